@@ -6,6 +6,7 @@
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
+    ├── StoredContextInvalid      a stored context does not fit the type of the agent's context any more
     ├── StoredOutputInvalid       a stored answer does not fit the type of the agent's output any more
     ├── ExecutionFailed           `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
@@ -74,6 +75,7 @@ __all__ = [
     "StoreTooNew",
     "StoreTooOld",
     "StoreUnavailable",
+    "StoredContextInvalid",
     "StoredOutputInvalid",
     "StreamBroken",
     "TransportUnavailable",
@@ -134,6 +136,14 @@ class CommandRejected(SteptrailError):
     def __init__(self, command: str, session: str, why: str) -> None:
         super().__init__(f"cannot {command} session {shown(session)}: {why}")
         self.command, self.session, self.why = command, session, why
+
+
+class StoredContextInvalid(SteptrailError):
+    """A stored context does not fit the type any more, because the type has changed. The error names the fields."""
+
+    def __init__(self, type_name: str, why: str) -> None:
+        super().__init__(f"the stored context does not fit {type_name}: {why}; `resume(context=…)` replaces it")
+        self.type_name = type_name
 
 
 class StoredOutputInvalid(SteptrailError):

@@ -4,7 +4,7 @@ The views are protocols and read-only. Code that uses them does not depend on `A
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from steptrail.domain.failures import StepError
 from steptrail.domain.inference import FinishReason
@@ -83,6 +83,11 @@ class StateView(Protocol):
     @property
     def agent_id(self) -> str:
         """The id of the session."""
+        ...
+
+    @property
+    def data(self) -> Any:
+        """The context of this execution, as a value of the type that the agent declares; None when there is none."""
         ...
 
     @property

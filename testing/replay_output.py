@@ -6,6 +6,7 @@ from typing import Any
 from steptrail.domain.agent.answer_to_judge import BROKEN_VALIDATOR
 from steptrail.domain.agent.events import AgentEvent, AnswerAccepted, AnswerRejected, EvaluationsRecorded, HooksRan
 from steptrail.domain.agent.evolve import evolve_all, initial
+from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputSpec
@@ -37,12 +38,12 @@ class ReplayedOutput:
         """Return the value of an accepted answer. Raises `StoredOutputInvalid`."""
         return self._output.read(value)
 
-    async def judge(self, state: AgentState) -> tuple[AgentEvent, ...]:
+    async def judge(self, state: AgentState, means: Means) -> tuple[AgentEvent, ...]:
         """Return the recorded verdict on the answer; a new one if the output has changed, or if none was recorded."""
         asked, verdict = self._verdicts.get(state.fold.inferences, (None, ()))
         if asked is not None and state.agent is not None and state.agent.output == asked:
             return verdict
-        return await self._output.judge(state)
+        return await self._output.judge(state, means)
 
 
 def _verdict(last: list[AgentEvent]) -> tuple[AgentEvent, ...]:

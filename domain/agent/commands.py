@@ -76,7 +76,7 @@ class Start(_FromOutside):
     """Open an execution with an input. A session that does not exist is opened with it.
 
     `history` holds messages from another place, with which a new session begins. `new` rejects a session that exists.
-    The entries of `metadata` are added to those of the session.
+    The entries of `metadata` are added to those of the session. Without a `context` the session keeps the one it has.
     """
 
     input: Message
@@ -88,6 +88,7 @@ class Start(_FromOutside):
     parent: ParentRef | None = None
     history: tuple[Message, ...] = ()
     new: bool = False
+    context: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class Retry(_FromOutside):
     """Open an execution that goes on where the last one ended without an answer.
 
     Its messages stay in the conversation, and its tool calls are not repeated. `limits` and `error_policy` replace
-    those of the agent; None keeps them.
+    those of the agent, and `context` replaces that of the session; None keeps them.
     """
 
     agent: AgentSnapshot
@@ -105,15 +106,17 @@ class Retry(_FromOutside):
     key: str | None = None
     limits: Limits | None = None
     error_policy: ErrorPolicy | None = None
+    context: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send(_FromOutside):
-    """Add messages to the conversation of an open execution."""
+    """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same."""
 
     messages: tuple[Message, ...]
     by: str = "user"
     key: str | None = None
+    context: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ class Resume(_FromOutside):
     """Go on with the open execution in a new segment.
 
     `last_seen` is the instant of the last sign of life of the old segment, in microseconds of UTC. `key` is a new key
-    under which the input of the execution came again.
+    under which the input of the execution came again. `context` replaces the recorded one.
     """
 
     agent: AgentSnapshot
@@ -132,6 +135,7 @@ class Resume(_FromOutside):
     error_policy: ErrorPolicy | None = None
     by: str = "user"
     key: str | None = None
+    context: JsonValue = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.collection import ContinuationCriteria, Failed
@@ -60,7 +61,7 @@ class Judges:
 
     `criteria` returns the criteria of an execution with these settings. `are_ours` says that all of them are built in,
     so that they may see the state itself and need no copy. `failed` returns the vote of a criterion that raised. `draw`
-    returns a random number in [0, 1); an audit returns the recorded number.
+    returns a random number in [0, 1); an audit returns the recorded number. `means` has the context for the criteria.
     """
 
     criteria: Callable[[AgentSnapshot], ContinuationCriteria]
@@ -68,6 +69,7 @@ class Judges:
     failed: Failed
     requests: RequestBuilder
     draw: Callable[[], float]
+    means: Means = NO_MEANS
 
 
 def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
@@ -104,7 +106,7 @@ def _decision(state: AgentState, due: TakeDecision, judges: Judges) -> tuple[Age
     asked = criteria.guards() if due.phase is DecisionPhase.RESUME else criteria
     seen, looks = state if due.until is None else state.after_waiting(due.until), Looks()
     # Criteria of a user may keep the state that they get, or change its values. The built-in ones do neither.
-    votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks), judges.failed)
+    votes = asked.votes(seen if judges.are_ours else ShownState.of(seen, looks, judges.means), judges.failed)
     votes = votes if judges.are_ours else own(votes)
     cast = EvaluationsRecorded(phase=due.phase, votes=votes, read_settings=looks.at_settings)
     return (cast, decided(state, due, votes))

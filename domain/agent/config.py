@@ -6,12 +6,13 @@ A running execution keeps the limits and the error policy it was started with, a
 from steptrail.domain.base import Settings
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.inference import ModelInfo, ToolChoice
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["AgentSnapshot", "HookSpec", "changes_between"]
+__all__ = ["AgentSnapshot", "ContextSpec", "HookSpec", "changes_between"]
 
 
 class HookSpec(Settings, frozen=True, kw_only=True):
@@ -22,12 +23,20 @@ class HookSpec(Settings, frozen=True, kw_only=True):
     priority: int = 0
 
 
+class ContextSpec(Settings, frozen=True, kw_only=True):
+    """The type of what is said of each run of an agent: its name, and the schema of the JSON that is stored."""
+
+    type_name: str
+    json_schema: dict[str, JsonValue]
+
+
 class AgentSnapshot(Settings, frozen=True, kw_only=True):
     """An agent as it was when an execution started or was resumed.
 
     `fingerprint` is a digest of all other fields. `locator` is the text by which the command line found the agent.
     Without `earlier_tool_traces`, requests leave out the calls and results before the input that is being answered.
-    `output` is the form in which it answers; None for an agent that answers in text.
+    `output` is the form in which it answers; None for an agent that answers in text. `context` is the type of what is
+    said of each run, and `resources` is the name of the function that opens things for one; None when it has none.
     """
 
     name: str
@@ -45,6 +54,8 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
     criteria: tuple[str, ...] = ()
     hooks: tuple[HookSpec, ...] = ()
     output: OutputSpec | None = None
+    context: ContextSpec | None = None
+    resources: str | None = None
 
     def tool(self, name: str) -> ToolSpec | None:
         """Return the tool of that name; None when the agent has no such tool."""
@@ -70,6 +81,8 @@ def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
         "criteria",
         "hooks",
         "output",
+        "context",
+        "resources",
     )
     fields = [name for name in plain if getattr(old, name) != getattr(new, name)]
     before, after = ({tool.name: tool for tool in snapshot.tools} for snapshot in (old, new))

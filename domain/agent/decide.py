@@ -94,9 +94,9 @@ def _what(command: Command) -> str:
     """Return the text that identifies the command under its key: a digest of its messages, or the command's name."""
     match command:
         case Start():
-            return said(command.input)
+            return said(command.input, context=command.context)
         case Send():
-            return said(*command.messages)
+            return said(*command.messages, context=command.context)
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:
@@ -160,12 +160,19 @@ def _execution(
         retry_of=retry_of,
         reason=reason,
         overrides=overrides,
+        context=command.context,
     )
 
 
 def _send(state: AgentState, command: Send) -> tuple[AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("send to", state.agent_id, "no execution is open: start one with this input")
+    if command.context is not None and state.execution is not None and command.context != state.execution.context:
+        why = (
+            f"execution {state.execution_id} is {state.status.value} and has another context: wait for its end, or "
+            "replace its context with `resume`"
+        )
+        raise CommandRejected("send to", state.agent_id, why)
     refuse_disorder(command.messages, "`send`")
     return (MessagesAppended(messages=command.messages, by=command.by, key=command.key),)
 
@@ -192,6 +199,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
             error_policy=command.error_policy,
             by=command.by,
             key=command.key,
+            context=command.context if command.context != execution.context else None,
         ),
     )
 

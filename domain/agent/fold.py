@@ -104,7 +104,8 @@ class ExecutionFold(Struct):
     and no criterion has voted since. `tool_calls` counts the started calls by tool, and `tool_calls_refused` counts the
     calls beyond the limit. `usage` includes the bill of the sessions below this one, and `usage_below` is that part.
     `rejections` counts the answers in a row that were rejected. `answer_due` says that the next model call is the one
-    of `OutputMode.LAST` that asks for the answer.
+    of `OutputMode.LAST` that asks for the answer. `context` is what was said of the run. `unopened` counts the waits
+    for resources in a row.
     """
 
     id: str
@@ -145,6 +146,8 @@ class ExecutionFold(Struct):
     retry_of: str | None = None
     rejections: int = 0
     answer_due: bool = False
+    context: JsonValue = None
+    unopened: int = 0
 
     def wall_us(self, now: int) -> int:
         """Return the wall time in microseconds at `now`, since the start or the last resume."""

@@ -64,6 +64,7 @@ def _wait_started(fold: SessionFold, event: WaitStarted, at: int) -> None:
     if fold.execution is not None:
         fold.execution.wait, fold.execution.waits = event, waits_of(fold, event, at)
         fold.execution.productive = True
+        fold.execution.unopened += event.kind == "resources"
     if fold.step is not None:
         fold.step.stop_clock(at)
 

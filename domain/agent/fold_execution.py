@@ -58,7 +58,9 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
 
 @EXECUTION_HANDLERS.of(MessagesAppended)
 def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> None:
-    fold.remember(event.key, said(*event.messages) if event.key is not None else "")
+    if event.key is not None:
+        context = fold.execution.context if fold.execution is not None else None
+        fold.remember(event.key, said(*event.messages, context=context))
     origin = MessageOrigin(at, fold.executions, hook=event.by if event.source == "hook" else None)
     if fold.step is not None:
         fold.step.queued = (*fold.step.queued, *event.messages)
@@ -82,13 +84,14 @@ def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> Non
 @EXECUTION_HANDLERS.of(ExecutionStarted)
 def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
-    answers = event.input
+    answers, last = event.input, fold.execution
+    context = last.context if event.context is None and last is not None else event.context
     if event.input is not None:
         fold.input_at = len(fold.messages)
         fold.say(event.input, MessageOrigin(at, event.ordinal))
-        fold.remember(event.key, said(event.input) if event.key is not None else "")
+        fold.remember(event.key, said(event.input, context=context) if event.key is not None else "")
     else:
-        answers = fold.execution.input if fold.execution is not None else None
+        answers = last.input if last is not None else None
         fold.retries = (*fold.retries, event.ordinal)
         fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
         fold.remember(event.key, "retry")
@@ -102,6 +105,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
         started_at=at,
         wall_from=at,
         retry_of=event.retry_of,
+        context=context,
     )
 
 
@@ -126,7 +130,11 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution = fold.execution
     if execution is None:
         return
-    fold.remember(event.key, said(execution.input) if event.key is not None and execution.input is not None else "")
+    if event.context is not None:
+        execution.context = event.context
+    if event.key is not None:
+        answers = (execution.input,) if execution.input is not None else ()
+        fold.remember(event.key, said(*answers, context=execution.context))
     execution.wall_from, execution.wall_counted_us = at, 0
     execution.pause_request = execution.paused = None
     execution.guard_votes = ()
@@ -134,6 +142,8 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
     execution.asked_again = False
     execution.unproductive_segments = 0 if event.was_productive else execution.unproductive_segments + 1
     execution.productive = False
+    if execution.wait is None or execution.wait.kind != "resources":
+        execution.unopened = 0
     if event.agent is not None or event.limits is not None or event.error_policy is not None:
         old, new = execution.agent, event.agent or execution.agent
         execution.agent = structs.replace(

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from steptrail.domain.base import Value, full_form
 from steptrail.domain.errors import CommandRejected, shown
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 
 __all__ = ["KeyUse", "said", "use_of"]
 
 
 class KeyUse(Value, frozen=True):
-    """The command that came with a key. `what` is the digest of its messages, or the name of a command without any.
+    """The command that came with a key. `what` is what was `said`, or the name of a command without messages.
 
     `execution` is the ordinal of the execution that the command began, or of the newest one at that time.
     """
@@ -21,15 +22,24 @@ class KeyUse(Value, frozen=True):
     what: str
 
 
-def said(*messages: Message) -> str:
-    """Return the SHA-256 of messages, in hexadecimal. It is stored with their key to recognise them."""
-    whole = [full_form(message) for message in messages]
-    text = json.dumps(whole, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+def said(*messages: Message, context: JsonValue = None) -> str:
+    """Return the SHA-256 of messages, and after a line break that of their context, if they have one.
+
+    It is stored with their key to recognise them.
+    """
+    words = _digest([full_form(message) for message in messages])
+    return words if context is None else f"{words}\n{_digest(context)}"
+
+
+def _digest(value: JsonValue) -> str:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: str, session: str) -> KeyUse | None:
     """Return the earlier use of `key` for the same command; None when the key is new, or is None itself.
+
+    A command without a context is the same as one with the same words and any context.
 
     Raises `CommandRejected` when the key was used for something else, because its result would be taken for the result
     of this command.
@@ -37,7 +47,7 @@ def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: s
     if key is None:
         return None
     use = keys.get(key)
-    if use is not None and use.what != what:
-        why = f"the key {shown(key)} came with another input or command before: use another key for this one"
+    if use is not None and what not in {use.what, use.what.partition("\n")[0]}:
+        why = f"the key {shown(key)} came with another input, context or command before: use another key for this one"
         raise CommandRejected(command, session, why)
     return use

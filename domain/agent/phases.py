@@ -108,9 +108,9 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
         Phase.ABSENT: {SessionStarted: Phase.IDLE},
         Phase.IDLE: {ExecutionStarted: Phase.BOUNDARY, (ExecutionStarted, Outcome.LATER): Phase.PENDING},
         Phase.PENDING: {},
-        Phase.BOUNDARY: {**decided, SessionForked: Phase.PAUSED},
+        Phase.BOUNDARY: {**decided, SessionForked: Phase.PAUSED, WaitStarted: Phase.WAITING},
         Phase.CONTINUING: {**decided, StepStarted: Phase.STEP, WaitStarted: Phase.WAITING},
-        Phase.STEP: {InferenceStarted: Phase.INFERRING, StepCompleted: Phase.BOUNDARY},
+        Phase.STEP: {InferenceStarted: Phase.INFERRING, StepCompleted: Phase.BOUNDARY, WaitStarted: Phase.WAITING},
         Phase.INFERRING: {
             InferenceCompleted: Phase.SETTLING,
             InferenceFailed: Phase.SETTLING,

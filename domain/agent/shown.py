@@ -5,9 +5,11 @@ So hooks, criteria and tools may change the values that they get, without an eff
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold
+from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -31,20 +33,30 @@ class Looks:
 class ShownState(AgentState):
     """A session as of one instant. Each value is copied when it is read."""
 
-    __slots__ = ("_looks",)
+    __slots__ = ("_looks", "_means")
 
-    def __init__(self, fold: SessionFold, *, as_of: int, looks: Looks | None = None) -> None:
+    def __init__(self, fold: SessionFold, *, as_of: int, looks: Looks | None = None, means: Means = NO_MEANS) -> None:
         super().__init__(fold, as_of=as_of)
-        self._looks = looks or Looks()
+        self._looks, self._means = looks or Looks(), means
 
     @classmethod
-    def of(cls, state: AgentState, looks: Looks | None = None) -> "ShownState":
+    def of(cls, state: AgentState, looks: Looks | None = None, means: Means = NO_MEANS) -> "ShownState":
         """Return a state for code of the user. `looks` notes whether that code reads settings."""
-        return ShownState(state._fold, as_of=state.as_of, looks=looks)
+        return ShownState(state._fold, as_of=state.as_of, looks=looks, means=means)
 
     def at(self, now: int) -> AgentState:
         """Return the same state as of the instant `now`."""
-        return ShownState(self._fold, as_of=now, looks=self._looks)
+        return ShownState(self._fold, as_of=now, looks=self._looks, means=self._means)
+
+    @property
+    def context(self) -> JsonValue:
+        """A copy of the JSON of what was said of that execution."""
+        return own(super().context)
+
+    @property
+    def data(self) -> Any:
+        """The context as a new value of the type that the agent declares; None when it declares none."""
+        return self._means.data
 
     @property
     def fold(self) -> SessionFold:

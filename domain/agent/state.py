@@ -7,6 +7,7 @@ with the methods of `HookedState`.
 import copy
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
@@ -189,6 +190,16 @@ class AgentState:
     def agent(self) -> AgentSnapshot | None:
         """The agent as recorded with that execution; None before the first one."""
         return self._fold.execution.agent if self._fold.execution else None
+
+    @property
+    def context(self) -> JsonValue:
+        """The JSON of what was said of that execution when it began, or on a resume; None when nothing was said."""
+        return self._fold.execution.context if self._fold.execution else None
+
+    @property
+    def data(self) -> Any:
+        """The context as a value of the agent's type, for code that a run calls. Elsewhere the same as `context`."""
+        return self.context
 
     @property
     def execution_started_at(self) -> Datetime | None:

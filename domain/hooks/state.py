@@ -6,7 +6,7 @@ method may be called. The table in the guide is generated from it.
 
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -26,6 +26,7 @@ from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.given_history import refuse_disorder
+from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -109,6 +110,7 @@ class HookRecorder:
     latest: "HookState | None" = None
     is_closed: bool = False
     looks: Looks = field(default_factory=Looks)
+    means: Means = NO_MEANS
 
 
 class HookState(ShownState):
@@ -120,13 +122,18 @@ class HookState(ShownState):
     __slots__ = ("_recorder",)
 
     def __init__(self, fold: SessionFold, *, as_of: int, recorder: HookRecorder) -> None:
-        super().__init__(fold, as_of=as_of, looks=recorder.looks)
+        super().__init__(fold, as_of=as_of, looks=recorder.looks, means=recorder.means)
         self._recorder = recorder
 
     @property
     def hook_type(self) -> HookType:
         """The moment at which the hook runs."""
         return self._recorder.hook_type
+
+    @property
+    def resources(self) -> Any:
+        """The things that are open for the run. Raises `ConfigurationError` when none are, and in a replay."""
+        return self._means.resources
 
     @property
     def current_execution(self) -> CurrentExecution:

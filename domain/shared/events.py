@@ -98,23 +98,26 @@ class ExecutionFinished(Event, frozen=True, kw_only=True):
     answered: bool = False
 
 
-WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
+WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child", "resources"]
 """The kinds of waits: for the time to try a step or a call again, for a person's verdict on an interrupted call, for
-approvals, or for the session that a call runs."""
+approvals, for the session that a call runs, or for things that could not be opened for the run."""
 
 
 class WaitStarted(Event, frozen=True, kw_only=True):
     """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait.
 
     `position` is that of the call that is waited for; of several calls, that of one. A wait for approvals is for all
-    that are open, until the last of them expires.
+    that are open, until the last of them expires. `problem` is the class of the exception because of which the run
+    waits for its resources; the text of such an exception may hold a secret, and is not stored.
     """
 
     TYPE = "wait.started.v1"
     KIND = EventKind.INTENT
+    STATE = frozenset({"problem"})
     kind: WaitKind
     until: int | None = None
     position: Count | None = None
+    problem: str | None = None
 
 
 class WaitEnded(Event, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType, MethodType
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from msgspec import structs
 
@@ -64,6 +64,11 @@ class Tool:
         return isinstance(error, self.retry_on)
 
     @property
+    def context_types(self) -> tuple[object, ...]:
+        """The types of the context and the resources that it wants."""
+        return self.parameters.context_types
+
+    @property
     def patience(self) -> Patience | None:
         """The patience with a call that was cancelled."""
         return patience_of(self)
@@ -72,7 +77,7 @@ class Tool:
         self,
         arguments: Mapping[str, JsonValue] | None,
         raw: str | None,
-        context: ToolContext,
+        context: ToolContext[Any, Any],
         *,
         timeout: float | None,
         capture: Capture,

@@ -54,10 +54,12 @@ class Parameters:
     """Parameters without a Python default: they are always passed, if only with the default of their `Field`."""
     context: str | None
     """The parameter that takes the `ToolContext`."""
+    context_types: tuple[object, ...]
+    """The types of its `data` and `resources`, as far as they are named."""
     takes_self: bool
     """The function is a method, written in a class and not yet bound; its `self` is none of the parameters."""
 
-    def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
+    def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext[Any, Any]) -> dict[str, object]:
         """Return the keyword arguments of the call.
 
         Raises `pydantic.ValidationError`, `ValueError` for arguments that are not JSON, and what a validator raises.
@@ -87,13 +89,14 @@ def parameters_of(function: Callable[..., object], namespace: Mapping[str, objec
         raise ConfigurationError(f"the signature of tool function {label!r} cannot be read: {error}") from error
     takes_self = _in_class_body(function) and [parameter.name for parameter in found[:1]] == ["self"]
     context: str | None = None
+    context_types: tuple[object, ...] = ()
     hints: dict[str, tuple[object, inspect.Parameter]] = {}
     for parameter in found[int(takes_self) :]:
         hint = _hint(function, label, parameter, namespace)
-        if not _takes_context(hint):
+        if (types_in := _types_of_context(hint)) is None:
             hints[parameter.name] = (hint, parameter)
         elif context is None:
-            context = parameter.name
+            context, context_types = parameter.name, types_in
         else:
             raise _refused(label, parameter.name, f"is a second ToolContext beside {context!r}")
     docs = parameter_docs(function.__doc__, hints)
@@ -104,6 +107,7 @@ def parameters_of(function: Callable[..., object], namespace: Mapping[str, objec
         fields={f"p{index}": name for index, name in enumerate(hints)},
         required=frozenset(name for name, (_, p) in hints.items() if p.default is inspect.Parameter.empty),
         context=context,
+        context_types=context_types,
         takes_self=takes_self,
     )
 
@@ -140,12 +144,16 @@ def _hint(
         raise _refused(label, parameter.name, f"has an annotation that cannot be resolved: {error}") from error
 
 
-def _takes_context(hint: object) -> bool:
+def _types_of_context(hint: object) -> tuple[object, ...] | None:
+    """Return the types of `data` and `resources` that a `ToolContext` names; None for another annotation."""
     if get_origin(hint) is Annotated:
-        return _takes_context(get_args(hint)[0])
+        return _types_of_context(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
-        return {ToolContext, types.NoneType} == set(get_args(hint))
-    return hint is ToolContext
+        inner = [each for each in get_args(hint) if each is not types.NoneType]
+        return _types_of_context(inner[0]) if len(inner) == 1 else None
+    if get_origin(hint) is ToolContext:
+        return get_args(hint)
+    return () if hint is ToolContext else None
 
 
 def _model(label: str, hints: Mapping[str, tuple[object, inspect.Parameter]]) -> type[BaseModel]:

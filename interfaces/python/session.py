@@ -16,10 +16,10 @@ from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_message, an_agent
-from steptrail.runtime.agent.output import OutputT
+from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -42,60 +42,80 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         self._control = SessionControl(environment, session_id, on_commit, on_update)
 
     async def send(
-        self, agent: Agent[OutputT], text: str | Message, *, by: str = "user", key: str | None = None
+        self,
+        agent: Agent[OutputT, ContextT],
+        text: str | Message,
+        *,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
     ) -> RunResult[OutputT]:
         """Say something new, and run what follows from it; a session that does not exist yet is opened with it.
 
         A session at rest answers it in a new execution. While an execution is open it joins the conversation at the
         next boundary and keeps the run going; where another process runs it, this returns as soon as the message is
         stored, with the status `in_progress`. Of messages sent at the same moment none is lost: they are stored in the
-        order of their commits. With a `key` the same message is said once, however often it is sent. Raises
-        `CommandRejected` for a key that came with something else.
+        order of their commits. With a `key` the same message is said once, however often it is sent. An execution that
+        begins with it has the `context`, or else that of the one before. Raises `CommandRejected` for a key that came
+        with something else, and while an execution with another context is open.
         """
-        return await self._control.send(an_agent(agent), a_message(text), by=by, key=key)
+        given, said = an_agent(agent), a_message(text)
+        return await self._control.send(given, said, by=by, key=key, context=a_context(given, context))
 
     async def post(
-        self, agent: AnyAgent, text: str | Message, *, by: str = "user", key: str | None = None
+        self,
+        agent: Agent[Any, ContextT],
+        text: str | Message,
+        *,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
     ) -> RunResult[JsonValue]:
         """Say something new as `send` does, and return as soon as it is stored: nothing is run here.
 
         While an execution is open the message joins it. A session at rest is `pending` with it then, and a process with
         `work` answers. Safe to repeat with a `key`, and refused, like `send`.
         """
-        return RunResult(await self._control.post(an_agent(agent), a_message(text), by=by, key=key))
+        given, said = an_agent(agent), a_message(text)
+        stored = a_context(given, context)
+        return RunResult(await self._control.post(given, said, by=by, key=key, context=stored))
 
     async def retry(
         self,
-        agent: Agent[OutputT],
+        agent: Agent[OutputT, ContextT],
         *,
         by: str = "user",
         reason: str | None = None,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
+        context: ContextT | None = None,
     ) -> RunResult[OutputT]:
         """Let a run that failed, met a limit or was stopped go on where it came to no answer.
 
         That is a new execution without an input: the model is shown the conversation as it stands, with the user's
         message once and the results of the calls that ran, and counts begin at zero. `limits` and `error_policy` hold
-        for it in place of the agent's. `key` makes it safe to ask again: the same key is one retry. A command that asks
-        again for the retried input, or its key, gets the result of the newest retry. Raises `SessionNotFound`,
-        `CommandRejected` for a session that has answered or is not over, and `SessionBusy` for the second of two at
-        once.
+        for it in place of the agent's, and a `context` in place of the recorded one. `key` makes it safe to ask
+        again: the same key is one retry. A command that asks again for the retried input, or its key, gets the result
+        of the newest retry. Raises `SessionNotFound`, `CommandRejected` for a session that has answered or is not over,
+        and `SessionBusy` for the second of two at once.
         """
+        given = an_agent(agent)
+        stored = a_context(given, context)
         return await self._control.retry(
-            an_agent(agent), by=by, reason=reason, limits=limits, error_policy=error_policy, key=key
+            given, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key, context=stored
         )
 
     async def resume(
         self,
-        agent: Agent[OutputT],
+        agent: Agent[OutputT, ContextT],
         *,
         take_over: bool = False,
         strict: bool = False,
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
+        context: ContextT | None = None,
     ) -> RunResult[OutputT]:
         """Go on with the unfinished execution; see `SessionControl.resume`.
 
@@ -103,15 +123,28 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         is one that would only wait again.
 
         Raises `SessionNotFound`, `SessionBusy` while another process runs it, and with `strict` `CommandRejected` when
-        the agent has changed.
+        the agent has changed. Raises `StoredContextInvalid` for a recorded context that does not fit the agent's type
+        any more; `context` replaces it.
         """
+        given = an_agent(agent)
         resumed = self._control.resume(
-            an_agent(agent), take_over=take_over, strict=strict, limits=limits, error_policy=error_policy, by=by
+            given,
+            take_over=take_over,
+            strict=strict,
+            limits=limits,
+            error_policy=error_policy,
+            by=by,
+            context=a_context(given, context),
         )
         return RunResult(await resumed, typed=agent.output)
 
     def stream(
-        self, agent: Agent[OutputT], text: str | Message | None = None, *, by: str = "user", key: str | None = None
+        self,
+        agent: Agent[OutputT, ContextT],
+        text: str | Message | None = None,
+        *,
+        by: str = "user",
+        key: str | None = None,
     ) -> RunStream[OutputT]:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
         env, session_id = self._env, self.session_id
@@ -196,7 +229,7 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
     @overload
     async def result(self) -> RunResult[JsonValue]: ...
     @overload
-    async def result(self, agent: Agent[OutputT]) -> RunResult[OutputT]: ...
+    async def result(self, agent: Agent[OutputT, Any]) -> RunResult[OutputT]: ...
     async def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:
         """Return where the session stands. With the `agent`, `output` is a value of its type, and otherwise JSON."""
         return RunResult(await self.state(), typed=agent.output if agent is not None else None)

@@ -18,8 +18,8 @@ from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent, AnyAgent
-from steptrail.runtime.agent.output import OutputT
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.following import Followed, Following
 from steptrail.runtime.kernel.subscription import LogEntry, Subscription
@@ -235,7 +235,7 @@ class SyncSession(_Twin[Session]):
     @overload
     def result(self) -> RunResult[JsonValue]: ...
     @overload
-    def result(self, agent: Agent[OutputT]) -> RunResult[OutputT]: ...
+    def result(self, agent: Agent[OutputT, Any]) -> RunResult[OutputT]: ...
     def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:
         """See `Session.result`."""
         found = self._asynchronous.result() if agent is None else self._asynchronous.result(agent)

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
@@ -30,10 +30,10 @@ from steptrail.projections.tree import RunTree
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_message, an_agent
-from steptrail.runtime.agent.output import OutputT
+from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.run_stream import RunStream
+from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
@@ -104,12 +104,13 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
 
     async def run(
         self,
-        agent: Agent[OutputT],
+        agent: Agent[OutputT, ContextT],
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
         by: str = "user",
         key: str | None = None,
+        context: ContextT | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
@@ -126,11 +127,14 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         newest input alone, and the same words under another key are another command. A retry counts as the execution
         that it retries. To say something in a conversation, also the same words twice, `send` it.
 
+        `context` is what there is to say of the run, of the type that the agent declares; it is stored, and belongs to
+        the input: the same words with another context are another command. Without one, the session keeps the last.
         `by` is the name of the asking person. The session has the entries of `metadata` from where an execution is
         begun for this input; a command that comes again leaves them as they are. `history` is a conversation that was
         held elsewhere, such as the messages of another state: a new session begins with it. `new` begins a session and
         takes no other. `on_commit` is told of the events that this process stores, `on_update` of the live updates
-        between them: text as the model writes it, the progress of tools. Raises `CommandRejected` while the session
+        between them: text as the model writes it, the progress of tools. Raises `ConfigurationError` for a context that
+        does not fit or is missing, `CommandRejected` while the session
         answers another input, for a key that came with another one, and when the session exists for a `history` and for
         an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
         """
@@ -138,17 +142,26 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
         given, said = an_agent(agent), a_message(input)
         return await control.run(
-            given, said, by=by, key=key, metadata=metadata, parent=parent, history=history, new=new
+            given,
+            said,
+            by=by,
+            key=key,
+            metadata=metadata,
+            parent=parent,
+            history=history,
+            new=new,
+            context=a_context(given, context),
         )
 
     async def start(
         self,
-        agent: AnyAgent,
+        agent: Agent[Any, ContextT],
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
         by: str = "user",
         key: str | None = None,
+        context: ContextT | None = None,
         metadata: dict[str, JsonValue] | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
@@ -165,17 +178,19 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         chosen = checked_session_id(session or unnamed_session(key))
         control = SessionControl(self._env, chosen, on_commit)
         given, said = an_agent(agent), a_message(input)
-        await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new)
+        stored = a_context(given, context)
+        await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
         return self.session(chosen)
 
     def stream(
         self,
-        agent: Agent[OutputT],
+        agent: Agent[OutputT, ContextT],
         input: str | Message,  # noqa: A002 - the public name
         *,
         session: str | None = None,
         by: str = "user",
         key: str | None = None,
+        context: ContextT | None = None,
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
@@ -188,6 +203,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
                 session=session,
                 by=by,
                 key=key,
+                context=context,
                 metadata=metadata,
                 parent=parent,
                 history=history,

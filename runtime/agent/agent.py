@@ -1,10 +1,11 @@
 """An agent: the configuration that a service provides, and the description of it that is recorded."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, TypeGuard, cast
+from typing import Any, Generic, Self, TypeAlias, TypeGuard, cast
 
 import msgspec
 from msgspec import structs
@@ -28,9 +29,12 @@ from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
+from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
-from steptrail.runtime.agent.output import AgentOutput, OutputT_co
+from steptrail.runtime.agent.output import AgentOutput
+from steptrail.runtime.agent.resources import checked_opener, name_of
 from steptrail.runtime.agent.tool_port import RunnableTool
+from steptrail.runtime.agent.type_variables import ContextT, OutputT_co
 from steptrail.runtime.kernel.ports import ModelDriver
 
 __all__ = ["Agent", "AnyAgent", "base_criteria", "criteria_for", "is_agent"]
@@ -65,10 +69,11 @@ def _configured(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent(Generic[OutputT_co]):
+class Agent(Generic[OutputT_co, ContextT]):
     """A configuration: model, tools, limits, policy, criteria and hooks. `AgentBuilder` makes one. It has no state.
 
-    `Agent[Invoice]` answers as an `Invoice`, and an `Agent` in text.
+    `Agent[Invoice]` answers as an `Invoice`, and an `Agent` in text. `Agent[str, Caller]` answers in text and is told
+    of each run what a `Caller` says.
     """
 
     name: str
@@ -85,6 +90,8 @@ class Agent(Generic[OutputT_co]):
     hooks: HookStack = field(default_factory=HookStack)
     locator: str | None = None
     output: AgentOutput[OutputT_co] | None = None
+    context: DeclaredContext[ContextT] | None = None
+    resources: Callable[[ContextT], AbstractAsyncContextManager[object]] | None = None
 
     @cached_property
     def snapshot(self) -> AgentSnapshot:
@@ -104,6 +111,8 @@ class Agent(Generic[OutputT_co]):
             error_policy=self.error_policy,
             criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
             output=self.output.spec(self.name, self.model, self.tools) if self.output is not None else None,
+            context=self.context.spec if self.context is not None else None,
+            resources=name_of(self.resources) if self.resources is not None else None,
             hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
         )
         try:
@@ -114,14 +123,21 @@ class Agent(Generic[OutputT_co]):
             raise ConfigurationError(f"agent {self.name!r}: {error}") from None
         # The fingerprint leaves out the locator: the same agent may be found in two places.
         told = {name: value for name, value in content.items() if name not in {"fingerprint", "locator"}}
-        if told["output"] is None:
-            del told["output"]  # an agent that answers in text is the same as before there were outputs
+        # An agent without these is the same as before there were any.
+        told = {name: value for name, value in told.items() if value is not None or name not in _LATER}
         digest = hashlib.sha256(msgspec.json.encode(told, order="deterministic")).hexdigest()
         return structs.replace(recorded, fingerprint=digest[:32])
 
+    def replace(self, *, resources: Callable[[ContextT], AbstractAsyncContextManager[object]]) -> Self:
+        """Return the agent with other resources, such as fakes for a test. Raises `ConfigurationError`."""
+        return replace(self, resources=checked_opener(resources))
 
-AnyAgent: TypeAlias = Agent[Any]
-"""An agent, in whatever type it answers."""
+
+_LATER = frozenset({"context", "output", "resources"})
+"""The fields of a snapshot that the fingerprint leaves out when they are None."""
+
+AnyAgent: TypeAlias = Agent[Any, Any]
+"""An agent, in whatever type it answers and whatever is said of its runs."""
 
 
 def is_agent(given: object) -> TypeGuard[AnyAgent]:

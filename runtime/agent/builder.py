@@ -1,5 +1,7 @@
 """`AgentBuilder`: makes an agent one setting at a time, and checks each setting at once."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from copy import copy
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, cast
@@ -18,9 +20,13 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
 from steptrail.runtime.agent.agent import Agent, criteria_for
+from steptrail.runtime.agent.declared_context import DeclaredContext
 from steptrail.runtime.agent.hook_stack import HookStack
-from steptrail.runtime.agent.output import OutputModeName, OutputT, TypedOutput, Validator
+from steptrail.runtime.agent.output import OutputModeName, TypedOutput, Validator
+from steptrail.runtime.agent.resources import checked_opener
+from steptrail.runtime.agent.tool_means import refuse_other_means
 from steptrail.runtime.agent.tool_port import RunnableTool
+from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
@@ -34,13 +40,13 @@ V = TypeVar("V")
 class Capability(Protocol):
     """A group of settings that together give an agent one ability."""
 
-    def add_to(self, builder: "AgentBuilder[Any]", /) -> None:
+    def add_to(self, builder: "AgentBuilder[Any, Any]", /) -> None:
         """Add the settings to a builder."""
         ...
 
 
-class AgentBuilder(Generic[OutputT]):
-    """Collects the settings of an agent; every `with_…` returns the builder, and `with_output` a new one.
+class AgentBuilder(Generic[OutputT, ContextT]):
+    """Collects the settings of an agent. `with_output` and `with_context` return a new builder, all others the same.
 
     A limit with `shadow=True` records its vote and never stops a run. Defaults: 20 steps, 32,768 tokens, 300 seconds of
     wall time, no finish reasons, stop on any error.
@@ -62,6 +68,8 @@ class AgentBuilder(Generic[OutputT]):
         self._criteria: list[Criterion] = []
         self._hooks = HookStack()
         self._output: TypedOutput[OutputT] | None = None
+        self._context: DeclaredContext[ContextT] | None = None
+        self._resources: Callable[[ContextT], AbstractAsyncContextManager[object]] | None = None
 
     def with_model(self, model: ModelDriver) -> Self:
         """Set the model driver. Raises `ConfigurationError` for anything else, such as the name of a model."""
@@ -215,7 +223,7 @@ class AgentBuilder(Generic[OutputT]):
         retries: int = 2,
         name: str = "final_result",
         description: str | None = None,
-    ) -> "AgentBuilder[V]":
+    ) -> "AgentBuilder[V, ContextT]":
         """Return a builder of an agent that answers as a value of a type: a model, a dataclass, a list, and so on.
 
         `mode` says how the model is asked for it; `auto` takes what suits the model and the tools. An answer that does
@@ -223,8 +231,7 @@ class AgentBuilder(Generic[OutputT]):
         `name` and `description` are those of the answer, for the model. Raises `ConfigurationError` for a type without
         a JSON schema.
         """
-        other = cast("AgentBuilder[V]", copy(self))
-        other._tools, other._criteria = dict(self._tools), list(self._criteria)
+        other = cast("AgentBuilder[V, ContextT]", self._copy())
         other._output = TypedOutput[V](kind, mode=mode, retries=retries, name=name, description=description)
         return other
 
@@ -235,13 +242,35 @@ class AgentBuilder(Generic[OutputT]):
         self._output = self._output.with_validators(*validators)
         return self
 
-    def build(self) -> Agent[OutputT]:
+    def with_context(self, kind: "type[V] | TypeAdapter[V]") -> "AgentBuilder[OutputT, V]":
+        """Return a builder of an agent that is told something of each run, as a value of a type.
+
+        `run(…, context=…)` takes it. It is stored with the run as JSON, and tools, hooks, validators and criteria read
+        it, also after a crash or on another machine. So it must hold no secret: what needs one is opened by
+        `with_resources`. Raises `ConfigurationError` for a type without a JSON schema, and for one with a secret.
+        """
+        other = cast("AgentBuilder[OutputT, V]", self._copy())
+        other._context = DeclaredContext[V](kind)
+        return other
+
+    def with_resources(self, opener: Callable[[ContextT], AbstractAsyncContextManager[object]]) -> Self:
+        """Open things for each run, such as clients, which tools, hooks and validators read as `resources`.
+
+        `opener` is called with the context of the run, or None, and returns an async context manager. It is entered in
+        each process that goes on with the run, before anything else is done there, and left when that process is done
+        with it. Nothing of it is stored. When it raises, the run waits and is due again later. Raises
+        `ConfigurationError` for anything that cannot be called so.
+        """
+        self._resources = checked_opener(opener)
+        return self
+
+    def build(self) -> Agent[OutputT, ContextT]:
         """Return the agent. Raises `ConfigurationError` when it has no model or an impossible setting."""
         if self._model is None:
             raise ConfigurationError(f"agent {self._name!r} has no model: call `with_model`")
         if self._tool_choice is ToolChoice.REQUIRED and not self._tools:
             raise ConfigurationError(f"agent {self._name!r} requires tool calls and has no tools")
-        agent = Agent[OutputT](
+        agent = Agent[OutputT, ContextT](
             name=self._name,
             model=self._model,
             tools=dict(self._tools),
@@ -255,9 +284,17 @@ class AgentBuilder(Generic[OutputT]):
             criteria=tuple(self._criteria),
             hooks=self._hooks,
             output=self._output,
+            context=self._context,
+            resources=self._resources,
         )
+        refuse_other_means(agent)
         criteria_for(agent.snapshot, agent.criteria)  # raises for an object that is no criterion
         return agent
+
+    def _copy(self) -> "AgentBuilder[Any, Any]":
+        other: AgentBuilder[Any, Any] = copy(self)
+        other._tools, other._criteria = dict(self._tools), list(self._criteria)
+        return other
 
     def _limit(self, name: LimitName, value: object, shadow: bool, **changes: object) -> Self:
         others = [other for other in self._limits.shadow if other != name]

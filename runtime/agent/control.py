@@ -30,6 +30,7 @@ from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
+from steptrail.runtime.agent.given import refuse_context
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
@@ -44,6 +45,11 @@ _LOOKS_OF_A_SENDER = 60 * LOOKS
 that died on another machine lasts."""
 
 _log = logging.getLogger("steptrail.runs")
+
+
+def _said(message: Message, key: str | None, context: JsonValue) -> str:
+    """Return what identifies a message under its key; an empty text when it has no key."""
+    return said(message, context=context) if key is not None else ""
 
 
 class SessionControl:
@@ -72,14 +78,16 @@ class SessionControl:
         limits: Limits | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
+        context: JsonValue = None,
     ) -> RunResult[Any]:
         """Have an input answered: start an execution for it, go on with its execution, or return the stored result.
 
         An execution is found again if it has the newest input of the session, or if it came with this `key`. A retry
         counts as the execution that it retries. `limits` replace those of the agent. A new session begins with
-        `history`. Raises `CommandRejected` while another input is being answered, and for a key that was used for
-        something else. It also raises that in a session that exists, for a `history` and with `new`. Raises
-        `SessionBusy` while another process runs the session.
+        `history`. Without a `context` the session keeps the one it has. Raises `CommandRejected` while another input is
+        being answered, for the same input with another context, and for a key that was used for something else. It also
+        raises that in a session that exists, for a `history` and with `new`. Raises `SessionBusy` while another process
+        runs the session.
         """
         start = Start(
             input=message,
@@ -91,11 +99,12 @@ class SessionControl:
             parent=parent,
             history=tuple(history),
             new=new,
+            context=context,
         )
         journal = await self.stream.journal()
         while True:
             state = journal.committed
-            if (before := self._asked_before(state, message, key)) is not None:
+            if (before := self._asked_before(state, start)) is not None:
                 return await self._answer(journal, agent, before, limits=limits, by=by, key=key)
             decide(state, start)  # says no before anything is locked
             try:
@@ -103,7 +112,7 @@ class SessionControl:
                     return ended
             except SessionBusy:
                 now = await journal.reloaded()
-                if self._asked_before(now.committed, message, key) is None:
+                if self._asked_before(now.committed, start) is None:
                     decide(now.committed, start)  # what it is busy with is another input
                 if now.committed.is_open or now.committed.version == state.version:
                     raise
@@ -121,6 +130,7 @@ class SessionControl:
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
+        context: JsonValue = None,
     ) -> AgentState:
         """Store that an input is to be answered, and run nothing: a worker begins with it. Safe to repeat like `run`.
 
@@ -136,10 +146,16 @@ class SessionControl:
             parent=parent,
             history=tuple(history),
             new=new,
+            context=context,
         )
-        return await self._stored(
-            lambda state: start if self._asked_before(state, message, key) is None else None,
-        )
+
+        def command_for(state: AgentState) -> Command | None:
+            if self._asked_before(state, start) is not None:
+                return None
+            refuse_context(agent, state, context)
+            return start
+
+        return await self._stored(command_for)
 
     async def _stored(self, command_for: Callable[[AgentState], Command | None]) -> AgentState:
         """Store the command that is right for the state, until none is; return the state after it. Runs nothing."""
@@ -155,12 +171,21 @@ class SessionControl:
             journal = await journal.reloaded()
         return journal.committed
 
-    def _asked_before(self, state: AgentState, message: Message, key: str | None) -> int | None:
-        """Return the ordinal of the execution that has this input already; None when a new one is to begin."""
-        if (use := self._use(state, key, said(message) if key is not None else "", "run")) is not None:
+    def _asked_before(self, state: AgentState, start: Start) -> int | None:
+        """Return the ordinal of the execution that has this input already; None when a new one is to begin.
+
+        Raises `CommandRejected` for the newest input with another context, and for a key with another input.
+        """
+        key, context = start.key, start.context
+        if (use := self._use(state, key, _said(start.input, key, context), "run")) is not None:
             return use.execution
-        is_the_newest = state.execution is not None and state.execution.input == message
-        return state.fold.executions if is_the_newest and (state.is_open or key is None) else None
+        is_the_newest = state.execution is not None and state.execution.input == start.input
+        if not is_the_newest or not (state.is_open or key is None):
+            return None
+        if context is not None and context != state.context:
+            why = f"execution {state.execution_id} has this input with another context: `send` says it once more"
+            raise CommandRejected("run", self._session, why)
+        return state.fold.executions
 
     def _use(self, state: AgentState, key: str | None, what: str, command: str) -> KeyUse | None:
         return use_of(state.fold.keys, key, what, command=command, session=self._session)
@@ -195,12 +220,19 @@ class SessionControl:
         self, journal: AgentJournal, agent: AnyAgent, command: Start | Retry, *, looks: int = LOOKS
     ) -> RunResult[Any] | None:
         """Begin an execution and drive it to its end; None when the session has grown since the journal read it."""
+        refuse_context(agent, journal.committed, command.context)
         performed = self._owner.performed_by(agent)
         ended = await self.stream.own_as_seen(journal, lambda state, took_over: (command,), performed, looks=looks)
         return None if ended is None else RunResult(ended, typed=agent.output)
 
     async def send(
-        self, agent: AnyAgent, message: Message, *, by: str = "user", key: str | None = None
+        self,
+        agent: AnyAgent,
+        message: Message,
+        *,
+        by: str = "user",
+        key: str | None = None,
+        context: JsonValue = None,
     ) -> RunResult[Any]:
         """Add a message to the session. A session that does not exist is opened with it.
 
@@ -208,14 +240,14 @@ class SessionControl:
         conversation at the next boundary and keeps the run going. If no process runs that execution, this call goes on
         with it; otherwise it returns as soon as the message is stored. After a lost race it tries again until the
         message is stored. Raises `SessionBusy` only when an owner holds a session at rest for a minute and does
-        nothing.
+        nothing, and `CommandRejected` while an execution with another `context` is open.
         """
-        joining = Send(messages=(message,), by=by, key=key)
-        beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key)
+        joining = Send(messages=(message,), by=by, key=key, context=context)
+        beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key, context=context)
         journal = await self.stream.journal()
         while True:
             state = journal.committed
-            if (use := self._use(state, key, said(message) if key is not None else "", "send to")) is not None:
+            if (use := self._use(state, key, _said(message, key, context), "send to")) is not None:
                 if state.fold.newest_try(use.execution) <= len(state.fold.ended_at_version):
                     return await self._answer(journal, agent, use.execution)
                 return await self._joined(journal, agent, by)
@@ -233,15 +265,26 @@ class SessionControl:
                 return await self._joined(sent, agent, by)
             journal = await journal.reloaded()
 
-    async def post(self, agent: AnyAgent, message: Message, *, by: str = "user", key: str | None = None) -> AgentState:
+    async def post(
+        self,
+        agent: AnyAgent,
+        message: Message,
+        *,
+        by: str = "user",
+        key: str | None = None,
+        context: JsonValue = None,
+    ) -> AgentState:
         """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
-        joining = Send(messages=(message,), by=by, key=key)
-        beginning = Start(input=message, agent=agent.snapshot, worker=None, by=by, key=key)
+        joining = Send(messages=(message,), by=by, key=key, context=context)
+        beginning = Start(input=message, agent=agent.snapshot, worker=None, by=by, key=key, context=context)
 
         def command_for(state: AgentState) -> Command | None:
-            if self._use(state, key, said(message) if key is not None else "", "send to") is not None:
+            if self._use(state, key, _said(message, key, context), "send to") is not None:
                 return None
-            return joining if state.is_open else beginning
+            if state.is_open:
+                return joining
+            refuse_context(agent, state, context)
+            return beginning
 
         return await self._stored(command_for)
 
@@ -261,12 +304,13 @@ class SessionControl:
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         key: str | None = None,
+        context: JsonValue = None,
     ) -> RunResult[Any]:
         """Retry the last execution, which ended without an answer, in a new one that goes on with the conversation.
 
-        `limits` and `error_policy` replace those of the agent. Calls with the same `key` are one retry. Raises
-        `CommandRejected` when the last execution has answered or is not over, and `SessionBusy` when another process
-        retries it at the same time.
+        `limits` and `error_policy` replace those of the agent, and `context` the recorded one. Calls with the same
+        `key` are one retry. Raises `CommandRejected` when the last execution has answered or is not over, and
+        `SessionBusy` when another process retries it at the same time.
         """
         command = Retry(
             agent=agent.snapshot,
@@ -276,6 +320,7 @@ class SessionControl:
             key=key,
             limits=limits,
             error_policy=error_policy,
+            context=context,
         )
         journal = await self.stream.existing()
         seen = journal.committed.fold.executions
@@ -299,11 +344,13 @@ class SessionControl:
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
+        context: JsonValue = None,
     ) -> AgentState:
         """Go on with the open execution. A session that has finished, or would only wait again, is returned as it is.
 
         `take_over` takes it from a process that still runs it. `strict` raises `CommandRejected` for an agent whose
-        fingerprint differs from the recorded one. `limits` and `error_policy` replace the recorded ones.
+        fingerprint differs from the recorded one. `limits`, `error_policy` and `context` replace the recorded ones.
+        Raises `StoredContextInvalid` for a recorded context that does not fit the agent's type.
         """
         return await self._resume(
             await self.stream.existing(),
@@ -313,6 +360,7 @@ class SessionControl:
             limits=limits,
             error_policy=error_policy,
             by=by,
+            context=context,
         )
 
     async def _resume(
@@ -326,10 +374,12 @@ class SessionControl:
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
         key: str | None = None,
+        context: JsonValue = None,
     ) -> AgentState:
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             is_new = key is not None and key not in state.fold.keys
-            if not took_over and not (limits or error_policy or is_new) and self._waits_on(state):
+            is_said = context is not None and context != state.context
+            if not took_over and not (limits or error_policy or is_new or is_said) and self._waits_on(state):
                 return ()
             resume = AGENT.control.reopen(state, self._env.worker, took_over)
             if not isinstance(resume, Resume):
@@ -341,6 +391,7 @@ class SessionControl:
                 error_policy=error_policy,
                 by=by,
                 key=key if is_new else None,
+                context=context,
             )
             return (brought,)
 
@@ -349,6 +400,7 @@ class SessionControl:
             if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
                 why = "the agent has changed since the execution was recorded, and `strict` was asked for"
                 raise CommandRejected("resume", self._session, why)
+            refuse_context(agent, state, context)
             performed = self._owner.performed_by(agent)
             ended = await self.stream.own_as_seen(journal, go_on, performed, take_over=take_over)
             if ended is not None:

@@ -1,11 +1,13 @@
-"""Checks that values which a caller gives as an agent or a message are such, before they are used."""
+"""Checks that values which a caller gives as an agent, a message or a context are such, before they are used."""
 
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 
-__all__ = ["a_message", "an_agent"]
+__all__ = ["a_context", "a_message", "an_agent", "refuse_context"]
 
 
 def an_agent(given: object) -> AnyAgent:
@@ -24,3 +26,23 @@ def a_message(given: object) -> Message:
     if isinstance(given, str):
         return Message.user(given)
     raise ConfigurationError(f"what is said to an agent is a text or a Message, not {type(given).__name__}")
+
+
+def a_context(agent: AnyAgent, given: object) -> JsonValue:
+    """Return what a caller says of a run as JSON; None for nothing. Raises `ConfigurationError` if it does not fit."""
+    if given is None:
+        return None
+    if agent.context is None:
+        raise ConfigurationError(
+            f"agent {agent.name!r} is told nothing of its runs: call `with_context` to change that"
+        )
+    return agent.context.stored(given)
+
+
+def refuse_context(agent: AnyAgent, state: AgentState, given: JsonValue) -> None:
+    """Raise for a run that has no context, or one that the agent cannot read; `given` replaces the recorded one.
+
+    That is `StoredContextInvalid` for a recorded context, and `ConfigurationError` when there is none.
+    """
+    if agent.context is not None and given is None:
+        agent.context.read(state.context)

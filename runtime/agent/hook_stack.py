@@ -8,6 +8,7 @@ from typing import cast
 
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
 from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import criterion_name
@@ -58,14 +59,20 @@ class HookStack:
         return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
 
     async def process(
-        self, hook_type: HookType, state: AgentState, *, step: int, position: int | None = None
+        self,
+        hook_type: HookType,
+        state: AgentState,
+        *,
+        step: int,
+        position: int | None = None,
+        means: Means = NO_MEANS,
     ) -> tuple[AgentEvent, ...]:
         """Run the hooks of one moment; return the events of their changes, and last the event that they ran.
 
         A hook that raises votes to stop, with its exception in the context of the vote. The action that the hooks run
         before does not happen then, because a broken guard must stop it. The other hooks still run.
         """
-        recorder = HookRecorder(hook_type, position)
+        recorder = HookRecorder(hook_type, position, means=means)
         recorder.latest = HookState(state.fold, as_of=state.as_of, recorder=recorder)
         ran: list[str] = []
         for entry in self.registered:

@@ -12,6 +12,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolRetryScheduled,
 )
+from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.collection import ContinuationCriteria
 from steptrail.runtime.agent.agent import AnyAgent, criteria_for
@@ -22,7 +23,11 @@ __all__ = ["judges_of", "tell_conclusions"]
 
 
 def judges_of(
-    journal: AgentJournal, agent: AnyAgent | None, requests: RequestBuilder, draw: Callable[[], float]
+    journal: AgentJournal,
+    agent: AnyAgent | None,
+    requests: RequestBuilder,
+    draw: Callable[[], float],
+    means: Means,
 ) -> Judges:
     """Return the judges of one session. Without an agent, only the built-in criteria vote, by recorded settings."""
     own = agent.criteria if agent is not None else ()
@@ -40,6 +45,7 @@ def judges_of(
         failed=partial(failed_vote, journal.peek().agent_id, "the criterion"),
         requests=requests,
         draw=draw,
+        means=means,
     )
 
 

@@ -4,14 +4,15 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import msgspec
 
 from steptrail.domain.agent.answer_to_judge import BROKEN_VALIDATOR
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import AgentEvent, AnswerAccepted, AnswerRejected, EvaluationsRecorded, HooksRan
+from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import criterion_name
@@ -22,20 +23,12 @@ from steptrail.domain.output import WRAPPED_IN, OutputMode, OutputProblem, Outpu
 from steptrail.domain.output_schema import NotStrict, object_schema, strict_schema
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.run_log import failed_vote
+from steptrail.runtime.agent.tool_port import NOTHING
+from steptrail.runtime.agent.type_variables import DataT_co, OutputT, OutputT_co, ResourcesT_co
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-    from typing_extensions import TypeVar
-
-    OutputT = TypeVar("OutputT", default=str)
-    OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)
-else:
-    from typing import TypeVar
-
-    # The default is for type checkers: at run time nobody asks for it, and it would need another package.
-    OutputT = TypeVar("OutputT")
-    OutputT_co = TypeVar("OutputT_co", covariant=True)
 
 __all__ = [
     "AgentOutput",
@@ -43,8 +36,6 @@ __all__ = [
     "OutputContext",
     "OutputModeName",
     "OutputRejected",
-    "OutputT",
-    "OutputT_co",
     "TypedOutput",
     "Validator",
 ]
@@ -58,11 +49,11 @@ class OutputRejected(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputContext:
+class OutputContext(Generic[DataT_co, ResourcesT_co]):
     """The place of an answer that a validator judges.
 
     `attempt` is 1 for the first answer, and 1 more after each rejection. `state` is the session, with the answer in its
-    open step.
+    open step. `data` is what was said of the run, and `resources` is what is open for it; None when nothing is.
     """
 
     session_id: str
@@ -71,9 +62,11 @@ class OutputContext:
     attempt: int
     mode: OutputMode
     state: AgentState
+    data: DataT_co = NOTHING
+    resources: ResourcesT_co = field(default=NOTHING, repr=False, compare=False)
 
 
-Validator: TypeAlias = Callable[[OutputT, OutputContext], OutputT | Awaitable[OutputT]]
+Validator: TypeAlias = Callable[[OutputT, OutputContext[Any, Any]], OutputT | Awaitable[OutputT]]
 """Judges an answer and returns it, or another one in its place; to refuse it, it raises `OutputRejected`.
 
 It may run again after a crash, so it must be harmless to repeat.
@@ -100,7 +93,7 @@ class AgentOutput(Protocol[OutputT_co]):
         """Return the value of an accepted answer. Raises `StoredOutputInvalid`."""
         ...
 
-    async def judge(self, state: AgentState) -> tuple[AgentEvent, ...]:
+    async def judge(self, state: AgentState, means: Means) -> tuple[AgentEvent, ...]:
         """Return the verdict on the answer of the open step."""
         ...
 
@@ -117,9 +110,9 @@ class TypedOutput(Generic[OutputT]):
         name: str,
         description: str | None,
     ) -> None:
-        from steptrail.runtime.agent.output_types import OutputType
+        from steptrail.runtime.agent.stored_types import StoredType
 
-        self._type: OutputType[OutputT] = OutputType(kind)
+        self._type: StoredType[OutputT] = StoredType(kind)
         self._mode, self._validators = mode, tuple[Validator[OutputT], ...]()
         self._schema, is_wrapped = object_schema(self._type.schema, WRAPPED_IN)
         try:
@@ -187,14 +180,14 @@ class TypedOutput(Generic[OutputT]):
 
     def read(self, value: JsonValue) -> OutputT:
         """Return the value of an accepted answer. Raises `StoredOutputInvalid`."""
-        from steptrail.runtime.agent.output_types import problems_of
+        from steptrail.runtime.agent.stored_types import problems_of
 
         try:
             return self._type.of(value)
         except Exception as error:  # the type brings code of its own, which may have changed
             raise StoredOutputInvalid(self._type.name, "; ".join(map(str, problems_of(error)))) from error
 
-    async def judge(self, state: AgentState) -> tuple[AgentEvent, ...]:
+    async def judge(self, state: AgentState, means: Means) -> tuple[AgentEvent, ...]:
         """Return the verdict on the answer of the open step. The first answer of the reply that fits is accepted."""
         step, spec = state.fold.step, state.agent.output if state.agent is not None else None
         if step is None or step.reply is None or spec is None:
@@ -212,7 +205,9 @@ class TypedOutput(Generic[OutputT]):
                 step=step.number,
                 attempt=state.output_rejections + 1,
                 mode=step.output_mode or spec.mode,
-                state=ShownState.of(state),
+                state=ShownState.of(state, means=means),
+                data=means.data,
+                resources=means.resources if means.are_open else None,
             )
             try:
                 value, is_changed = await self._valid(answer, spec, context)
@@ -255,7 +250,7 @@ class TypedOutput(Generic[OutputT]):
     def _of(self, said: JsonValue) -> OutputT:
         from pydantic import ValidationError
 
-        from steptrail.runtime.agent.output_types import problems_of
+        from steptrail.runtime.agent.stored_types import problems_of
 
         try:
             return self._type.of(said)
@@ -289,7 +284,7 @@ def _said(answer: str | ToolCallPart, spec: OutputSpec) -> JsonValue:
 
 
 async def _judged_by(validator: Validator[OutputT], value: OutputT, context: OutputContext) -> OutputT:
-    from steptrail.runtime.agent.output_types import problems_of
+    from steptrail.runtime.agent.stored_types import problems_of
 
     try:
         given = validator(value, context)

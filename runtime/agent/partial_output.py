@@ -29,7 +29,7 @@ class PartialOutput:
 
     def read(self) -> None:
         """Show what can be read by now, if that is more than before."""
-        from steptrail.runtime.agent.output_types import partial_json
+        from steptrail.runtime.agent.stored_types import partial_json
 
         text = self._text.strip()
         if text.startswith("```"):

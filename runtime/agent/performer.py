@@ -4,8 +4,9 @@ The runner has no state beside the journal, so running and resuming are the same
 outside the process are durable before it happens: the journal is flushed before each such effect.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from steptrail.domain.agent.conclude import conclude
@@ -20,9 +21,11 @@ from steptrail.domain.agent.effects import (
     StartInference,
     TakeDecision,
 )
-from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted
+from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted, WaitStarted
+from steptrail.domain.agent.means import NO_MEANS, Means
+from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import owner_stays_for
+from steptrail.domain.agent.waiting import owner_stays_for, resources_due_at
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.parent import ParentRef
@@ -33,17 +36,19 @@ from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.judges import judges_of, tell_conclusions
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.request import Requests
+from steptrail.runtime.agent.resources import PATIENCE, NeverOpened, OpenResources
 from steptrail.runtime.agent.tool_calls import ToolCalls
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
-from steptrail.runtime.kernel.running_effects import InFlight
+from steptrail.runtime.kernel.running_effects import Cut, InFlight
 
 __all__ = ["Runner", "waits_for_somebody_else"]
 
 _NEED_AN_AGENT = (StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
+_NEED_RESOURCES = (RunHooks, StartInference, CallModel, JudgeAnswer, RunCalls)
 
 
 def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> bool:
@@ -73,19 +78,31 @@ class Runner:
         self._place: tuple[str, str | None, int | None] | None = None
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
-        self._judges = judges_of(journal, agent, requests, draw)
-        self._tools = ToolCalls(journal, agent, flight, reach, watching, child_of) if agent is not None else None
+        self._flight, self._means = flight, _means(journal, agent)
+        self._judges = judges_of(journal, agent, requests, draw, self._means)
+        self._tools = (
+            ToolCalls(journal, agent, flight, reach, watching, self._means, child_of) if agent is not None else None
+        )
+        self._unopened = agent.resources if agent is not None else None
+        self._resources: OpenResources | None = None
 
-    @contextmanager
-    def at_work(self) -> Generator[None]:
-        """Log the beginning and the end of the run, and give the log lines between them the place in the session."""
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None]:
+        """Log the beginning and the end of the run, and give the log lines between them the place in the session.
+
+        What was opened for the run is closed in the end.
+        """
         run_log.began(self._journal.committed)
         place = log_place.set(LogPlace(self._journal.committed.agent_id))
         try:
             yield
         finally:
-            log_place.reset(place)
-            self._forget()
+            try:
+                if self._resources is not None:
+                    await self._resources.close()
+            finally:
+                log_place.reset(place)
+                self._forget()
         run_log.ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:
@@ -106,6 +123,8 @@ class Runner:
         if place != self._place:
             self._place = place
             log_place.set(LogPlace(*place))
+        if self._unopened is not None and isinstance(effect, _NEED_RESOURCES) and not await self._open(state):
+            return
         try:
             concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:
@@ -136,6 +155,34 @@ class Runner:
             case _:
                 pass
 
+    async def _open(self, state: AgentState) -> bool:
+        """Open the resources of the run, once. When that fails, the run waits, and this returns False."""
+        opener, session, ended = self._unopened, state.agent_id, list[object]()
+        assert opener is not None  # noqa: S101 - asked for before
+        problem: str | None = None
+        if isinstance(opener, NeverOpened):
+            problem = opener.problems.get(self._journal.peek().version + 1)
+        else:
+            self._resources = OpenResources(session, opener, self._means)
+            self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
+            await self._flight.land()
+            match ended:
+                case [Exception() as error]:
+                    run_log.resources_failed(session, "could not be opened", error)
+                    problem = type(error).__qualname__
+                case [Cut()]:
+                    return False  # the machine says what follows from the stop
+                case _:
+                    pass
+        # A run that is to stop waits for nothing. Its hooks find that nothing is open.
+        is_ending = state.phase is Phase.STOPPING or self._journal.peek().stop_request is not None
+        if problem is None or is_ending:
+            self._unopened = None
+            return True
+        until = resources_due_at(state)
+        self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
+        return False
+
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:
             self._journal.record(HooksRan(hook_type=due.hook_type, step=due.step, position=due.position, hooks=()))
@@ -145,7 +192,9 @@ class Runner:
             return
         self._reach("before-hooks")
         stack, hook_type = self._agent.hooks, HookType(due.hook_type)
-        events = await stack.process(hook_type, self._journal.state, step=due.step, position=due.position)
+        events = await stack.process(
+            hook_type, self._journal.state, step=due.step, position=due.position, means=self._means
+        )
         self._reach("after-hooks")
         self._journal.record(*events)
 
@@ -156,7 +205,7 @@ class Runner:
         if has_validators and self._journal.holds(is_world_fact) and not await self._journal.flush():
             return
         self._reach("before-hooks")
-        verdict = await output.judge(self._journal.state)
+        verdict = await output.judge(self._journal.state, self._means)
         self._reach("after-hooks")
         self._journal.record(*verdict)
 
@@ -165,3 +214,11 @@ class Runner:
         if await wait_for_news(self._journal, until):
             await self._journal.refresh()
         self._reach("after-wait")
+
+
+def _means(journal: AgentJournal, agent: AnyAgent | None) -> Means:
+    """Return the means of a run, whose context stays the same for the whole segment."""
+    if agent is None or (agent.context is None and agent.resources is None):
+        return NO_MEANS
+    declared = agent.context
+    return Means(partial(declared.read, journal.committed.context) if declared is not None else None)

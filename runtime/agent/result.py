@@ -13,7 +13,8 @@ from steptrail.domain.output import OutputVerdict
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
-from steptrail.runtime.agent.output import AgentOutput, OutputT_co
+from steptrail.runtime.agent.output import AgentOutput
+from steptrail.runtime.agent.type_variables import OutputT_co
 
 __all__ = ["RunResult"]
 

@@ -15,7 +15,7 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
 
-__all__ = ["RUNS", "began", "call_failed", "ended", "failed_vote"]
+__all__ = ["RUNS", "began", "call_failed", "ended", "failed_vote", "resources_failed"]
 
 RUNS: Final = logging.getLogger("steptrail.runs")
 
@@ -48,6 +48,11 @@ def ended(state: AgentState) -> None:
 def call_failed(session: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
     """Log that a call of a model or a tool failed, with the traceback of the exception."""
     _warn(raised, "session %s: %s failed: %s", session, what, error)
+
+
+def resources_failed(session: str, what: str, error: BaseException) -> None:
+    """Log that the resources of a run could not be opened or closed, with the traceback of the exception."""
+    _warn(error, "session %s: its resources %s: %s", session, what, type(error).__name__)
 
 
 def failed_vote(session: str, what: str, name: str, error: Exception) -> ContinuationEvaluation:

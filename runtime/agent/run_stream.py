@@ -16,8 +16,8 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate
 from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.agent.output import OutputT
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined
 

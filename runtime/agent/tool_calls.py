@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from steptrail.domain.agent.call_starts import refuse_altered
 from steptrail.domain.agent.deadline import Deadline
@@ -21,6 +21,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.interruptions import Cut as CutOff, call_interrupted, has_tries_left
+from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -95,10 +96,11 @@ class ToolCalls:
         flight: InFlight,
         reach: Reach,
         watching: Watching,
+        means: Means = NO_MEANS,
         child_of: Callable[[ParentRef], ChildPlace] | None = None,
     ) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
-        self._watching, self._child_of = watching, child_of
+        self._watching, self._means, self._child_of = watching, means, child_of
 
     async def run(self, calls: RunCalls) -> None:
         """Run these calls, whose start is recorded, and record the outcomes of those that end first."""
@@ -116,7 +118,8 @@ class ToolCalls:
             refuse_altered(call, state)
         tool = self._agent.tools[call.name]
         timeout = shortest(tool.spec.timeout, left_within(deadline, state.as_of))
-        context = ToolContext(
+        means, reads, runs_children = self._means, tool.spec.takes_context, tool.spec.runs_children is not None
+        context: ToolContext[Any, Any] = ToolContext(
             effect_id=call.effect_id or "",
             session_id=state.agent_id,
             execution_id=state.execution_id or "",
@@ -124,9 +127,12 @@ class ToolCalls:
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
-            state=ShownState.of(self._journal.state) if tool.spec.takes_context else None,
+            data=means.data if reads or runs_children else None,
+            resources=means.resources if reads and means.are_open else None,
+            declared=self._agent.context if runs_children else None,
+            state=ShownState.of(self._journal.state, means=means) if reads else None,
             report=self._report(position, call, state),
-            child=self._child(call, state) if tool.spec.runs_children is not None else None,
+            child=self._child(call, state) if runs_children else None,
         )
         began = state.as_of
         self._reach("before-tool")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
@@ -10,8 +10,10 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
+from steptrail.runtime.agent.type_variables import DataT_co, ResourcesT_co
 
 if TYPE_CHECKING:
+    from steptrail.runtime.agent.declared_context import DeclaredContext
     from steptrail.runtime.kernel.child_place import ChildPlace
 
 __all__ = [
@@ -34,14 +36,20 @@ Capture = Callable[[BaseException], ErrorInfo]
 """Returns the recorded form of an exception that a tool raised."""
 
 
+NOTHING: Any = None
+"""The context and the resources of a run that has none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
+class ToolContext(Generic[DataT_co, ResourcesT_co]):
     """The context of one call. A tool receives it in the parameter with this annotation, which is not in the schema.
 
     The effect id is the same over retries and crashes of the call: give it to the other side as an idempotency key.
     `step` and `attempt` count from 1. `deadline_seconds` is the time that the call had left when it began; None means
     that there is no limit. `state` is the session at that time; None in a call outside of a run. `child` is the place
-    for a stream that the call begins, for tools whose spec says `runs_children`.
+    for a stream that the call begins, for tools whose spec says `runs_children`; these get `declared` too, the type of
+    the agent's context. `data` is what was said of the run, and `resources` is what is open for it; None when nothing
+    is. `ToolContext[Caller, Shop]` has the types of both.
     """
 
     effect_id: str
@@ -50,10 +58,13 @@ class ToolContext:
     step: int
     call_id: str
     attempt: int
+    data: DataT_co = NOTHING
+    resources: ResourcesT_co = field(default=NOTHING, repr=False, compare=False)
     deadline_seconds: float | None = None
     state: AgentState | None = field(default=None, repr=False, compare=False)
     report: Report | None = field(default=None, repr=False, compare=False)
     child: "ChildPlace | None" = field(default=None, repr=False, compare=False)
+    declared: "DeclaredContext[Any] | None" = field(default=None, repr=False, compare=False)
 
     def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Show the progress of the call to those who watch the run. May be called in any thread. It is not stored."""
@@ -129,8 +140,10 @@ class Patience(NamedTuple):
 class RunnableTool(Protocol):
     """A tool, as the runtime needs it.
 
-    A tool may have an attribute `patience`. Then a call that was cancelled is left behind when the patience is over,
-    and what it returns before that is dropped. Without one, it is waited for until `run` has returned.
+    A tool may have an attribute `context_types`: the types of `data` and `resources` that it wants. An agent that has
+    others refuses it. A tool may have an attribute `patience`. Then a call that was cancelled is left behind when the
+    patience is over, and what it returns before that is dropped. Without one, it is waited for until `run` has
+    returned.
     """
 
     @property
@@ -142,7 +155,7 @@ class RunnableTool(Protocol):
         self,
         arguments: Mapping[str, JsonValue] | None,
         raw: str | None,
-        context: ToolContext,
+        context: ToolContext[Any, Any],
         *,
         timeout: float | None,
         capture: Capture,

@@ -3,7 +3,7 @@
 It knows no kind of machine. Running and resuming are this same loop, because it depends on the state alone.
 """
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
 from steptrail.domain.kernel.event import Event
@@ -21,8 +21,11 @@ F_contra = TypeVar("F_contra", contravariant=True)
 class Performer(Protocol[F_contra]):
     """Performs the effects of a machine, and records the events that follow from them."""
 
-    def at_work(self) -> AbstractContextManager[None]:
-        """Return a context manager, entered when a segment is stored and left when this process is done with it."""
+    def at_work(self) -> AbstractAsyncContextManager[None]:
+        """Return a context manager, entered when a segment is stored and left when this process is done with it.
+
+        No effect is in flight when it is left, and the stream is still owned.
+        """
         ...
 
     def is_for_somebody_else(self, effect: F_contra, /) -> bool:

@@ -84,23 +84,24 @@ async def drive_segment(
     """
     journal, flight = segment.journal, segment.flight
     performer = perform(segment)
-    with performer.at_work(), collector_seldom():
-        try:
-            return await drive(machine, journal, performer)
-        except asyncio.CancelledError:
-            await flight.give_up()
-            await _leave(machine, journal)
-            raise
-        except OwnershipLost as lost:
-            await flight.give_up()
+    async with performer.at_work():
+        with collector_seldom():
             try:
-                await journal.report_late()
-            except StoreError as error:
-                raise lost from error
-            raise
-        except BaseException:
-            await flight.give_up()
-            raise
+                return await drive(machine, journal, performer)
+            except asyncio.CancelledError:
+                await flight.give_up()
+                await _leave(machine, journal)
+                raise
+            except OwnershipLost as lost:
+                await flight.give_up()
+                try:
+                    await journal.report_late()
+                except StoreError as error:
+                    raise lost from error
+                raise
+            except BaseException:
+                await flight.give_up()
+                raise
 
 
 async def _leave(machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E]) -> None:

@@ -4,7 +4,7 @@ Before it counts two it asks a person, if it is to. What goes wrong outside is t
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -313,7 +313,7 @@ class ToyPerformer:
     ) -> None:
         self._journal, self._flight, self._count = segment.journal, segment.flight, count
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def at_work(self) -> AbstractAsyncContextManager[None]:
         """Hold nothing meanwhile."""
         return nullcontext()
 

@@ -1,7 +1,7 @@
 """A small machine that is no agent: a bell that somebody has to press. Streams `bell:…`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -219,7 +219,7 @@ def _in_flight(bell: Bell) -> Sequence[str]:
 class _Alone:
     """Performs nothing: a bell has no effects."""
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def at_work(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
     def is_for_somebody_else(self, effect: str, /) -> bool:

@@ -8,6 +8,7 @@ from typing import Literal
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
@@ -36,12 +37,13 @@ class ExecutionStarted(Event, frozen=True, kw_only=True):
 
     A retry has no input of its own: it goes on in the conversation as it is. `retry_of` is then the execution that it
     retries, and `reason` says why. `overrides` names the settings of `agent` that the caller gave for this execution
-    alone. `library` is the version of Steptrail that began it.
+    alone. `library` is the version of Steptrail that began it. `context` is what the caller says of the run; None keeps
+    the context of the execution before it.
     """
 
     TYPE = "execution.started.v1"
     KIND = EventKind.INTENT
-    CONTENT = frozenset({"input"})
+    CONTENT = frozenset({"context", "input"})
     STATE = frozenset({"agent", "by", "execution_id", "key", "library", "reason", "retry_of", "worker"})
     execution_id: str
     ordinal: Positive
@@ -55,6 +57,7 @@ class ExecutionStarted(Event, frozen=True, kw_only=True):
     retry_of: str | None = None
     reason: str | None = None
     overrides: tuple[Override, ...] = ()
+    context: JsonValue = None
 
 
 class ExecutionResumed(Event, frozen=True, kw_only=True):
@@ -63,12 +66,13 @@ class ExecutionResumed(Event, frozen=True, kw_only=True):
     `interrupted_seconds` is the active time of a step that the last segment left open, up to that segment's last sign
     of life. `agent` is set when the agent differs from the recorded one, and `changes` names the differences. `limits`
     and `error_policy` are set when the caller gave new ones. `key` is set when the input came again under a new key.
-    `was_productive` says that the last segment made progress or did not end in a crash. `library` is the version of
-    Steptrail that goes on.
+    `context` is set when the caller gave another one than the recorded one, and replaces it. `was_productive` says that
+    the last segment made progress or did not end in a crash. `library` is the version of Steptrail that goes on.
     """
 
     TYPE = "execution.resumed.v1"
     KIND = EventKind.INTENT
+    CONTENT = frozenset({"context"})
     STATE = frozenset({"agent", "by", "changes", "error_policy", "key", "library", "limits", "worker"})
     segment: Positive
     worker: str
@@ -82,6 +86,7 @@ class ExecutionResumed(Event, frozen=True, kw_only=True):
     error_policy: ErrorPolicy | None = None
     by: str
     key: str | None = None
+    context: JsonValue = None
 
 
 class StepStarted(Event, frozen=True, kw_only=True):

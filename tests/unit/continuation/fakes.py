@@ -40,6 +40,7 @@ class FakeState:
     """Counts its own steps and failures, so that a test cannot contradict itself."""
 
     agent_id: str = "triage-7"
+    data: object = None
     steps: Sequence[FakeStep] = ()
     usage: Usage = field(default_factory=Usage)
     model_name: str | None = "scripted"

@@ -1,5 +1,6 @@
-"""The type of an agent's answer: its schema, and how JSON becomes a value of it. Imported when an agent has one."""
+"""A type whose values are stored as JSON: its schema, and how JSON becomes a value. Imported when an agent has one."""
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,7 +13,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
 
-__all__ = ["BareSchema", "OutputType", "partial_json", "problems_of"]
+__all__ = ["BareSchema", "StoredType", "partial_json", "problems_of", "secret_in"]
 
 T = TypeVar("T")
 
@@ -31,11 +32,14 @@ class BareSchema(GenerateJsonSchema):
         """Say nothing about the default of a field that is left out."""
 
 
-class OutputType(Generic[T]):
-    """A type of answers. Raises `ConfigurationError` for one that has no JSON schema, or that holds bytes."""
+class StoredType(Generic[T]):
+    """The type of an `answer` or a `context`, which `role` names.
 
-    def __init__(self, kind: "type[T] | TypeAdapter[T]") -> None:
-        self.name = _name_of(kind)
+    Raises `ConfigurationError` for one that has no JSON schema, or that holds bytes.
+    """
+
+    def __init__(self, kind: "type[T] | TypeAdapter[T]", role: str = "answer") -> None:
+        self.name, self._role = _name_of(kind), role
         try:
             self._adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
             schema = self._adapter.json_schema(schema_generator=BareSchema)
@@ -43,22 +47,27 @@ class OutputType(Generic[T]):
         except Exception as error:  # types bring code of their own, which may raise anything
             text = error.message if isinstance(error, PydanticErrorMixin) else str(error)
             why = text.split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0]
-            raise ConfigurationError(f"no answer can be of the type {self.name}: {why}") from error
-        if (place := _bytes_in(self.schema, "")) is not None:
-            raise ConfigurationError(f"no answer can be of the type {self.name}: {place or 'it'} is bytes")
+            raise ConfigurationError(f"no {role} can be of the type {self.name}: {why}") from error
+        if (place := _first(self.schema, "", lambda node: node.get("format") == "binary")) is not None:
+            raise ConfigurationError(f"no {role} can be of the type {self.name}: {place or 'it'} is bytes")
 
     def of(self, value: JsonValue) -> T:
         """Return the value of the type. Raises `ValidationError`, and what the type's own code raises."""
         return self._adapter.validate_json(to_json(value))
 
+    def checked(self, given: object) -> T:
+        """Return what a program gave as a value of the type. Raises as `of` does."""
+        return self._adapter.validate_python(given)
+
     def to_json(self, value: T) -> JsonValue:
         """Return the value as JSON that can be stored. Raises `NotStorable`."""
         try:
-            return storable(self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False), "the answer")
+            plain = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+            return storable(plain, f"the {self._role}")
         except NotStorable:
             raise
         except Exception as error:  # as above
-            raise NotStorable("the answer", type(value).__name__) from error
+            raise NotStorable(f"the {self._role}", type(value).__name__) from error
 
 
 def problems_of(error: Exception) -> tuple[OutputProblem, ...]:
@@ -83,15 +92,20 @@ def _name_of(kind: object) -> str:
     return _cut(adapted.__name__ if isinstance(adapted, type) else str(adapted).replace("typing.", ""))
 
 
-def _bytes_in(node: JsonValue, at: str) -> str | None:
-    """Return the place of the first bytes in a schema; None when there are none."""
+def secret_in(schema: JsonValue) -> str | None:
+    """Return the place of the first secret in a schema, such as a `SecretStr`; None when there is none."""
+    return _first(schema, "", lambda node: node.get("writeOnly") is True)
+
+
+def _first(node: JsonValue, at: str, is_it: Callable[[dict[str, JsonValue]], bool]) -> str | None:
+    """Return the place of the first node of a schema that is of this kind; None when there is none."""
     if isinstance(node, list):
         node = {str(place): each for place, each in enumerate(node)}
     if not isinstance(node, dict):
         return None
-    if node.get("format") == "binary":
+    if is_it(node):
         return at
-    found = (_bytes_in(each, f"{at}.{key}" if at else key) for key, each in node.items() if key != "default")
+    found = (_first(each, f"{at}.{key}" if at else key, is_it) for key, each in node.items() if key != "default")
     return next((place for place in found if place is not None), None)
 
 

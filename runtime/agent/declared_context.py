@@ -1,0 +1,61 @@
+"""The context that an agent declares: the type of what is said of each run, which is recorded and read back."""
+
+from typing import TYPE_CHECKING, Any, Generic
+
+from steptrail.domain.agent.config import ContextSpec
+from steptrail.domain.errors import ConfigurationError, NotStorable, StoredContextInvalid
+from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.agent.type_variables import ContextT
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+__all__ = ["DeclaredContext"]
+
+
+class DeclaredContext(Generic[ContextT]):
+    """The type of a context. Raises `ConfigurationError` for one that cannot be stored, and for one with a secret."""
+
+    def __init__(self, kind: "type[ContextT] | TypeAdapter[ContextT]") -> None:
+        from steptrail.runtime.agent.stored_types import StoredType, secret_in
+
+        self.kind: object = getattr(kind, "_type", kind)  # of an adapter, its type
+        self._type: StoredType[ContextT] = StoredType(kind, "context")
+        if (place := secret_in(self._type.schema)) is not None:
+            why = f"{place or 'it'} is a secret, and a context is stored: let `with_resources` open what needs it"
+            raise ConfigurationError(f"no context can be of the type {self._type.name}: {why}")
+        self.spec = ContextSpec(type_name=self._type.name, json_schema=self._type.schema)
+
+    def stored(self, given: object) -> JsonValue:
+        """Return the JSON of what a caller says of a run. Raises `ConfigurationError` that names the wrong fields."""
+        try:
+            context = self._type.to_json(self._type.checked(given))
+            self._type.of(context)
+        except (NotStorable, ConfigurationError) as error:
+            raise ConfigurationError(f"the context cannot be stored: {error}") from None
+        except Exception as error:  # the type brings code of its own
+            raise ConfigurationError(f"the context does not fit {self._type.name}: {_problems(error)}") from None
+        return context
+
+    def read(self, stored: JsonValue) -> ContextT:
+        """Return a recorded context as a new value. Raises `StoredContextInvalid`.
+
+        Raises `ConfigurationError` when nothing is recorded and the type needs something.
+        """
+        try:
+            return self._type.of(stored)
+        except Exception as error:  # as above
+            if stored is None:
+                why = f"nothing was said of this run: give a {self._type.name} as `context`"
+                raise ConfigurationError(why) from None
+            raise StoredContextInvalid(self._type.name, _problems(error)) from error
+
+    def is_same_as(self, other: "DeclaredContext[Any] | None") -> bool:
+        """Tell whether both are of one type."""
+        return other is not None and (self.kind is other.kind or self.kind == other.kind)
+
+
+def _problems(error: Exception) -> str:
+    from steptrail.runtime.agent.stored_types import problems_of
+
+    return "; ".join(map(str, problems_of(error)))

@@ -1,0 +1,116 @@
+"""The resources of a run: what a function of the user opens for each segment, such as clients. They are not recorded.
+
+One task enters and leaves the context manager, because some libraries want that. It is left after the last effect of
+the segment, in whatever way the segment ends.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, TypeAlias, cast
+
+from steptrail.domain.agent.means import Means
+from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.errors import ConfigurationError
+from steptrail.runtime.agent.run_log import RUNS, resources_failed
+from steptrail.runtime.kernel.cancellation import wait_through
+
+__all__ = ["NeverOpened", "OpenResources", "Opener", "checked_opener", "name_of"]
+
+Opener: TypeAlias = Callable[[Any], AbstractAsyncContextManager[object]]
+"""Returns the context manager of the resources of a run, given its context."""
+
+PATIENCE: Final = 10.0
+"""How many seconds resources may take to close before they are cancelled, and again before they are left behind."""
+
+
+class NeverOpened:
+    """Stands for the function of the same name in a replay: nothing is opened.
+
+    `problems` has the classes of the exceptions because of which the recorded run could not open its resources, each
+    under the version of the event that says so.
+    """
+
+    def __init__(self, name: str, problems: Mapping[int, str]) -> None:
+        self.name, self.problems = name, problems
+
+    def __call__(self, data: object) -> AbstractAsyncContextManager[object]:
+        """Raise `ConfigurationError`: nobody opens resources in a replay."""
+        raise ConfigurationError(f"resources are never opened in a replay, and {self.name} is not called")
+
+
+def checked_opener(given: object) -> Opener:
+    """Return the function that opens resources. Raises `ConfigurationError` for anything else."""
+    if not callable(given):
+        raise ConfigurationError(f"{given!r} opens no resources: give a function that returns an async context manager")
+    if inspect.iscoroutinefunction(given) or inspect.isasyncgenfunction(given):
+        raise ConfigurationError(f"{name_of(given)} returns no async context manager: write @asynccontextmanager on it")
+    try:
+        inspect.signature(given).bind(None)
+    except TypeError as error:
+        why = f"it is called with the context of the run, or None: {error}"
+        raise ConfigurationError(f"{name_of(given)} cannot open resources: {why}") from None
+    except ValueError:
+        pass  # it has no signature that could be read
+    return cast("Opener", given)
+
+
+def name_of(opener: object) -> str:
+    """Return the name of a function that opens resources, as it is recorded."""
+    if isinstance(opener, NeverOpened):
+        return opener.name
+    name, module = getattr(opener, "__qualname__", None), getattr(opener, "__module__", None)
+    return f"{module}.{name}" if isinstance(name, str) else criterion_name(opener)
+
+
+class OpenResources:
+    """The resources of one segment of a session."""
+
+    def __init__(self, session: str, opener: Opener, means: Means) -> None:
+        self._session, self._opener, self._means = session, opener, means
+        self._over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open them. Raises what the user's function raises. A caller that is cancelled leaves nothing open."""
+        is_open = asyncio.get_running_loop().create_future()
+        self._over = asyncio.Event()
+        task = self._task = asyncio.create_task(self._held(is_open))
+        try:
+            await asyncio.wait({task, is_open}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not is_open.done():
+            self._task = None
+            task.result()
+
+    async def close(self) -> None:
+        """Close them, whatever happens to the caller meanwhile. What goes wrong is logged.
+
+        Raises the caller's `CancelledError` in the end.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+        self._over.set()
+        cancelled = await wait_through(task, timeout=PATIENCE)
+        if not task.done():
+            task.cancel()
+            cancelled = await wait_through(task, timeout=PATIENCE) or cancelled
+        if not task.done():
+            RUNS.warning("session %s: its resources did not close in time and are left behind", self._session)
+        elif not task.cancelled() and (error := task.exception()) is not None:
+            resources_failed(self._session, "could not be closed", error)
+        if cancelled is not None:
+            raise cancelled
+
+    async def _held(self, is_open: "asyncio.Future[None]") -> None:
+        async with self._opener(self._means.data) as resources:
+            self._means.opened(resources)
+            is_open.set_result(None)
+            try:
+                await self._over.wait()
+            finally:
+                self._means.closed()
