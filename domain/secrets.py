@@ -11,7 +11,9 @@ Each pattern reads a text once, and no pattern goes back over text that was matc
 import re
 from typing import Final
 
-__all__ = ["without_secrets"]
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["without_secret_values", "without_secrets"]
 
 _HIDDEN: Final = "…"
 
@@ -49,6 +51,15 @@ def without_secrets(text: str) -> str:
     for pattern, replacement in _SHAPES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def without_secret_values(value: JsonValue) -> JsonValue:
+    """Return the JSON with `…` in the place of each value whose key means a secret, however deep."""
+    if isinstance(value, list):
+        return [without_secret_values(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _HIDDEN if _SECRET_NAMES.search(key) else without_secret_values(inner) for key, inner in value.items()}
 
 
 def _without_caller(found: "re.Match[str]") -> str:

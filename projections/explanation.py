@@ -30,6 +30,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
+from steptrail.domain.secrets import without_secret_values
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
@@ -68,11 +69,12 @@ class ShadowStop:
 class AgentExplanation:
     """The whole answer. `events` maps what happened to the version of its event in the stream.
 
-    `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries,
-    `retried_as` the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process
-    runs it, None when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the
-    events before it could be read. `rejected_answer` is the beginning of the answer on which it failed, as the model
-    gave it. `state` is what all of it was read from.
+    `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries, `retried_as`
+    the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process runs it, None
+    when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the events before
+    it could be read. `rejected_answer` is the beginning of the answer on which it failed, as the model gave it.
+    `context` is what was said of the run, without the values of keys that mean a secret. `state` is what all of it was
+    read from.
     """
 
     session_id: str
@@ -99,6 +101,7 @@ class AgentExplanation:
     is_crashed: bool = False
     damage: str | None = None
     rejected_answer: str | None = None
+    context: JsonValue = None
     state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -137,6 +140,7 @@ class AgentExplanation:
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
             "rejectedAnswer": self.rejected_answer,
+            "context": self.context,
         }
 
 
@@ -238,6 +242,7 @@ class AgentExplainer:
             is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
             damage=damage,
             rejected_answer=_rejected_answer(state),
+            context=without_secret_values(state.context),
             state=state,
         )
 
@@ -322,6 +327,9 @@ def _waits_for(state: AgentState) -> str | None:
     if wait.kind == "child":
         rests = [call.suspension for call in state.tool_executions if call.suspension is not None]
         return "; ".join(f"session {each.session}, which {each.reason}" for each in rests) or None
+    if wait.kind == "resources" and wait.until is not None:
+        again = f"{to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC"
+        return f"its resources, which could not be opened ({wait.problem}) and are opened again at {again}"
     if wait.until is not None:
         left = seconds_between(state.as_of, wait.until)
         return f"the time of a retry, {to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC ({left:.0f} s from now)"

@@ -258,7 +258,7 @@ class RecordedRun:
             return  # to say something to a session at rest is to resume it
         if not in_flight and not _rests(state):
             # The process died between two effects: what was lost is only what the machine concludes again.
-            if event.limits is not None or event.error_policy is not None or event.agent is not None:
+            if any(given is not None for given in (event.limits, event.error_policy, event.agent, event.context)):
                 self._obstacle(record, "it was resumed with other settings after a crash between two effects")
             return
         self.commands.append(Command(record.version, record.at, event))

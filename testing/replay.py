@@ -166,6 +166,7 @@ class _Driver:
     async def _perform(self, command: Command, session: Session) -> None:
         agent, effect_id = self._agent, command.effect_id or ""
         assert agent is not None
+        said = _said(agent, command.event)
         match command.event:
             case ExecutionStarted(input=None) as retry:
                 await session.retry(
@@ -175,12 +176,13 @@ class _Driver:
                     limits=retry.agent.limits if "limits" in retry.overrides else None,
                     error_policy=retry.agent.error_policy if "error_policy" in retry.overrides else None,
                     key=retry.key,
+                    context=said,
                 )
             case ExecutionStarted(input=Message() as given, by=by, key=key):
                 began, history, self._began, self._history = self._began, self._history, None, ()
                 if began is None and not command.metadata:
                     # The same words may have been said before, and are not to be taken for the same command.
-                    await session.send(agent, given, by=by, key=key)
+                    await session.send(agent, given, by=by, key=key, context=said)
                     return
                 await self.trail.run(
                     agent,
@@ -188,6 +190,7 @@ class _Driver:
                     session=self._session,
                     by=by,
                     key=key,
+                    context=said,
                     metadata=dict(command.metadata),
                     parent=began.parent if began is not None else None,
                     history=history,
@@ -204,7 +207,7 @@ class _Driver:
                     metadata=dict(fork.metadata),
                 )
             case ExecutionResumed(limits=limits, error_policy=policy):
-                await session.resume(agent, limits=limits, error_policy=policy)
+                await session.resume(agent, limits=limits, error_policy=policy, context=said)
             case MessagesAppended(messages=messages, by=by, key=key):
                 await session.send(agent, messages[0], by=by, key=key)
             case PauseRequested(by=by, reason=reason, key=key):
@@ -244,3 +247,9 @@ class _Driver:
         except TimeoutError:
             so_far = f"{calls} tool calls had ended when a recorded one was cut off, and {self._ended_calls} have now"
             raise ReplayMismatch(f"session {self._session!r} runs otherwise: {so_far}") from None
+
+
+def _said(agent: AnyAgent, event: AgentEvent) -> object:
+    """Return what a recorded command says of the run, as a value of the agent's type; None for nothing."""
+    stored = event.context if isinstance(event, ExecutionStarted | ExecutionResumed) else None
+    return agent.context.read(stored) if agent.context is not None and stored is not None else None

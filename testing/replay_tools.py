@@ -9,6 +9,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionFailed,
     ToolExecutionInterrupted,
     ToolExecutionSuspended,
+    WaitStarted,
 )
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -19,6 +20,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.resources import NeverOpened, name_of
 from steptrail.runtime.agent.tool_port import (
     Capture,
     RunnableTool,
@@ -39,10 +41,25 @@ __all__ = ["replay_tools", "replayed"]
 
 
 def replayed(agent: AnyAgent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> AnyAgent:
-    """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today."""
+    """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today.
+
+    Its resources are never opened.
+    """
     model = ReplayModel(recording, match=match, live=live)
     output = ReplayedOutput(agent.output, recording) if agent.output is not None else None
-    return replace(agent, model=model, tools=replay_tools(agent, recording, live=live), output=output)
+    resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None
+    tools = replay_tools(agent, recording, live=live)
+    return replace(agent, model=model, tools=tools, output=output, resources=resources)
+
+
+def _unopened(recording: Recording) -> dict[int, str]:
+    """Return why resources could not be opened, under the version of each event that says so."""
+    waits = ((record.version, record.event) for record in recording.records)
+    return {
+        version: wait.problem or ""
+        for version, wait in waits
+        if isinstance(wait, WaitStarted) and wait.kind == "resources"
+    }
 
 
 def replay_tools(agent: AnyAgent, recording: Recording, *, live: Live | None = None) -> dict[str, RunnableTool]:

@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 
@@ -21,6 +21,7 @@ from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_argu
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
+from steptrail.runtime.agent.given import a_context
 from steptrail.runtime.agent.tool_port import (
     Capture,
     ToolContext,
@@ -44,6 +45,8 @@ class Subagent:
 
     `agent` may be a function that returns it, for one that is made later, such as one that spawns itself. Of its tools
     it keeps those that `allowed_tools` names, all when there is no such list, and then loses those of `denied_tools`.
+    An agent that declares a context is told what the calling agent was told, if that declares the same type. Otherwise
+    it is told `context`, which may be a function of what the calling agent was told.
     Raises `ConfigurationError` for a tool that it does not have; where the agent is made later, that call fails.
     """
 
@@ -51,6 +54,7 @@ class Subagent:
     description: str = ""
     allowed_tools: Collection[str] | None = None
     denied_tools: Collection[str] = ()
+    context: object | Callable[[Any], object] = None
 
     def __post_init__(self) -> None:
         if is_agent(self.agent):
@@ -68,6 +72,15 @@ class Subagent:
         if kept == set(agent.tools):
             return agent
         return replace(agent, tools={name: tool for name, tool in agent.tools.items() if name in kept})
+
+    def context_for(self, agent: AnyAgent, call: ToolContext[Any, Any]) -> JsonValue:
+        """Return what the agent is told of the run that a call begins. Raises what `context` raises, if it is asked."""
+        if agent.context is None:
+            return None
+        said = self.context(call.data) if callable(self.context) else self.context
+        if said is None and agent.context.is_same_as(call.declared):
+            said = call.data
+        return a_context(agent, said)
 
 
 def _made(agent: object) -> AnyAgent:
@@ -114,10 +127,11 @@ class _RunsAgents(ABC):
             return ToolFailed(_error("TooDeep", f"{why} deep: do the work yourself"))
         try:
             agent = subagent.resolved()
+            said = subagent.context_for(agent, context)
         except Exception as error:
             return ToolFailed(capture(error))
         context.progress(f"subagent {name} works in session {child.id}")
-        return _outcome(name, child, await child.run(agent, prompt, within=timeout))
+        return _outcome(name, child, await child.run(agent, prompt, within=timeout, context=said))
 
 
 class SubagentTool(_RunsAgents):

@@ -5,10 +5,23 @@ import os
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import orjson
+
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
 
-__all__ = ["Commands", "Handler", "Parser", "amount", "count", "option_of", "prefix", "seconds", "store_of"]
+__all__ = [
+    "Commands",
+    "Handler",
+    "Parser",
+    "amount",
+    "context_option",
+    "count",
+    "option_of",
+    "prefix",
+    "seconds",
+    "store_of",
+]
 
 Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
@@ -108,6 +121,18 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
+
+
+def context_option(parser: Parser) -> None:
+    """Add the option that says something of the run."""
+    parser.add_argument("--context", metavar="JSON", type=_json, help="what to say of the run: the agent's context")
+
+
+def _json(text: str) -> object:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise argparse.ArgumentTypeError(f"it is no JSON: {error}") from None
 
 
 def _everywhere() -> Parser:

@@ -107,6 +107,8 @@ class Progress:
                 return (f"retry in {delay:.1f} s after failure {failures} ({kind.value})",)
             case WaitStarted(kind="unknown_outcome", position=position):
                 return (f"waiting for somebody to say what {self._name(position)} did",)
+            case WaitStarted(kind="resources", problem=problem):
+                return (f"waiting: its resources could not be opened ({problem})",)
             case ExecutionResumed(ended_by=ended_by, segment=segment):
                 return (f"resumed after {ended_by.value} (segment {segment})",)
             case ExecutionPaused(by=by, reason=reason):

@@ -21,7 +21,16 @@ from steptrail.domain.errors import InvalidSetting, SessionNotFound
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, count, option_of, prefix, seconds, store_of
+from steptrail.interfaces.cli.parser import (
+    Commands,
+    Parser,
+    context_option,
+    count,
+    option_of,
+    prefix,
+    seconds,
+    store_of,
+)
 from steptrail.interfaces.cli.progress import Progress
 from steptrail.interfaces.cli.results import print_result
 from steptrail.interfaces.python.loading import load_agent
@@ -56,6 +65,7 @@ def register(commands: Commands) -> None:
     run.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     run.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
     _by(run)
+    context_option(run)
 
     resume = commands.add("resume", _resume, "Go on with the unfinished run of session ID.", exits=_EXITS)
     _agent(resume)
@@ -63,6 +73,7 @@ def register(commands: Commands) -> None:
     resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
     _by(resume)
+    context_option(resume)
     _settable(resume)
 
     retry = commands.add("retry", _retry, "Let the run of session ID go on that came to no answer.", exits=_EXITS)
@@ -71,6 +82,7 @@ def register(commands: Commands) -> None:
     _by(retry)
     retry.add_argument("--reason", help="why, for the record")
     retry.add_argument("--key", help="an idempotency key: the same key is one retry")
+    context_option(retry)
     _settable(retry)
 
     send = commands.add("send", _send, "Say TEXT to session ID and run what follows from it.", exits=_EXITS)
@@ -79,6 +91,7 @@ def register(commands: Commands) -> None:
     send.add_argument("text", metavar="TEXT")
     send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
     _by(send)
+    context_option(send)
 
 
 def _agent(parser: Parser) -> None:
@@ -112,6 +125,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
             session=session,
             by=arguments.by,
             key=key,
+            context=arguments.context,
             on_commit=progress,
             on_update=progress.on_update,
         )
@@ -142,6 +156,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
             strict=arguments.strict,
             limits=_limits(arguments, state.agent.limits if state.agent else Limits()),
             by=arguments.by,
+            context=arguments.context,
         )
 
     return asyncio.run(_driven(arguments, output, block, work))
@@ -157,6 +172,7 @@ def _retry(arguments: argparse.Namespace, output: Output) -> int:
             reason=arguments.reason,
             limits=_limits(arguments, agent.limits),
             key=arguments.key,
+            context=arguments.context,
         )
         if result.stored:
             _tell_of_stored(output, result, arguments)
@@ -180,7 +196,7 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
         progress.look_at(await handle.state())
-        result = await handle.send(agent, arguments.text, by=arguments.by, key=arguments.key)
+        result = await handle.send(agent, arguments.text, by=arguments.by, key=arguments.key, context=arguments.context)
         if exit_of(result) is Exit.BUSY:
             output.note("steptrail: it is delivered; another process runs the session and will answer it")
         return result

@@ -143,8 +143,9 @@ def _execution(event: ExecutionEvent) -> str:
             return f"{name}: retry of {event.retry_of}, by {event.by}{_why(event.reason)}"
         case ExecutionStarted(execution_id=name, input=asked, by=by):
             return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
-        case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by):
-            return f"segment {segment} on {worker}, after {ended_by.value}"
+        case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
+            other = ", with another context" if context is not None else ""
+            return f"segment {segment} on {worker}, after {ended_by.value}{other}"
         case ExecutionPaused() | StopRequested() | PauseRequested():
             return f"{event.by}{_why(event.reason)}"
         case StepStarted(number=number):
@@ -197,8 +198,9 @@ def _decision(event: DecisionEvent) -> str:
             return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
         case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
             return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
-        case WaitStarted(kind=kind, until=until):
-            return f"{kind}{f' until {clock_time(until)}' if until is not None else ''}"
+        case WaitStarted(kind=kind, until=until, problem=problem):
+            why = f" ({problem})" if problem else ""
+            return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"
         case WaitEnded(reason=reason, by=by):
             return f"{reason}{f' by {by}' if by else ''}"
 

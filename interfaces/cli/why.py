@@ -5,6 +5,7 @@ import asyncio
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of
 from steptrail.interfaces.cli.output import Output, one_line
@@ -18,6 +19,7 @@ from steptrail.runtime.kernel.collector import collector_off
 __all__ = ["register"]
 
 _MOST_CAUSES = 3
+_MOST_OF_A_CONTEXT = 300
 
 
 def register(commands: Commands) -> None:
@@ -76,6 +78,8 @@ def _print(output: Output, explained: AgentExplanation) -> None:
         output.line(f"retry of    {explained.retry_of}")
     if explained.retried_as is not None:
         output.line(f"retried as  {explained.retried_as}")
+    if explained.context is not None:
+        output.line(f"context     {one_line(result_text(explained.context), _MOST_OF_A_CONTEXT)}")
     if explained.state.is_open:
         output.line(f"owner       {_owner(explained.is_owned)}")
     _print_error(output, explained)

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, seconds, store_of
+from steptrail.interfaces.cli.parser import Commands, amount, context_option, seconds, store_of
 from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.trail import Steptrail
 
@@ -22,6 +22,7 @@ def register(commands: Commands) -> None:
     start.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     start.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
     start.add_argument("--by", default="user", help="who asks, for the record (default: user)")
+    context_option(start)
 
     work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")
     work.add_argument("agents", metavar="AGENT", nargs="+", help="FILE.py[:NAME] or package.module[:NAME]")
@@ -32,7 +33,7 @@ def register(commands: Commands) -> None:
 def _start(arguments: argparse.Namespace, output: Output) -> int:
     async def started() -> str:
         async with Steptrail.open(store_of(arguments)) as trail, load_agent(arguments.agent) as agent:
-            given = {"session": arguments.id, "key": arguments.key, "by": arguments.by}
+            given = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
             return (await trail.start(agent, arguments.input, **given)).session_id
 
     session = asyncio.run(started())

@@ -12,7 +12,8 @@ from msgspec import structs
 from steptrail.domain.agent.ids import SessionId, session_for_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
-from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
+from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoredContextInvalid, StoreError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
@@ -59,29 +60,32 @@ class ChildSession:
         self.id = SessionId(session_for_call(place.parent.effect))
         self._control = SessionControl(place.environment, self.id)
 
-    async def run(self, agent: AnyAgent, text: str, *, within: float | None = None) -> ChildEnd:
+    async def run(
+        self, agent: AnyAgent, text: str, *, within: float | None = None, context: JsonValue = None
+    ) -> ChildEnd:
         """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
-        The session gets at most `within` seconds, also when its own limits are wider. While another process runs it,
-        this waits for the end; but if the run of the call was taken over, the session is taken over as well. A
-        cancellation of the call pauses the session, or stops it if the run of the call is to stop. That is returned as
-        an end too, and not raised, so that the bill is known.
+        A session that has begun keeps its context, and another one has this `context`. The session gets at most
+        `within` seconds, also when its own limits are wider. While another process runs it, this waits for the end; but
+        if the run of the call was taken over, the session is taken over as well. A cancellation of the call pauses the
+        session, or stops it if the run of the call is to stop. That is returned as an end too, and not raised, so that
+        the bill is known.
         """
         try:
-            return await self._run(agent, text, within)
+            return await self._run(agent, text, within, context)
         except asyncio.CancelledError:
             ending = asyncio.ensure_future(self._cut())
             await wait_through(ending)
             return ending.result()
 
-    async def _run(self, agent: AnyAgent, text: str, within: float | None) -> ChildEnd:
+    async def _run(self, agent: AnyAgent, text: str, within: float | None, context: JsonValue) -> ChildEnd:
         deadline = None if within is None else self._clock.monotonic() + round(within * 1e6)
         while True:
             left = None if deadline is None else (deadline - self._clock.monotonic()) / 1e6
             try:
                 if left is not None and left <= 0:
                     return ChildEnd(state=await self._look(), is_out_of_time=True)
-                state = await self._go_on(agent, text, await self._limits(agent, left))
+                state = await self._go_on(agent, text, await self._limits(agent, left), context)
                 return ChildEnd(
                     state=state,
                     is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
@@ -89,13 +93,19 @@ class ChildSession:
                 )
             except (SessionBusy, OwnershipLost):
                 await asyncio.sleep(_LOOK_SECONDS)
-            except StoreError as error:
+            except (StoreError, StoredContextInvalid) as error:
                 return ChildEnd(state=None, problem=str(error))
 
-    async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None) -> AgentState:
+    async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None, context: JsonValue) -> AgentState:
+        has_begun = context is not None and await self._look() is not None
         try:
             ran = await self._control.run(
-                agent, Message.user(text), key=self.parent.effect, parent=self.parent, limits=limits
+                agent,
+                Message.user(text),
+                key=self.parent.effect,
+                parent=self.parent,
+                limits=limits,
+                context=None if has_begun else context,
             )
             return ran.state
         except SessionBusy:

@@ -156,9 +156,9 @@ async def test_the_same_key_is_one_retry_also_when_that_failed() -> None:
         assert (second.status, second.stored, second.execution_id) == ("failed", True, "s:2")
         assert (await trail.session("s").retry(agent, key="once more")).output == "It is paid."
         assert (await trail.session("s").retry(agent, key="again")).output == "It is paid."
-        with pytest.raises(CommandRejected, match="came with another input or command before"):
+        with pytest.raises(CommandRejected, match="came with another input, context or command before"):
             await trail.run(agent, "Pay 5.", session="s", key="again")
-        with pytest.raises(CommandRejected, match="came with another input or command before"):
+        with pytest.raises(CommandRejected, match="came with another input, context or command before"):
             await trail.session("s").retry(agent, key="order-7")
 
 

@@ -156,13 +156,15 @@ def test_the_same_key_is_one_retry_and_stands_for_nothing_else() -> None:
     once = given(*opened(key="k"), *ENDINGS["failed"], retried(key="again"))
     assert decide(once.state, retry(key="again")) == ()
     for taken in (retry(key="k"), start(key="again"), start(key="k", text="other")):
-        with pytest.raises(CommandRejected, match="came with another input or command before: use another key"):
+        with pytest.raises(
+            CommandRejected, match="came with another input, context or command before: use another key"
+        ):
             decide(once.state, taken)
 
 
 def test_the_key_of_a_command_is_refused_with_another_one() -> None:
     stopped = given(*opened(), StopRequested(by="ana", key="k"))
-    stopped.when(start(key="k")).then_rejected("the key 'k' came with another input or command before")
+    stopped.when(start(key="k")).then_rejected("the key 'k' came with another input, context or command before")
 
 
 def test_another_message_under_a_key_is_refused_and_not_taken_for_said() -> None:
