@@ -123,8 +123,9 @@ class Runner:
         if place != self._place:
             self._place = place
             log_place.set(LogPlace(*place))
-        if self._unopened is not None and isinstance(effect, _NEED_RESOURCES) and not await self._open(state):
-            return
+        if self._unopened is not None and isinstance(effect, _NEED_RESOURCES):
+            await self._open(state)
+            return  # a command may have come meanwhile, so the machine is asked again
         try:
             concluded = conclude(state, effect, state.as_of, self._judges)
         except Exception as error:
@@ -155,13 +156,15 @@ class Runner:
             case _:
                 pass
 
-    async def _open(self, state: AgentState) -> bool:
-        """Open the resources of the run, once. When that fails, the run waits, and this returns False."""
+    async def _open(self, state: AgentState) -> None:
+        """Open the resources of the run, once. When that fails, the run waits."""
         opener, session, ended = self._unopened, state.agent_id, list[object]()
         assert opener is not None  # noqa: S101 - asked for before
         problem: str | None = None
         if isinstance(opener, NeverOpened):
             problem = opener.problems.get(self._journal.peek().version + 1)
+        elif not await self._journal.flush():  # a stop is seen during an effect only if nothing is left to be stored
+            return
         else:
             self._resources = OpenResources(session, opener, self._means)
             self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
@@ -171,17 +174,15 @@ class Runner:
                     run_log.resources_failed(session, "could not be opened", error)
                     problem = type(error).__qualname__
                 case [Cut()]:
-                    return False  # the machine says what follows from the stop
+                    return
                 case _:
                     pass
-        # A run that is to stop waits for nothing. Its hooks find that nothing is open.
+        # A run that is to stop waits for nothing: its hooks find that nothing is open.
         is_ending = state.phase is Phase.STOPPING or self._journal.peek().stop_request is not None
         if problem is None or is_ending:
             self._unopened = None
-            return True
-        until = resources_due_at(state)
-        self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
-        return False
+            return
+        self._journal.record(WaitStarted(kind="resources", until=resources_due_at(state), problem=problem))
 
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:

@@ -1,6 +1,7 @@
 """What is right to call passes both type checkers as it stands, with the types that are promised, and runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import assert_type
 
 from pydantic import BaseModel, TypeAdapter
@@ -179,6 +180,80 @@ def test_the_blocking_twin_has_the_type_of_an_answer_too() -> None:
         assert_type(trail.session("s").result(typed()), RunResult[Invoice])
         assert_type(trail.session("s").result(), RunResult[JsonValue])
         assert result.output == Invoice(number="7")
+
+
+class Caller(BaseModel):
+    tenant: str
+
+
+class Shop:
+    name = "shop"
+
+
+@asynccontextmanager
+async def open_shop(caller: Caller) -> AsyncGenerator[Shop]:
+    assert_type(caller.tenant, str)
+    yield Shop()
+
+
+@tool
+async def orders(status: str, context: ToolContext[Caller, Shop]) -> str:
+    """Look at the orders."""
+    assert_type(context.data, Caller)
+    assert_type(context.resources, Shop)
+    return f"{context.data.tenant} {context.resources.name} {status}"
+
+
+@tool
+def anything(context: ToolContext) -> str:
+    """Need no context."""
+    assert_type(context.data, object)
+    return context.session_id
+
+
+def reads(state: HookState) -> HookState:
+    caller: Caller = state.data
+    shop: Shop = state.resources
+    return state.with_metadata("of", f"{caller.tenant} {shop.name}")
+
+
+def judges(invoice: Invoice, context: OutputContext[Caller, Shop]) -> Invoice:
+    assert_type(context.data, Caller)
+    assert_type(context.resources, Shop)
+    return invoice
+
+
+def told() -> Agent[Invoice, Caller]:
+    model = ScriptedModel([call("orders", status="late"), '{"number": "7"}', '{"number": "8"}'])
+    builder = AgentBuilder("told").with_model(model).with_tools(orders, anything).with_output(Invoice, mode="native")
+    assert_type(builder.with_context(TypeAdapter(list[int])), AgentBuilder[Invoice, list[int]])
+    with_caller = builder.with_context(Caller).with_resources(open_shop).with_output_validator(judges)
+    assert_type(with_caller, AgentBuilder[Invoice, Caller])
+    agent = with_caller.with_hook(HookType.STOP, CallableHook(reads)).build()
+    assert_type(agent, Agent[Invoice, Caller])
+    assert_type(agent.replace(resources=open_shop), Agent[Invoice, Caller])
+    return agent
+
+
+async def test_a_context_and_resources_have_their_types_without_a_cast() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        agent = told()
+        result = await trail.run(agent, "go", session="s", context=Caller(tenant="acme"))
+        assert_type(result, RunResult[Invoice])
+        assert_type(result.state.context, JsonValue)
+        assert_type(await trail.run(agent, "go", session="s"), RunResult[Invoice])
+        session = trail.session("s")
+        assert_type(await session.send(agent, "more", context=Caller(tenant="acme")), RunResult[Invoice])
+        assert_type(await session.resume(agent, context=Caller(tenant="beta")), RunResult[Invoice])
+        await trail.start(agent, "go", session="t", context=Caller(tenant="acme"))
+        assert dict((await session.state()).metadata) == {"of": "acme shop"}
+
+
+def test_the_blocking_twin_takes_a_context_too() -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(told(), "go", session="s", context=Caller(tenant="acme"))
+        assert_type(result, RunResult[Invoice])
+        assert result.state.context == {"tenant": "acme"}
 
 
 def test_the_blocking_twin_has_the_same_types() -> None:

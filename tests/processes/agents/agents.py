@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import msgspec
@@ -27,7 +28,7 @@ from steptrail.runtime.kernel.ports import ModelDriver
 from steptrail.testing.scripted_model import Reply, ScriptedModel, call, calls
 from tests.processes.agents.site import Site
 
-__all__ = ["AGENTS", "Options"]
+__all__ = ["AGENTS", "SECRET", "Options"]
 
 Options = Mapping[str, JsonValue]
 
@@ -231,7 +232,39 @@ def judged(site: Site, options: Options) -> Agent[Any]:
     return _builder(model).with_output(Errands).with_output_validator(validated).build()
 
 
+class Caller(BaseModel):
+    tenant: str
+
+
+SECRET = "s3cr3t-of-the-shop"  # noqa: S105 - looked for in the store
+
+
+def told(site: Site, options: Options) -> Agent[Any, Any]:
+    """An agent with a context and resources; the first time it uses them, the process is killed."""
+
+    @asynccontextmanager
+    async def opened(caller: Caller) -> AsyncGenerator[str]:
+        site.ledger.write("open", caller.tenant)
+        yield SECRET
+        site.ledger.write("close", caller.tenant)
+
+    @tool(effect=ToolEffect.READ)
+    def look(context: ToolContext[Caller, str]) -> str:
+        """Look at the orders."""
+        assert context.resources == SECRET
+        site.ledger.write("look", context.data.tenant)
+        if site.ledger.counts()["look"] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return f"orders of {context.data.tenant}"
+
+    builder = _builder(ScriptedModel([call("look"), "All done."]), look).with_context(Caller)
+    return builder.with_resources(opened).build()
+
+
 AGENTS = cast(
     "Mapping[str, Callable[[Site, Options], Agent[Any]]]",
-    {made.__name__: made for made in (errands, triple, gated_model, gated_tool, deadly, over_http, family, judged)},
+    {
+        made.__name__: made
+        for made in (errands, triple, gated_model, gated_tool, deadly, over_http, family, judged, told)
+    },
 )

@@ -23,7 +23,9 @@ async def _perform(trail: Steptrail, agent: AnyAgent, command: str, text: str) -
     session = trail.session(SESSION)
     match command:
         case "run":
-            return await trail.run(agent, text, session=SESSION)
+            # What is said of a run is said once: whoever resumes it does not know it.
+            said = {"tenant": "acme"} if agent.context is not None else None
+            return await trail.run(agent, text, session=SESSION, context=said)
         case "send":
             return await session.send(agent, text)
         case _:
