@@ -362,6 +362,15 @@ class TestToolMode:
         assert done.result.output == Invoice(number="8")
         assert done.one(AnswerAccepted).position == 1
 
+    async def test_where_a_hook_forbids_tools_the_answer_alone_is_offered(self) -> None:
+        model = ScriptedModel([call("final_result", number="7")])
+        builder = AgentBuilder("clerk").with_model(model).with_tools(add).with_output(Invoice, mode="tool")
+        no_tools = hook("h", lambda state: state.with_request(tool_choice="none"))
+        done = await run(builder.with_hook(HookType.BEFORE_INFERENCE, no_tools).build())
+        assert done.result.output == Invoice(number="7")
+        assert [tool.name for tool in model.requests[0].tools] == ["final_result"]
+        assert model.requests[0].tool_choice == "required"
+
     async def test_text_in_place_of_the_call_is_rejected(self) -> None:
         done = await run(clerk(GOOD, call("final_result", number="7")).with_output(Invoice, mode="tool").build())
         assert str(done.one(AnswerRejected).problems[0]) == "answer by calling final_result"
@@ -388,6 +397,20 @@ async def test_the_last_call_is_made_once_when_the_tools_are_done() -> None:
     assert [request.output_mode for request in model.requests] == [None, None, OutputMode.LAST, OutputMode.LAST]
     assert [len(request.tools) for request in model.requests] == [1, 1, 0, 0]
     assert [event.output_mode for event in done.all(InferenceStarted)] == [None, None, "last", "last"]
+
+
+async def test_the_digest_of_a_request_tells_forms_apart() -> None:
+    async def digest(builder: AgentBuilder[Any]) -> str:
+        return (await run(builder.build())).one(InferenceStarted).request_digest
+
+    digests = {
+        await digest(clerk(GOOD)),
+        await digest(clerk(GOOD).with_output(Invoice)),
+        await digest(clerk(GOOD).with_output(Invoice, description="What is to be paid.")),
+        await digest(clerk('{"value": "x"}').with_output(str)),
+    }
+    assert len(digests) == 4
+    assert await digest(clerk(GOOD).with_output(Invoice, retries=5)) in digests
 
 
 async def test_cut_and_refused_answers_are_not_validated() -> None:
