@@ -95,7 +95,11 @@ def test_a_message_that_came_meanwhile_is_shown_once_beside_an_answer_that_was_r
     for record in after.records[len(joined.records) :]:
         client.take_all(fold.apply(record))
     client.take_all(fold.finish())
-    assert [message["content"] for message in client.said] == ["hello", "and this?", BAD]  # as it was when the client joined
+    assert [message["content"] for message in client.said] == [
+        "hello",
+        "and this?",
+        BAD,
+    ]  # as it was when the client joined
 
 
 async def test_listeners_hear_of_an_answer_that_does_not_fit() -> None:
