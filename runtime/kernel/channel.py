@@ -20,7 +20,7 @@ from steptrail.runtime.kernel.kinds import Kind
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Channel", "Seat", "Standing", "take_seat"]
+__all__ = ["Beginning", "Channel", "Seat", "take_seat"]
 
 _PAGE = 500
 _MOST_RECORDS, _MOST_BYTES = 1_024, 1 << 20
@@ -28,8 +28,8 @@ _MOST_ALONE = 8
 """How many followers of one stream read the store by themselves at once."""
 
 
-class Standing(NamedTuple):
-    """The version of a stream, whether a run is open in it, and the step whose reply is being written."""
+class Beginning(NamedTuple):
+    """How a stream stood when a follower came: its version, whether a run was open, and the step of the reply in writing."""
 
     version: int
     is_open: bool
@@ -61,7 +61,7 @@ class Seat:
         """Have all followers told of growth from now on. What grew before counts as growth."""
         self._channel.watch()
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> Beginning:
         """Return how the stream stands now. Raises store errors."""
         return await self._channel.standing()
 
@@ -108,7 +108,7 @@ class Channel:
         self._size, self._end = 0, 0
         self._growths, self._read_at = 1, 0
         self._watch: Watch | None = None
-        self._standing, self._asked, self._answered = Standing(0, False, None), 0, 0
+        self._standing, self._asked, self._answered = Beginning(0, False, None), 0, 0
         self._reading, self._folding = asyncio.Lock(), asyncio.Lock()
         self._alone = asyncio.Semaphore(_MOST_ALONE)
 
@@ -140,7 +140,7 @@ class Channel:
         """Tell whether there may be records after a version."""
         return version < self._end or self._read_at != self._growths
 
-    async def standing(self) -> Standing:
+    async def standing(self) -> Beginning:
         """Return how the stream stands now: one fold for all who ask before it begins."""
         self._asked += 1
         mine = self._asked
@@ -149,7 +149,7 @@ class Channel:
                 asked = self._asked
                 state, _ = await fold_stream(self._kind.machine, self._store, self._stream)
                 is_open = state.version > 0 and self._kind.machine.control.standing(state).is_open
-                self._standing = Standing(state.version, is_open, self._kind.writing(state))
+                self._standing = Beginning(state.version, is_open, self._kind.writing(state))
                 self._answered = asked
             return self._standing
 
