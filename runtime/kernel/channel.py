@@ -29,7 +29,7 @@ _MOST_ALONE = 8
 
 
 class Beginning(NamedTuple):
-    """How a stream stood when a follower came: its version, whether a run was open, and the step of the reply in writing."""
+    """How a stream stood when a follower came: its version, whether a run was open, and which step a model wrote."""
 
     version: int
     is_open: bool
