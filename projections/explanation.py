@@ -28,13 +28,12 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.rendering import by_whom, error_data, request_data
 
-__all__ = ["AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "explain"]
+__all__ = ["AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +276,8 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             by = f" {by_whom(state.paused)}" if state.paused is not None else ""
             return f"not stopped: paused after {steps}{by}"
         case ExecutionStatus.WAITING:
-            return f"not stopped: waiting after {steps} for {_waits_for(state)}"
+            asked = len(_awaiting_approval(state))
+            return f"not stopped: waiting after {steps} for {f'{asked} approvals' if asked > 1 else _waits_for(state)}"
         case ExecutionStatus.PENDING:
             if state.execution is None:
                 return "not started: no execution yet"
@@ -298,8 +298,7 @@ def _waits_for(state: AgentState) -> str | None:
     if wait is None:
         return None
     if wait.kind == "approval":
-        asked = [(call, call.approval) for call in _awaiting_approval(state)]
-        return "; ".join(_asked(state, call, approval) for call, approval in asked if approval is not None) or None
+        return "; ".join(approval_text(state, call) for call in _awaiting_approval(state)) or None
     if wait.kind == "child":
         rests = [call.suspension for call in state.tool_executions if call.suspension is not None]
         return "; ".join(f"session {each.session}, which {each.reason}" for each in rests) or None
@@ -315,11 +314,15 @@ def _awaiting_approval(state: AgentState) -> tuple[ToolExecution, ...]:
     return tuple(call for call in state.tool_executions if call.open_approval is not None)
 
 
-def _asked(state: AgentState, call: ToolExecution, approval: Approval) -> str:
-    left = seconds_between(state.as_of, approval.expires_at)
-    expires = f"expires {to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC, {left / 3600:.1f} h from now"
-    why = f" ({approval.reason})" if approval.reason else ""
-    return f"somebody to approve {call.name} {result_text(call.arguments)}{why}: approval {approval.id}, {expires}"
+def approval_text(state: AgentState, call: ToolExecution) -> str:
+    """Return who has to approve what until when, of a call about which people are asked; empty for any other call."""
+    if (asked := call.open_approval) is None:
+        return ""
+    hours = seconds_between(state.as_of, asked.expires_at) / 3600
+    until = f"{to_datetime(asked.expires_at):%Y-%m-%d %H:%M:%S} UTC"
+    expires = f"expires {until}, {hours:.1f} h from now" if hours > 0 else f"expired {until}, which is a no"
+    why = f" ({asked.reason})" if asked.reason else ""
+    return f"somebody to approve {call.name} {result_text(call.arguments)}{why}: approval {asked.id}, {expires}"
 
 
 def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:

@@ -67,9 +67,11 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
     if command.at >= approval.expires_at:
         when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
         raise _refused(state, command, f"it expired at {when}, which is a no; `resume` tells the model so")
+    # The run goes on when no question of the reply is open any more. One that has expired is open until that is stored.
+    is_last = all(other is call or other.open_approval is None for other in state.tool_executions)
     if isinstance(command, Deny):
         denied = ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
-        return (denied, WaitEnded(reason="denied", by=command.by))
+        return (denied, WaitEnded(reason="denied", by=command.by)) if is_last else (denied,)
     if command.digest is not None and command.digest != approval.digest:
         raise _refused(state, command, f"it is about the arguments {approval.digest}, not {command.digest}")
     if command.arguments is not None and (why := _misnamed(state, call.name, command.arguments)) is not None:
@@ -82,7 +84,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         arguments_digest=digest_of(command.arguments) if command.arguments is not None else None,
         key=command.key,
     )
-    return (granted, WaitEnded(reason="approved", by=command.by))
+    return (granted, WaitEnded(reason="approved", by=command.by)) if is_last else (granted,)
 
 
 def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | None:

@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import end_call, move_call
+from steptrail.domain.agent.standing import answered
 from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
@@ -42,10 +43,10 @@ def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
 
 @APPROVAL_HANDLERS.of(ApprovalGranted)
 def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
-    del at
     fold.remember(event.key, f"approve {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is None:
         return
+    _answered(fold, event.approval_id, at)
     call, approval = asked
     run = call.call
     if event.arguments is not None:
@@ -58,9 +59,9 @@ def _granted(fold: SessionFold, event: ApprovalGranted, at: int) -> None:
 
 @APPROVAL_HANDLERS.of(ApprovalDenied)
 def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
-    del at
     fold.remember(event.key, f"deny {event.approval_id}")
     if (asked := _asked_about(fold, event.approval_id)) is not None:
+        _answered(fold, event.approval_id, at)
         call, approval = asked
         why = f": {event.reason}" if event.reason else ""
         text = f"This call was not run: {event.by} denied it{why}."
@@ -76,6 +77,13 @@ def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
         call, approval = asked
         text = "This call was not run: nobody approved it in time."
         end_call(fold, call.position, event, approval=structs.replace(approval, answer="expired"), text=text)
+        if (execution := fold.execution) is not None:
+            execution.waits = tuple(wait for wait in execution.waits if wait.id != event.approval_id)
+
+
+def _answered(fold: SessionFold, approval_id: str, at: int) -> None:
+    if fold.execution is not None:
+        fold.execution.waits = answered(fold.execution.waits, at, approval_id)
 
 
 def _asked_about(fold: SessionFold, approval_id: str) -> tuple[ToolExecution, Approval] | None:

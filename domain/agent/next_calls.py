@@ -3,24 +3,24 @@
 The phase of one call says what is due for it (`call_phases`). This module says what is due for all calls of a step
 together. Calls that an earlier segment left in doubt are closed first. Then calls that stand next to each other and may
 run at the same time form a group. The hooks about all calls of a group run before the first of them starts, and the
-calls after a group wait until the last of it has ended. A call that a person must approve runs alone, after the answer.
+calls after a group wait until the last of it has ended. A call that a person must approve runs alone. When it is the
+turn of such a call, all questions about the calls that are left are asked, and the run waits until none is open.
 """
 
+from steptrail.domain.agent.asking import ask, must_ask
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, ScheduleToolRetry
 from steptrail.domain.agent.events import (
     AgentEvent,
-    ApprovalRequested,
     ExecutionPaused,
     StepCompleted,
     ToolCallCancelled,
     WaitStarted,
 )
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
-from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.interruptions import call_interrupted, model_interrupted
-from steptrail.domain.agent.step import Hold, ToolExecution
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 
@@ -79,13 +79,14 @@ def _forbidden(step: StepFold) -> Record | None:
 
 
 def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: int, recorded_at: int) -> Effect:
-    """Return the next effect for the group that begins with `first`: hooks, a question, the start, or a wait."""
-    group = _group(execution, step, first)
-    for call in group:
+    """Return the next effect for the group that begins with `first`: hooks, questions, the start, or a wait."""
+    group, asks = _group(execution, step, first), must_ask(execution, step, first)
+    # A hook may hold, change or block any call that is left, so all their hooks run before the questions are asked.
+    for call in [call for call in step.calls if call.phase in CANCELLABLE] if asks else group:
         if (hooks := _hooks_before(execution, step, call)) is not None:
             return hooks
-    if (asked := _ask(execution, step, first, now)) is not None:
-        return asked
+    if asks:
+        return ask(execution, step, now)
     free = [call for call in group if call.phase is not CallPhase.SUSPENDED]
     for place, call in enumerate(free):
         if call.due_at is None or call.due_at <= recorded_at:
@@ -156,31 +157,6 @@ def _hooks_before(execution: ExecutionFold, step: StepFold, call: ToolExecution)
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
     due = execution.agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in execution.hooks_ran
     return RunHooks(hook_type, step.number, call.position) if due else None
-
-
-def _ask(execution: ExecutionFold, step: StepFold, call: ToolExecution, now: int) -> Record | None:
-    """Return the question to a person about a call; None when the call needs no approval, or has one."""
-    if (asked := call.open_approval) is not None:  # a command ended the wait for it
-        return Record((WaitStarted(kind="approval", position=call.position, until=asked.expires_at),))
-    hold = call.hold or _held_by_its_tool(execution, call)
-    if hold is None or call.phase not in {CallPhase.NEW, CallPhase.HELD}:
-        return None
-    until = now + round(hold.rule.expires * 1e6)
-    requested = ApprovalRequested(
-        approval_id=effect_id(ExecutionId(execution.id), step.number, call.position),
-        position=call.position,
-        tool=call.name,
-        arguments_digest=call.arguments_digest,
-        expires_at=until,
-        asked_by=hold.asked_by,
-        reason=hold.rule.reason,
-    )
-    return Record((requested, WaitStarted(kind="approval", position=call.position, until=until)))
-
-
-def _held_by_its_tool(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
-    spec = execution.agent.tool(call.name)
-    return Hold(spec.approval, call.name) if spec is not None and spec.approval is not None else None
 
 
 def _cancel_pending(step: StepFold, reason: str) -> Record | None:

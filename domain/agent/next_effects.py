@@ -7,6 +7,7 @@ their precedence.
 
 from collections.abc import Callable
 
+from steptrail.domain.agent.asking import hear
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.deciding import ends_with_an_answer
@@ -22,7 +23,6 @@ from steptrail.domain.agent.effects import (
     TakeDecision,
 )
 from steptrail.domain.agent.events import (
-    ApprovalExpired,
     ExecutionFinished,
     StepStarted,
     WaitEnded,
@@ -35,7 +35,6 @@ from steptrail.domain.agent.next_calls import close_step, paused, settle_calls, 
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.status import terminal_status
-from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.agent.waiting import outlasts_the_run
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
@@ -203,24 +202,20 @@ def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Eff
         return (Record((WaitEnded(reason="settled"),)),)
     if execution.stop_request is not None:
         return (Record((WaitEnded(reason="stop", by=execution.stop_request.by),)),)
-    call = _waiting_call(state, wait.position)
-    if wait.until is not None and now >= wait.until:
-        approval = call.approval if call is not None else None
-        expired = (ApprovalExpired(approval_id=approval.id),) if approval is not None else ()
-        return (Record((*expired, WaitEnded(reason="due"))),)
-    if wait.kind in {"unknown_outcome", "approval", "child"} and call is None:
-        return (Record((WaitEnded(reason="settled"),)),)
-    if (pause := _pause(state, execution, now)) is not None:
+    due = hear(state.fold.step, now) if wait.kind == "approval" else _wait_on(state, wait, now)
+    if isinstance(due, KeepWaiting) and (pause := _pause(state, execution, now)) is not None:
         return (pause,)
-    return (KeepWaiting(wait.kind, wait.until),)
+    return (due,)
 
 
-_WAITING = frozenset({CallPhase.ASKING, CallPhase.PARKED, CallPhase.SUSPENDED})
-
-
-def _waiting_call(state: AgentState, position: int | None) -> ToolExecution | None:
-    calls = (call for call in state.tool_executions if call.position == position)
-    return next((call for call in calls if call.phase in _WAITING), None)
+def _wait_on(state: AgentState, wait: WaitStarted, now: int) -> Record | KeepWaiting:
+    """Return the end of a wait for a time or for one call, or more waiting."""
+    if wait.until is not None and now >= wait.until:
+        return Record((WaitEnded(reason="due"),))
+    waiting = {call.position for call in state.tool_executions if call.phase in {CallPhase.PARKED, CallPhase.SUSPENDED}}
+    if wait.kind in {"unknown_outcome", "child"} and wait.position not in waiting:
+        return Record((WaitEnded(reason="settled"),))
+    return KeepWaiting(wait.kind, wait.until)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:

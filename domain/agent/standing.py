@@ -20,7 +20,7 @@ __all__ = ["answered", "kind_below", "standing", "summary", "waits_of"]
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
-    """Return the waits that begin with `event`, whose version is the next one: one wait, or one for each child."""
+    """Return the waits that begin with `event`, whose version is the next one: one, or one a child or an approval."""
     execution, step, version = fold.execution, fold.step, fold.version + 1
     if execution is None:
         return ()
@@ -39,20 +39,21 @@ def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]
             for call in calls
             if call.suspension is not None
         )
-    if event.position is None:
-        name = f"{execution.id}:{number}"
-        return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
-    # The wait for an approval names the event that asks for it, because that event holds the digest of the arguments.
-    asked = calls[event.position].open_approval if event.position < len(calls) else None
-    return (
-        Wait(
-            id=effect_id(id_of_it, number, event.position),
-            kind=event.kind,
-            since=asked.asked_at if asked is not None else at,
-            asked_at_version=asked.asked_at_version if asked is not None else version,
-            due_at=event.until,
-        ),
-    )
+    if event.kind == "approval":
+        # Such a wait names the event that asks, because that event holds the digest of the arguments.
+        return tuple(
+            Wait(
+                id=asked.id,
+                kind=event.kind,
+                since=asked.asked_at,
+                asked_at_version=asked.asked_at_version,
+                due_at=asked.expires_at,
+            )
+            for call in calls
+            if (asked := call.open_approval) is not None
+        )
+    name = f"{execution.id}:{number}" if event.position is None else effect_id(id_of_it, number, event.position)
+    return (Wait(id=name, kind=event.kind, since=at, asked_at_version=version, due_at=event.until),)
 
 
 def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
@@ -61,9 +62,12 @@ def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
     return spec.runs_children if spec is not None else None
 
 
-def answered(waits: tuple[Wait, ...], at: int) -> tuple[Wait, ...]:
-    """Return the waits, marked as answered at the instant `at` (microseconds of UTC)."""
-    return tuple(structs.replace(wait, answered_at=at) for wait in waits)
+def answered(waits: tuple[Wait, ...], at: int, only: str | None = None) -> tuple[Wait, ...]:
+    """Return the waits, those that are open marked as answered at `at` (microseconds of UTC): all, or `only` this."""
+    return tuple(
+        structs.replace(wait, answered_at=at) if wait.answered_at is None and only in {None, wait.id} else wait
+        for wait in waits
+    )
 
 
 def standing(state: AgentState) -> Standing:
@@ -83,12 +87,18 @@ def standing(state: AgentState) -> Standing:
         if asked is not None and asked.by == CALLER:
             return stands(state=StandingState.PAUSED, due_at=asked.at)
         return stands(state=StandingState.PAUSED, paused_by_person=True)
-    is_answered = any(wait.answered_at is not None for wait in execution.waits)
+    is_answered = bool(execution.waits) and all(wait.answered_at is not None for wait in execution.waits)
     if is_answered or (phase is Phase.WAITING and not _stays(state)):
-        times = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in execution.waits)
-        due_at = min((time for time in times if time is not None), default=None)
-        return stands(state=StandingState.RESTING, due_at=due_at)
+        return stands(state=StandingState.RESTING, due_at=_due_at(execution.waits))
     return Standing(state=StandingState.WORKING, status=status, runs=runs, waits=execution.waits)
+
+
+def _due_at(waits: tuple[Wait, ...]) -> int | None:
+    """Return when a run that waits can go on: after the last of its approvals, or after the first of other waits."""
+    ends = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in waits)
+    times = [end for end in ends if end is not None]
+    is_for_approvals = any(wait.kind == "approval" for wait in waits)
+    return (max if is_for_approvals else min)(times, default=None)
 
 
 def summary(state: AgentState) -> RunSummary:

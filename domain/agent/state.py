@@ -220,7 +220,7 @@ class AgentState:
 
     @property
     def open_approvals(self) -> tuple[OpenApproval, ...]:
-        """The approvals that people are asked for now, each with the tool and its arguments."""
+        """The approvals that people are asked for at `as_of`, each with the tool and its arguments."""
         return tuple(
             OpenApproval(
                 id=asked.id,
@@ -232,7 +232,7 @@ class AgentState:
                 reason=asked.reason,
             )
             for call in self.tool_executions
-            if (asked := call.open_approval) is not None
+            if (asked := call.open_approval) is not None and self.as_of < asked.expires_at
         )
 
     @property

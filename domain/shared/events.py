@@ -99,12 +99,16 @@ class ExecutionFinished(Event, frozen=True, kw_only=True):
 
 
 WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child"]
-"""The kinds of waits: for the time to try a step or a call again, for a person's verdict on an interrupted call, for an
-approval, or for the session that a call runs."""
+"""The kinds of waits: for the time to try a step or a call again, for a person's verdict on an interrupted call, for
+approvals, or for the session that a call runs."""
 
 
 class WaitStarted(Event, frozen=True, kw_only=True):
-    """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait."""
+    """The run waits. `until` is in microseconds of UTC; without it only a command ends the wait.
+
+    `position` is that of the call that is waited for; of several calls, that of one. A wait for approvals is for all
+    that are open, until the last of them expires.
+    """
 
     TYPE = "wait.started.v1"
     KIND = EventKind.INTENT
@@ -114,7 +118,7 @@ class WaitStarted(Event, frozen=True, kw_only=True):
 
 
 class WaitEnded(Event, frozen=True, kw_only=True):
-    """The wait is over: its time has come, a person answered, or the run is to stop."""
+    """The wait is over: its time has come, the last question was answered, or the run is to stop."""
 
     TYPE = "wait.ended.v1"
     KIND = EventKind.INTENT

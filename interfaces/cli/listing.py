@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from steptrail.domain.instants import to_datetime
@@ -151,14 +152,15 @@ def _inbox(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data([{**each.to_dict(), "answers": list(way)} for each, way in zip(found, ways, strict=True)])
         return Exit.OK
+    count = Counter(question.stream for question in found)
     for question, way in zip(found, ways, strict=True):
-        _print_question(output, question, way)
+        _print_question(output, question, way, of=count[question.stream])
     if not found:
         output.note("steptrail: nobody is asked anything")
     return Exit.OK
 
 
-def _print_question(output: Output, question: Question, ways: Sequence[str]) -> None:
+def _print_question(output: Output, question: Question, ways: Sequence[str], *, of: int) -> None:
     asked = f"{name_of(question.stream)} ({question.agent}) asks"
     arguments = None if question.arguments is None else dict(question.arguments)
     what = f"{question.tool} {result_text(arguments)}"
@@ -171,5 +173,7 @@ def _print_question(output: Output, question: Question, ways: Sequence[str]) -> 
     output.line(one_line(f"  asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
     if question.reason:
         output.line(one_line(f"  because {question.reason}"))
+    if of > 1:
+        output.line(f"  one of {of} questions: the run goes on when none of them is open")
     for way in ways:
         output.line(one_line(f"  {way}"))

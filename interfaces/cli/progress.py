@@ -56,6 +56,7 @@ class Progress:
         self._tell, self._write = tell, write
         self._is_writing = False
         self._calls: dict[int, str] = {}
+        self._asked: dict[str, str] = {}
         self._votes: list[ContinuationEvaluation] = []
 
     @property
@@ -66,6 +67,7 @@ class Progress:
     def look_at(self, state: AgentState) -> None:
         """Learn the names of the calls that are open."""
         self._calls = {call.position: call.name for call in state.tool_executions}
+        self._asked = {asked.id: call.name for call in state.tool_executions if (asked := call.approval) is not None}
 
     def __call__(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Print what these events tell."""
@@ -141,14 +143,17 @@ class Progress:
                 return (f"  {self._name(position)} interrupted: {why_cut(event)}",)
             case ToolExecutionSuspended(position=position, session=session, reason=reason):
                 return (f"  {self._name(position)} rests: session {session} {reason}",)
-            case ApprovalRequested(position=position, asked_by=asked_by):
+            case ApprovalRequested(position=position, asked_by=asked_by, approval_id=approval):
+                self._asked[approval] = self._name(position)
                 return (f"  {self._name(position)} needs approval, asked for by {asked_by}",)
-            case ApprovalGranted(by=by, arguments=edited):
-                return (f"  approved by {by}{' with other arguments' if edited is not None else ''}",)
-            case ApprovalDenied(by=by, reason=reason):
-                return (f"  denied by {by}{f': {reason}' if reason else ''}",)
-            case ApprovalExpired():
-                return ("  nobody approved it in time",)
+            case ApprovalGranted(by=by, arguments=edited, approval_id=approval):
+                how = " with other arguments" if edited is not None else ""
+                return (f"  {self._asked.get(approval, 'a call')} approved by {by}{how}",)
+            case ApprovalDenied(by=by, reason=reason, approval_id=approval):
+                why = f": {reason}" if reason else ""
+                return (f"  {self._asked.get(approval, 'a call')} denied by {by}{why}",)
+            case ApprovalExpired(approval_id=approval):
+                return (f"  {self._asked.get(approval, 'a call')} not run: nobody approved it in time",)
             case ToolCallBlocked(position=position, reason=reason, hook=hook):
                 return (f"  {self._name(position)} blocked by {hook}: {reason}",)
             case ToolCallCancelled(position=position, reason=reason):

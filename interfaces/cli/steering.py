@@ -142,6 +142,9 @@ def _said(arguments: argparse.Namespace, result: RunResult) -> str:
     state = result.state
     command, on = arguments.command, f"{how_to_go_on(state, store=store_given(arguments))} goes on"
     match command, result.status:
+        case "approve" | "deny", ExecutionStatus.WAITING if count := len(state.open_approvals):
+            left = "1 more question is open" if count == 1 else f"{count} more questions are open"
+            return f"recorded; {left}: {how_to_go_on(state, store=store_given(arguments))}"
         case "settle" | "approve" | "deny", _:
             return f"recorded; {on}"
         case _, ExecutionStatus.PAUSED:

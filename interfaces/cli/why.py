@@ -10,7 +10,7 @@ from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, 
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.explanation import AgentExplanation
+from steptrail.projections.explanation import AgentExplanation, approval_text
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.rendering import by_whom
 from steptrail.runtime.kernel.collector import collector_off
@@ -166,11 +166,11 @@ def _way_on(explained: AgentExplanation, arguments: argparse.Namespace) -> WayOn
 
 
 def _print_rest(output: Output, explained: AgentExplanation) -> None:
-    if explained.waits_for:
-        output.line(f"waits for   {one_line(explained.waits_for)}")
     for call in explained.awaiting_approval:
-        if call.approval is not None:
-            output.line(f"digest      {call.approval.digest}")
+        output.line(f"waits for   {one_line(approval_text(explained.state, call))}")
+        output.line(f"digest      {call.approval.digest if call.approval is not None else ''}")
+    if explained.waits_for and not explained.awaiting_approval:
+        output.line(f"waits for   {one_line(explained.waits_for)}")
     _print_events(output, explained)
 
 

@@ -154,8 +154,9 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         digest: str | None = None,
         key: str | None = None,
     ) -> RunResult:
-        """Say yes to a call that waits for approval; the session goes on at the next `resume`.
+        """Say yes to a call that waits for approval.
 
+        The session goes on at the next `resume` after the last open question of the reply was answered.
         `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; their names must be
         the tool's, and their values are validated when it runs. With a `digest` the yes is to the arguments of that
         digest and no others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the

@@ -378,7 +378,7 @@ class SessionControl:
         return await self.stream.request(Stop(by=by, reason=reason, key=key))
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
-        """Give a verdict on a parked call, or a yes or no to a call. The session goes on at the next resume."""
+        """Give a verdict on a parked call, or a yes or no to a call. The run goes on at a later resume."""
         return await self.stream.tell(command)
 
     async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:

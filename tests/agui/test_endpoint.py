@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder
+from steptrail import AgentBuilder, tool
 from steptrail.agui import AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
 from steptrail.domain.usage import Usage
@@ -15,7 +15,7 @@ from steptrail.events import ExecutionStarted
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import SubagentTool
+from steptrail.tools import ApprovalRule, SubagentTool
 from tests.agui.pages import Gate, ana, asking, at_rest, ending, front, no, user, yes
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 
@@ -38,15 +38,47 @@ async def test_answers_that_leave_one_out_or_name_another_or_say_something_else_
         assert ending(await page.run(resume=[no(approval)]))["outcome"] == {"type": "success"}
 
 
-async def test_all_open_questions_are_answered_at_once() -> None:
-    agent = asking(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid.")
-    async with trail_of() as trail, front(trail, agent) as page:
-        (first,) = ending(await page.run(user("pay")))["outcome"]["interrupts"]
-        (second,) = ending(await page.run(resume=[yes(first["id"])]))["outcome"]["interrupts"]
+PAYS_TWICE = calls(("pay", {"cents": 1}), ("pay", {"cents": 2}))
+
+
+async def test_all_questions_of_a_reply_are_asked_at_once_and_answered_at_once() -> None:
+    async with trail_of() as trail, front(trail, asking(PAYS_TWICE, "Paid.")) as page:
+        first, second = ending(await page.run(user("pay")))["outcome"]["interrupts"]
         assert second["id"] in await page.refused(409, resume=[yes(first["id"])])
-        done = await page.run(resume=[yes(first["id"]), yes(second["id"], editedArgs={"cents": 3})])
+        done = await page.run(resume=[yes(second["id"], editedArgs={"cents": 3}), yes(first["id"])])
         assert ending(done)["outcome"] == {"type": "success"}
         assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["paid 1", "paid 3"]
+
+
+@pytest.mark.parametrize("says_both", [False, True])
+async def test_a_question_that_was_answered_elsewhere_may_be_answered_again_and_need_not(says_both: bool) -> None:
+    async with trail_of() as trail, front(trail, asking(PAYS_TWICE, "Paid.")) as page:
+        first, second = ending(await page.run(user("pay")))["outcome"]["interrupts"]
+        await trail.session("t").approve(second["id"], by="ben")
+        (left,) = ending(await page.run())["outcome"]["interrupts"]
+        assert left == first
+        done = await page.run(resume=[no(first["id"]), *([yes(second["id"])] if says_both else [])])
+        assert ending(done)["outcome"] == {"type": "success"}
+        assert [each["content"] for each in page.client.said if each["role"] == "tool"][1] == "paid 2"
+
+
+async def test_of_two_questions_the_one_that_has_expired_needs_no_answer() -> None:
+    clock = HandClock()
+
+    @tool(approval=ApprovalRule(expires=7200))
+    def ship(to: str) -> str:
+        """Ship."""
+        return f"shipped to {to}"
+
+    script = [calls(("pay", {"cents": 1}), ("ship", {"to": "Rome"})), "Done."]
+    agent = AgentBuilder("bank").with_model(ScriptedModel(script)).with_tools(*asking().tools.values(), ship).build()
+    async with trail_of(clock) as trail, front(trail, agent) as page:
+        _, second = ending(await page.run(user("go")))["outcome"]["interrupts"]
+        clock.advance(3601)
+        events = await page.run(resume=[yes(second["id"])])
+        assert "nobody approved it in time" in str(events)
+        assert "shipped to Rome" in str(events)
+        assert ending(events)["outcome"] == {"type": "success"}
 
 
 async def test_a_question_that_has_expired_can_only_be_cancelled() -> None:

@@ -188,10 +188,8 @@ async def approved(clock: HandClock) -> Steptrail:
     agent = building([refunds, "Two of three."]).with_tools(refund).build()
     await trail.run(agent, "Refund", session=SESSION)
     session = process(trail, clock).session(SESSION)
-    await session.approve(f"{SESSION}:1:1:0", by="ana", arguments={"amount": 5}, key="k1")
-    await session.resume(agent)
     await session.deny(f"{SESSION}:1:1:1", by="ben", reason="not ours")
-    await session.resume(agent)
+    await session.approve(f"{SESSION}:1:1:0", by="ana", arguments={"amount": 5}, key="k1")
     clock.advance(7200.0)
     await session.resume(agent)
     return trail

@@ -1,4 +1,7 @@
-"""People who answer the same approval at the same moment, each in a process of its own: one of them is heard."""
+"""People who answer the same approvals at the same moment, each in a process of its own: one of them is heard.
+
+Each session asks for two in one reply, and half of the people begin with the second.
+"""
 
 import asyncio
 import mmap
@@ -9,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from steptrail.domain.agent.standing import standing
 from steptrail.domain.errors import CommandRejected
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Ledger
-from steptrail.testing.scripted_model import ScriptedModel, call
+from steptrail.testing.scripted_model import ScriptedModel, calls
 from tests.harness.crash_audit import read_log
 from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_urls import opened
@@ -26,6 +30,7 @@ __all__ = ["Answered", "answer_at_once"]
 _PLACE = struct.Struct("<q")
 _HANGS_SECONDS = 600.0
 _SESSIONS_AT_ONCE = 16
+_OF_A_SESSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class Answered:
 
 def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, approvals: int, people: int = 4) -> Answered:
     """Have each of `approvals` approvals answered by `people` processes at the same moment; half of them say no."""
-    sessions = [f"asks-{number}" for number in range(approvals)]
+    sessions = [f"asks-{number}" for number in range(approvals // _OF_A_SESSION)]
     pool.run(ask, url, sessions).answer()
     ledgers = {session: Ledger(folder / f"{session}.jsonl") for session in sessions}
     meeting = folder / "meeting"
@@ -56,12 +61,22 @@ def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, approvals: int, 
     for session, ledger in ledgers.items():
         entries = ledger.entries()
         found += audit_log(asyncio.run(read_log(url, session)).records, entries)
-        once += list(Counter(entry.effect for entry in entries).values()) == [1]
+        times = Counter(entry.effect for entry in entries)
+        # The run goes on after the last answer, and with nothing before it.
+        is_over = asyncio.run(goes_on(url, session))
+        once += sum(count == 1 for count in times.values()) if is_over else 0
     return Answered(approvals, once, found)
 
 
+async def goes_on(url: str, session: str) -> bool:
+    """Tell whether the session has no question left, and is due."""
+    async with Steptrail(Environment(store=opened(url))) as trail:
+        state = await trail.session(session).state()
+        return not state.open_approvals and standing(state).is_due(state.as_of)
+
+
 def ask(url: str, sessions: Sequence[str]) -> None:
-    """Run each session until it waits for its approval."""
+    """Run each session until it waits for its approvals."""
 
     @tool(approval=True)
     def pay() -> str:
@@ -69,7 +84,8 @@ def ask(url: str, sessions: Sequence[str]) -> None:
         return "paid"
 
     async def main() -> None:
-        agent = AgentBuilder("asks").with_model(ScriptedModel([call("pay"), "Paid."])).with_tools(pay).build()
+        reply = calls(("pay", {}), ("pay", {}))
+        agent = AgentBuilder("asks").with_model(ScriptedModel([reply, "Paid."])).with_tools(pay).build()
         store = opened(url)
         async with Steptrail(Environment(store=store)) as trail:
             for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
@@ -80,21 +96,22 @@ def ask(url: str, sessions: Sequence[str]) -> None:
 
 
 def answer_all(url: str, sessions: Sequence[str], folder: Path, meeting: Path, number: int, people: int) -> None:
-    """Answer the approval of each session when all others are about to, too. For a process of its own."""
+    """Answer the approvals of each session when all others are about to, too. For a process of its own."""
 
     async def main() -> None:
         store = opened(url)
         async with Steptrail(Environment(store=store)) as trail:
             for turn, name in enumerate(sessions, 1):
                 session = trail.session(name)
-                (approval,) = (await session.state()).open_approvals
+                approvals = (await session.state()).open_approvals
                 _meet(places, number, people, turn)
                 say = session.approve if (turn + number) % 2 else session.deny
-                try:
-                    await say(approval.id, by=f"person {number}")
-                except CommandRejected:
-                    continue
-                Ledger(folder / f"{name}.jsonl").write("answered", approval.id)
+                for approval in reversed(approvals) if number % 2 else approvals:
+                    try:
+                        await say(approval.id, by=f"person {number}")
+                    except CommandRejected:
+                        continue
+                    Ledger(folder / f"{name}.jsonl").write("answered", approval.id)
 
     with meeting.open("r+b") as file, mmap.mmap(file.fileno(), 0) as places:
         asyncio.run(main())

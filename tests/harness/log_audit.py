@@ -11,6 +11,7 @@ from dataclasses import astuple, dataclass, fields
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
+    ApprovalExpired,
     ApprovalGranted,
     ApprovalRequested,
     ExecutionFinished,
@@ -21,6 +22,7 @@ from steptrail.domain.agent.events import (
     MessagesAppended,
     PauseRequested,
     SessionStarted,
+    StepCompleted,
     StepStarted,
     StopRequested,
     ToolExecutionSettledLate,
@@ -42,7 +44,8 @@ class LogAudit:
     `owned_at_once`: segments that were opened out of turn, and events of a segment that had been taken over, but for
     late reports of its calls. `starts_missing`: tool calls that began more often than the log has started them.
     `answered_twice`: approvals with more than one answer in the log, or accepted of more than one person.
-    `unapproved`: calls that started without the yes that was asked for. `sends_lost`: messages that somebody was told
+    `unapproved`: calls that started without the yes that was asked for, or while a question of their reply was open.
+    `sends_lost`: messages that somebody was told
     are stored, and that are not there once. `commands_ignored`: steps, model calls and tools that were started after a
     stop or a pause was stored, and stops and pauses that somebody was told are stored and that are not there.
     """
@@ -101,15 +104,21 @@ def _owned_at_once(records: Sequence[Recorded[AgentEvent]]) -> int:
 
 
 def _unapproved(records: Sequence[Recorded[AgentEvent]]) -> int:
-    asked, granted, count = set[str](), set[str](), 0
+    asked, granted, still_open, count = set[str](), set[str](), set[str](), 0
     for record in records:
         match record.event:
             case ApprovalRequested(approval_id=approval):
                 asked.add(approval)
+                still_open.add(approval)
             case ApprovalGranted(approval_id=approval):
                 granted.add(approval)
+                still_open.discard(approval)
+            case ApprovalDenied(approval_id=approval) | ApprovalExpired(approval_id=approval):
+                still_open.discard(approval)
+            case StepCompleted():
+                still_open.clear()
             case ToolExecutionStarted(effect_id=effect):
-                count += effect in asked and effect not in granted
+                count += bool(still_open) or (effect in asked and effect not in granted)
             case _:
                 continue
     return count

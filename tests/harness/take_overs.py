@@ -51,7 +51,7 @@ class Prize:
     ledger: Ledger
 
     def agent(self) -> Agent:
-        """Return an agent that asks for an unsafe call and one that needs a yes in each step, and then answers."""
+        """Return an agent that asks for an unsafe call and two that need a yes in each step, and then answers."""
         ledger = self.ledger
 
         @tool(effect=ToolEffect.UNSAFE)
@@ -69,7 +69,7 @@ class Prize:
 
         def reply(request: ModelRequest) -> ModelReply:
             asked = sum(bool(message.tool_calls) for message in request.messages)
-            return say("All done.") if asked >= _STEPS else calls(("act", {}), ("pay", {}))
+            return say("All done.") if asked >= _STEPS else calls(("pay", {}), ("act", {}), ("pay", {}))
 
         builder = AgentBuilder("prize").with_model(ScriptedModel([reply] * _MOST_REPLIES)).with_tools(act, pay)
         endless = Limits(max_steps=None, max_tokens=None, timeout=None, max_unproductive_segments=100_000)

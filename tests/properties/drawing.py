@@ -240,7 +240,7 @@ eventful_tools = st.tuples(
             name=st.just(name),
             effect=effects,
             on_unknown=on_unknown,
-            approval=st.sampled_from([ApprovalRule(expires=3600.0), None]),
+            approval=st.sampled_from([ApprovalRule(expires=3600.0), ApprovalRule(expires=300.0), None, None]),
             retry=st.builds(ToolRetry, attempts=st.integers(2, 3), backoff=backoffs),
         )
         for name in "ab"

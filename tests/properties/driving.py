@@ -282,7 +282,8 @@ class Life:
         open_ones = [asked for call in self.state.tool_executions if (asked := call.open_approval) is not None]
         if answers and open_ones:
             self.now += self.draw(st.sampled_from(self.mix.pauses)) * SECOND
-            self.answer(open_ones[0])
+            for asked in self.draw(st.lists(st.sampled_from(open_ones), min_size=1, unique_by=lambda each: each.id)):
+                self.answer(asked)
             last_seen = self.state.as_of
         if parked:
             verdict = self.draw(st.sampled_from(VERDICTS))

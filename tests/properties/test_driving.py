@@ -6,7 +6,15 @@ from typing import get_args
 import pytest
 from hypothesis import Phase, given, seed, settings
 
-from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ExecutionResumed,
+    SessionForked,
+    StepStarted,
+)
 from tests.properties.driving import Life, lives
 
 LIVES = 300
@@ -15,6 +23,7 @@ LIVES = 300
 @pytest.mark.slow("draws 300 lives")
 def test_every_event_occurs_in_the_lives_that_are_drawn() -> None:
     seen = Counter[type[AgentEvent]]()
+    several = Counter[str]()
     sizes: list[int] = []
 
     @seed(1)
@@ -27,9 +36,31 @@ def test_every_event_occurs_in_the_lives_that_are_drawn() -> None:
     def draw(life: Life) -> None:
         sizes.append(len(life.committed))
         seen.update({type(record.event) for record in life.committed})
+        several.update(what_became_of_several(life))
 
     draw()
     assert len(sizes) == LIVES
     assert {kind.__name__ for kind in get_args(AgentEvent)} - {kind.__name__ for kind in seen} == set()
     # Answers to approvals, retries and hooks that step in are what short lives do not come to.
-    assert sorted(sizes)[LIVES // 2] > 21
+    assert sorted(sizes)[LIVES // 2] > 20
+    # A reply with several questions comes to unlike answers, in any order, also with a resume between two of them.
+    assert min(several[what] for what in ("turned", "mixed", "resumed between")) >= 5, several
+
+
+def what_became_of_several(life: Life) -> set[str]:
+    """Return how the questions of one reply that were open together were answered."""
+    found, answers, was_resumed = set[str](), dict[str, type[AgentEvent]](), False
+    for state, event in zip(life.states(), (record.event for record in life.committed), strict=False):
+        match event:
+            case StepStarted() | SessionForked():
+                answers, was_resumed = {}, False
+            case ApprovalGranted() | ApprovalDenied() | ApprovalExpired() if len(state.tool_executions) > 1:
+                found |= {"turned"} if any(event.approval_id < each for each in answers) else set()
+                found |= {"mixed"} if answers.keys() and type(event) not in answers.values() else set()
+                found |= {"resumed between"} if was_resumed else set()
+                answers[event.approval_id] = type(event)
+            case ExecutionResumed():
+                was_resumed = bool(answers) and bool(state.open_approvals)
+            case _:
+                pass
+    return found

@@ -171,20 +171,6 @@ def test_a_deadline_that_is_none_or_no_date_is_refused(expires: float) -> None:
         ApprovalRule(expires=expires)
 
 
-async def test_two_calls_of_one_step_are_asked_for_one_after_the_other() -> None:
-    bank, clock = Bank(), HandClock()
-    async with trail_of(clock) as trail:
-        agent = bank.agent(calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Both.")
-        await trail.run(agent, "Pay", session="s")
-        session = trail.session("s")
-        await session.approve("s:1:1:0", by="ana")
-        second = await session.resume(agent)
-        assert (second.status, bank.paid) == ("waiting", [1])
-        await session.approve("s:1:1:1", by="ana")
-        done = await session.resume(agent)
-        assert (done.output, bank.paid) == ("Both.", [1, 2])
-
-
 async def test_a_hook_holds_what_it_finds_worth_asking_about() -> None:
     paid: list[int] = []
 

@@ -275,8 +275,9 @@ async def test_a_person_approves_what_runs_also_when_a_hook_has_scribbled_on_it(
     async with trail_of() as trail:
         agent = scene.builder(approval=True).with_hook(HookType.PRE_TOOL_USE, CallableHook(sneak, "s")).build()
         asked = await trail.run(agent, "go", session="s")
-        (approval,) = asked.state.open_approvals
+        approval, other = asked.state.open_approvals
         assert approval.digest == asked.state.tool_executions[0].arguments_digest
         await trail.session("s").approve(approval.id, by="ana")
+        await trail.session("s").deny(other.id, by="ana")
         await trail.session("s").resume(agent)
     assert scene.paid == [{"to": "ana", "tags": ["a"]}]

@@ -243,6 +243,36 @@ async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(
         assert (await session.state()).version == state.version
 
 
+async def test_a_call_that_a_stop_has_cut_off_says_so_when_its_caller_is_cancelled_before_it_has_ended() -> None:
+    called, cut_off, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def slow_to_end() -> str:
+        """Take some time to end when it is cancelled."""
+        called.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cut_off.set()
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        return "never"
+
+    model = ScriptedModel([call("slow_to_end"), "done"])
+    builder = AgentBuilder("x").with_model(model).with_tools(slow_to_end).with_limits(Limits(stop_grace=0))
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        running = asyncio.create_task(trail.run(builder.build(), "go", session="s"))
+        await called.wait()
+        await trail.session("s").stop(by="ops")
+        await cut_off.wait()
+        running.cancel()
+        await asyncio.sleep(0)
+        released.set()
+        await asyncio.wait({running})
+        events = [each.event for each in await trail.session("s").events()]
+        assert [each.reason for each in events if isinstance(each, ToolExecutionInterrupted)] == ["stop"]
+
+
 async def test_a_tool_that_cancels_its_own_task_has_failed() -> None:
     @tool
     async def give_up() -> None:

@@ -106,11 +106,12 @@ def answers(state: AgentState, entries: "Sequence[ResumeEntry]", *, now: int) ->
         is_yes = before.answer == "granted"
         if is_yes != _answer(entry).is_yes:
             raise RequestRefused(409, f"the interrupt {entry.interrupt_id!r} has been {before.answer} before")
-    if missing := sorted(asked.keys() - given.keys()):
+    still_open = {approval.id for approval in asked.values() if now < approval.expires_at}
+    if missing := sorted(still_open - given.keys()):
         raise RequestRefused(
             409, f"`resume` answers all open interrupts at once; these have no answer: {', '.join(missing)}"
         )
-    return tuple(_in_time(asked.values(), given, now))
+    return tuple(_in_time([approval for approval in asked.values() if approval.id in given], given, now))
 
 
 def _in_time(asked: "Any", given: "dict[str, ResumeEntry]", now: int) -> Iterator[Answer]:

@@ -19,9 +19,12 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.tables import MEANINGS
+from steptrail.infrastructure.store.postgres.address import PostgresAddress
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 
@@ -274,9 +277,25 @@ async def test_given_a_store_opened_for_reading_then_nothing_can_be_written(
             await store.append("agent:a", head, commit_of("c2", Noted()))
         with pytest.raises(StoreReadOnly, match="worker-7 cannot run 'agent:a'"):
             await store.acquire("agent:a", owner="worker-7")
+        with pytest.raises(StoreReadOnly, match="opened for reading only"):
+            await store.list_anew(RunSummary(kind="agent", session_id="a", version=1))
+        with pytest.raises(StoreReadOnly, match="opened for reading only"):
+            await store.keep_place("somebody", 1)
         assert await store.leases() == []
 
     await use(postgres_server.url(database), scenario, read_only=True)
+
+
+def test_given_connections_that_were_closed_then_none_is_made_for_a_write_that_comes_late(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    address = PostgresAddress.parse(postgres_server.url(database))
+    connections = PostgresConnections(address, durability="full", patience=1.0)
+    assert connections.write(lambda connection: connection.execute("SELECT 1").rowcount) == 1
+    connections.close()
+    for late in (connections.write, connections.read):
+        with pytest.raises(StoreUnavailable, match="is closed"):
+            late(lambda connection: connection.execute("SELECT 1").rowcount)
 
 
 async def test_given_a_user_with_few_rights_then_what_is_missing_is_said(

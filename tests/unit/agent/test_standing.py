@@ -148,7 +148,7 @@ def test_what_was_answered_is_due_until_somebody_goes_on() -> None:
     scenario = waiting_for_a_yes()
     rests = stands(answer(scenario))
     assert rests.state is StandingState.RESTING
-    assert [wait.answered_at for wait in rests.waits] == [rests.due_at] == [answer(scenario).state.as_of]
+    assert [wait.answered_at for wait in rests.waits] == [rests.due_at] == [scenario.clock]
     assert stands(answer(scenario).and_(resumed(2, SegmentEnd.WAIT))) == WORKING
 
 
@@ -188,6 +188,17 @@ def test_each_child_that_rests_is_a_wait_for_its_stream() -> None:
         ("session:1:1:1", "child", until, f"agent:{children[1]}"),
     ]
     assert rests.due_at == until
+
+
+def test_a_session_is_due_when_the_first_of_its_children_can_go_on() -> None:
+    before = given(*opened(agent(DESK)), *step(), asked(), wants("desk", "desk"))
+    for position in (0, 1):
+        until = before.clock + (2 - position) * HOUR
+        rests = ToolExecutionSuspended(
+            position=position, session="s", reason="is waiting", until=until, usage=BilledUsage(), duration_seconds=0.0
+        )
+        before = before.and_(running(position, "desk", ToolEffect.IDEMPOTENT), rests)
+    assert stands(before.and_(WaitStarted(kind="child", position=1, until=until))).due_at == until
 
 
 def test_a_parked_call_waits_for_a_verdict_and_is_due_when_it_has_one() -> None:

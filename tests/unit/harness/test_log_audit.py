@@ -1,6 +1,7 @@
 """The auditor of logs finds what it looks for: every kind of harm, forged, is counted, and nothing else."""
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -28,6 +29,7 @@ CALLED = ToolExecutionStarted(
     position=0, call_id="c", tool="pay", effect_id="e1", effect=ToolEffect.UNSAFE, arguments_digest="d"
 )
 ASKED = ApprovalRequested(approval_id="e1", position=0, tool="pay", arguments_digest="d", expires_at=1, asked_by="pay")
+OTHER = structs.replace(ASKED, approval_id="e2", position=1)
 GRANTED, DENIED = ApprovalGranted(approval_id="e1", by="ana"), ApprovalDenied(approval_id="e1", by="bob")
 SAID = MessagesAppended(messages=(Message.user("And now?"),), by="user")
 PAUSED, STOPPED = PauseRequested(by="ops"), StopRequested(by="ops")
@@ -74,6 +76,7 @@ def test_a_sound_log_has_nothing_wrong() -> None:
         ([*BEGUN, (1, ASKED), (0, GRANTED), (0, DENIED)], [], LogAudit(answered_twice=1)),
         ([*BEGUN, (1, ASKED), (0, GRANTED)], [("answered", "e1")] * 2, LogAudit(answered_twice=1)),
         ([*BEGUN, (1, ASKED), (0, DENIED), (1, CALLED)], [], LogAudit(unapproved=1)),
+        ([*BEGUN, (1, ASKED), (1, OTHER), (0, GRANTED), (1, CALLED)], [], LogAudit(unapproved=1)),
         (BEGUN, [("said", "And now?")], LogAudit(sends_lost=1)),
         ([*BEGUN, (0, SAID), (0, SAID)], [("said", "And now?")], LogAudit(sends_lost=1)),
         ([*BEGUN, (0, STOPPED), (1, CALLED)], [], LogAudit(commands_ignored=1)),

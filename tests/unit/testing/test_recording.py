@@ -57,8 +57,8 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         "has the format 2 of Steptrail 9.0",
     ),
     "an id that is none": (lambda lines: [changed(lines[0], session="a b"), *lines[1:]], "the header of .* is damaged"),
-    "a torn end": (lambda lines: lines[:-1], "holds 43 events and says that there are 44"),
-    "a torn line": (lambda lines: [*lines[:-1], lines[-1][:-9]], "line 45 of .* is no record"),
+    "a torn end": (lambda lines: lines[:-1], "holds 33 events and says that there are 34"),
+    "a torn line": (lambda lines: [*lines[:-1], lines[-1][:-9]], "line 35 of .* is no record"),
     "an unknown field": (
         lambda lines: [*lines[:1], lines[1].replace(b'"name":', b'"nome":'), *lines[2:]],
         "line 2 of .* is damaged",

@@ -1,0 +1,72 @@
+"""Asks people about the tool calls of a step: all questions at once, in one wait, which is over when none is open.
+
+The question about a call is due when it is the call's turn. The questions about the calls after it are asked with it,
+so that people see all that a reply needs of them, and can answer in any order. What they allowed runs after the wait,
+in the order of the reply.
+"""
+
+from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.effects import KeepWaiting, Record
+from steptrail.domain.agent.events import ApprovalExpired, ApprovalRequested, WaitEnded, WaitStarted
+from steptrail.domain.agent.fold import ExecutionFold, StepFold
+from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.step import Hold, ToolExecution
+from steptrail.domain.shared.approvals import Approval
+
+__all__ = ["ask", "hear", "must_ask"]
+
+
+def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
+    """Tell whether people have to answer before the call can start whose turn it is."""
+    return _demand(execution, first) is not None or any(call.phase is CallPhase.ASKING for call in step.calls)
+
+
+def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record:
+    """Return all questions about the calls that are left, and the wait for the answers."""
+    requested = [
+        _question(execution, step, call, hold, now)
+        for call in step.calls
+        if (hold := _demand(execution, call)) is not None
+    ]
+    # A question that is open already is not asked again, but waited for with the others.
+    asked = [(call.position, approval.expires_at) for call, approval in _open(step)]
+    asked += [(each.position, each.expires_at) for each in requested]
+    wait = WaitStarted(
+        kind="approval", position=min(position for position, _ in asked), until=max(until for _, until in asked)
+    )
+    return Record((*requested, wait))
+
+
+def hear(step: StepFold | None, now: int) -> Record | KeepWaiting:
+    """Return what is due in a wait for answers: that questions have expired by `now`, its end, or more waiting."""
+    asked = [approval for _, approval in _open(step)] if step is not None else []
+    left = [each.expires_at for each in asked if each.expires_at > now]
+    expired = tuple(ApprovalExpired(approval_id=each.id) for each in asked if each.expires_at <= now)
+    if not left:
+        return Record((*expired, WaitEnded(reason="due" if expired else "settled")))
+    return Record(expired) if expired else KeepWaiting("approval", max(left))
+
+
+def _open(step: StepFold) -> list[tuple[ToolExecution, Approval]]:
+    return [(call, asked) for call in step.calls if (asked := call.open_approval) is not None]
+
+
+def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
+    """Return who demands an approval of a call about which nobody has been asked yet; None when nobody does."""
+    if call.phase not in {CallPhase.NEW, CallPhase.HELD}:
+        return None
+    spec = execution.agent.tool(call.name)
+    by_its_tool = Hold(spec.approval, call.name) if spec is not None and spec.approval is not None else None
+    return call.hold or by_its_tool
+
+
+def _question(execution: ExecutionFold, step: StepFold, call: ToolExecution, hold: Hold, now: int) -> ApprovalRequested:
+    return ApprovalRequested(
+        approval_id=effect_id(ExecutionId(execution.id), step.number, call.position),
+        position=call.position,
+        tool=call.name,
+        arguments_digest=call.arguments_digest,
+        expires_at=now + round(hold.rule.expires * 1e6),
+        asked_by=hold.asked_by,
+        reason=hold.rule.reason,
+    )
