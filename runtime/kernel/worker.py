@@ -123,7 +123,8 @@ class Worker:
                 break
             if row.parent is not None or row.stream in self._tasks:
                 continue
-            if not row.is_crashed and row.due_at is not None and row.due_at > now:
+            # A later instant is that of a wait for another stream, which has moved on: that is due now.
+            if not row.is_crashed and row.due_at is not None and now < row.due_at <= now + soon:
                 wait = min(wait, row.due_at - now)
             elif row.stream not in self._left or self._left[row.stream] != await self._env.store.version(row.stream):
                 await self._begin(row)

@@ -10,6 +10,7 @@ import pytest
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
@@ -18,6 +19,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.worker import Work, Worker
 from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SubagentTool
 from tests.runner.kit import Crash, agent_of, crash_at
 
 PATIENCE = 30.0
@@ -112,6 +114,19 @@ async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_on
             assert (await trail.session("asks").state()).status is ExecutionStatus.WAITING
             await trail.session("asks").approve(asked.state.open_approvals[0].id, by="ana")
             await ended(trail, "asks")
+
+
+async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_is_answered(
+    store_url: str, desk: Desk
+) -> None:
+    below = SubagentTool(desk.agent(first="pay"), name="below")
+    boss = agent_of([call("below", prompt="pay"), "All is paid."]).with_tools(below).build()
+    async with opened(store_url) as trail, trail.work(boss):
+        await trail.start(boss, "go", session="s")
+        while not (asked := await trail.inbox()):
+            await asyncio.sleep(0.01)
+        await trail.session(id_of(asked[0].stream)).approve(asked[0].id, by="ana")
+        await ended(trail, "s")
 
 
 async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(store_url: str, desk: Desk) -> None:
