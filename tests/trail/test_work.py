@@ -160,9 +160,11 @@ async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it
 async def test_no_more_run_at_once_than_are_allowed(store_url: str, desk: Desk) -> None:
     names = [f"s{number}" for number in range(7)]
     await left_by_a_crash(store_url, desk.agent(), *names)
+    desk.gate.clear()
     async with opened(store_url) as trail, trail.work(desk.agent(), concurrency=2) as worker:
-        await until(lambda: desk.inside > 0)
-        assert 1 <= len(worker.running) <= 2
+        await until(lambda: desk.inside == 2)
+        assert len(worker.running) == 2
+        desk.gate.set()
         await ended(trail, *names)
     assert desk.most == 2
 
