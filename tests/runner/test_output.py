@@ -485,6 +485,20 @@ async def test_a_wrapped_partial_answer_is_unwrapped_and_text_has_none() -> None
     assert [update.partial for update in seen if isinstance(update, OutputPartial)][-1] == [1, 2]
 
 
+async def test_an_answer_in_a_call_stays_where_earlier_traces_are_left_out() -> None:
+    first = calls(("final_result", {"number": "1"}))
+    model = ScriptedModel([call("add", a=1, b=2), first, call("final_result", number="2")])
+    builder = AgentBuilder("clerk").with_model(model).with_tools(add).with_earlier_tool_traces(False)
+    agent = builder.with_output(Invoice, mode="tool").build()
+    async with trail_of() as trail:
+        await trail.run(agent, "one", session="s")
+        await trail.session("s").send(agent, "two")
+    shown = [
+        (message.role.value, [each.name for each in message.tool_calls]) for message in model.requests[-1].messages
+    ]
+    assert shown == [("user", []), ("assistant", ["final_result"]), ("tool", []), ("user", [])]
+
+
 async def test_a_self_critic_judges_the_answer_that_was_accepted() -> None:
     judged: list[str] = []
 
