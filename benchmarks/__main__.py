@@ -37,6 +37,10 @@ SMOKE = Plan(
     waiting_seconds=0.1,
     followers=2,
     follower_steps=2,
+    audience_steps=2,
+    listed=20,
+    open_sessions=2,
+    index_steps=3,
     fleets=(Fleet(2, 1, 2),),
     commit_ms=(1,),
 )

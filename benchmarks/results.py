@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.followers import FollowerFigures, measure_followers
 from benchmarks.importing import ImportFigures
+from benchmarks.listing import IndexFigures, ListFigures, measure_index, measure_lists
 from benchmarks.places import Site
 from benchmarks.postgres_place import PostgresSite
 from benchmarks.sessions import SessionFigures, measure_sessions
@@ -36,6 +37,10 @@ class Plan:
     waiting_seconds: float = 8.0
     followers: int = 500
     follower_steps: int = 200
+    audience_steps: int = 40
+    listed: int = 100_000
+    open_sessions: int = 50
+    index_steps: int = 500
     fleets: Sequence[Fleet] = (Fleet(1, 1, 200), Fleet(8, 1, 50), Fleet(2, 16, 20))
     commit_ms: Sequence[int] = (0, 2)
 
@@ -53,6 +58,9 @@ class StoreResults:
     sessions: Sequence[SessionFigures]
     waiting: Sequence[WaitingFigures]
     followers: FollowerFigures
+    audience: FollowerFigures
+    lists: Sequence[ListFigures]
+    index: IndexFigures
     several: Sequence[SeveralFigures]
 
     def at(self, steps: int) -> StepFigures:
@@ -98,6 +106,9 @@ async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) 
         waiting=measure_waiting(
             site, plan.waiting, plan.waiting_steps, plan.waiting_seconds, min(3, plan.passes), environment
         ),
-        followers=await measure_followers(site, plan.followers, plan.follower_steps, plan.passes),
+        followers=await measure_followers(site, plan.followers, plan.follower_steps, plan.passes, of_one=False),
+        audience=await measure_followers(site, plan.followers, plan.audience_steps, plan.passes, of_one=True),
+        lists=await measure_lists(site, plan.listed, plan.open_sessions),
+        index=await measure_index(site, plan.index_steps, plan.passes),
         several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),
     )

@@ -131,6 +131,21 @@ def _of_store(store: StoreResults) -> Iterator[str]:
     beside = store.followers
     yield f"A step beside {beside.followers} followers of sessions at rest, against a step without them:"
     yield table([_HEAD, _compared(beside.time)])
+    audience = store.audience
+    yield (
+        f"A step beside {audience.followers} followers of the run's own session, each of which is handed every event, "
+        f"against a step without them ({audience.delivery_us:.1f} µs of the processor for an event to one of them):"
+    )
+    yield table([_HEAD, _compared(audience.time)])
+    yield "Lists, asked of a store that is open:"
+    yield table(
+        [
+            ["list", "sessions in the store", "rows", "processor, ms", "time, ms"],
+            *([f.what, f"{f.sessions:,}", str(f.rows), f"{f.cpu_ms:.2f}", f"{f.wall_ms:.2f}"] for f in store.lists),
+        ]
+    )
+    yield "A step with its row in the index of streams, against a step without:"
+    yield table([_HEAD, _compared(store.index.time)])
     if store.several:
         yield (
             "Several processes on one database, for one step; processor time is that of all clients together. The "

@@ -11,7 +11,7 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.subscription import LogEntry
 
-__all__ = ["EnvelopeReader", "StreamFolds", "fold_at"]
+__all__ = ["EnvelopeReader", "StreamFolds", "fold_at", "is_fork"]
 
 _MOST_SESSIONS = 1_000
 _LOOK_BACK = 64
@@ -52,13 +52,13 @@ class EnvelopeReader:
         A kind of machine that is not known here has none.
         """
         stream, record = entry.stream, entry.record
-        fold, is_fork = self._folds.pop(stream, None), _is_fork(stream, record)
-        if is_fork or fold is None or fold.version != record.version - 1:
+        fold, begins = self._folds.pop(stream, None), is_fork(stream, record)
+        if begins or fold is None or fold.version != record.version - 1:
             # What a fork begins with is another session's past, of which nothing is told here.
-            fold = await fold_at(self._store, stream, record.version - (not is_fork), self._config)
+            fold = await fold_at(self._store, stream, record.version - (not begins), self._config)
         if fold is None:
             return ()
-        made = () if is_fork else fold.apply(record, position=entry.position)
+        made = () if begins else fold.apply(record, position=entry.position)
         self._remember(stream, fold)
         return made
 
@@ -90,7 +90,7 @@ async def _folded(store: EventStore, stream: str, begin: int, end: int, config: 
     stored = await store.read(stream, after=begin, limit=end - begin) if end > begin else None
     records = stored.records if stored is not None else ()
     is_whole = not begin
-    if is_whole and records and _is_fork(stream, records[0]):
+    if is_whole and records and is_fork(stream, records[0]):
         begin, records = 1, records[1:]
     lifecycle = await lifecycle_at(store, stream, begin)
     if lifecycle is None:
@@ -101,6 +101,7 @@ async def _folded(store: EventStore, stream: str, begin: int, end: int, config: 
     return fold
 
 
-def _is_fork(stream: str, record: Recorded[Any]) -> bool:
+def is_fork(stream: str, record: Recorded[Any]) -> bool:
+    """Tell whether a record begins a stream with the past of another one."""
     kind = KINDS.of(stream)
     return kind is not None and kind.machine.forked_from(record.event) is not None

@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from steptrail.domain.agent.events import SessionForked
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
-from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at
+from steptrail.infrastructure.broadcast.feed import FeedReader
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place, place_of
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
@@ -52,7 +50,7 @@ class SessionMessages:
         self._trail, self._session, self._config, self._after = trail, trail.session(session), config, after
         self._clock = SystemClock()
         self._ready: deque[Envelope] = deque()
-        self._fold: StreamFolds | None = None
+        self._feed: FeedReader | None = None
         self._following: Following | None = None
 
     def heartbeat(self, every: float) -> Envelope:
@@ -70,10 +68,10 @@ class SessionMessages:
 
     async def __anext__(self) -> Envelope:
         """Return the next message, as soon as it is there."""
-        if self._following is None or self._fold is None:
+        if self._following is None or self._feed is None:
             raise ConfigurationError("messages are read inside `async with`")
         while not self._ready:
-            self._ready.extend(await self._told(self._fold, await anext(self._following)))
+            self._ready.extend(await self._told(self._feed, await anext(self._following)))
         return self._ready.popleft()
 
     async def __aenter__(self) -> Self:
@@ -82,7 +80,8 @@ class SessionMessages:
         if self._after[0] > await store.version(session.stream_id):
             self._after = (0, 0)
         before = max(0, self._after[0] - 1)
-        self._fold = await fold_at(store, session.stream_id, before, self._config)
+        self._feed = FeedReader(store, session.stream_id, self._config)
+        await self._feed.begin(before)
         self._following = session.follow(after=before, forever=True)
         await self._following.begin()
         return self
@@ -93,27 +92,19 @@ class SessionMessages:
         """End the iteration."""
         await self.aclose()
 
-    async def _told(self, fold: StreamFolds, followed: Followed) -> Iterable[Envelope]:
+    async def _told(self, feed: FeedReader, followed: Followed) -> Iterable[Envelope]:
         match followed:
             case Recorded():
-                return await self._of_event(fold, followed)
+                return [each for each in await feed.messages(followed) if place_of(each.id) > self._after]
             case ReplyDelta():
-                return fold.envelopes.delta(followed, at=self._clock.utc())
+                return feed.chunk(followed, at=self._clock.utc())
             case UpdatesLost() if self._config.include_stream_chunks:
                 return (self._unstored(LOST, {"count": followed.count}),)
             case _:
                 return ()
 
-    async def _of_event(self, fold: StreamFolds, record: Recorded[Event]) -> Iterable[Envelope]:
-        if isinstance(record.event, SessionForked):
-            # What it begins with is another session's past, of which nothing is told here.
-            self._fold = await fold_at(self._trail.store, self._session.stream_id, record.version, self._config)
-            return ()
-        made = fold.apply(record)
-        return [each for each in made if place_of(each.id) > self._after]
-
     def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> Envelope:
-        last = self._fold.envelopes.last_id if self._fold is not None else None
+        last = self._feed.last_id if self._feed is not None else None
         return enveloped(
             self._config.form,
             id=last or BEFORE_ALL,

@@ -4,7 +4,7 @@ Each envelope holds the id of the one before, so a front end that has lost one s
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import orjson
@@ -45,10 +45,13 @@ class Envelope:
     type: str
     session_id: str
     at: int
+    _json: list[bytes] = field(default_factory=list[bytes], init=False, repr=False, compare=False)
 
     def to_json(self) -> bytes:
-        """Return the body as compact JSON in UTF-8."""
-        return orjson.dumps(self.body)
+        """Return the body as compact JSON in UTF-8. It is made once, however many it is sent to."""
+        if not self._json:
+            self._json.append(orjson.dumps(self.body))
+        return self._json[0]
 
     def by_reference(self) -> "Envelope":
         """Return it with a body that only says where the message is, for a transport that it is too large for."""

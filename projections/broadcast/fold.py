@@ -15,7 +15,7 @@ from steptrail.projections.lifecycle import RunEvent, lifecycle_events
 from steptrail.projections.lifecycle.executions import AgentExecutionEnded
 from steptrail.projections.lifecycle.steps import AgentStepCompleted, AgentStepStarted
 
-__all__ = ["EnvelopeFold", "Moment", "envelopes_of"]
+__all__ = ["EnvelopeFold", "Moment", "chunk_of", "envelopes_of"]
 
 Moment = Literal["early", "now", "late"]
 """When a piece of a reply comes: before its step was told of, while it is open, or after it was."""
@@ -35,6 +35,7 @@ class EnvelopeFold:
         self._is_whole = is_whole
         self._chunks = 0
         self._execution_id, self._step, self._is_open = "", 0, False
+        self.executions_ended = 0
 
     @property
     def last_id(self) -> str | None:
@@ -71,23 +72,9 @@ class EnvelopeFold:
 
         There is none for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
         """
-        if not self._config.include_stream_chunks or delta.kind != "text" or not (delta.text or delta.is_final):
-            return ()
-        index, self._chunks = self._chunks, self._chunks + 1
-        last = self._last or BEFORE_ALL
-        return (
-            enveloped(
-                self._config.form,
-                id=last,
-                previous=self._last,
-                type=CHUNK,
-                session_id=delta.session_id,
-                execution_id=delta.execution_id,
-                at=at,
-                payload=chunk_payload(delta, index),
-                is_ephemeral=True,
-            ),
-        )
+        made = chunk_of(delta, self._config, last=self._last, index=self._chunks, at=at)
+        self._chunks += made is not None
+        return () if made is None else (made,)
 
     def moment_of(self, delta: ReplyDelta) -> Moment:
         """Tell whether a piece of a reply belongs to the step that is open, or to one before or after it."""
@@ -119,6 +106,27 @@ class EnvelopeFold:
             self._is_open = False
         elif isinstance(event, AgentExecutionEnded):
             self._is_open, self._chunks = False, 0
+            self.executions_ended += 1
+
+
+def chunk_of(delta: ReplyDelta, config: BroadcastConfig, *, last: str | None, index: int, at: int) -> Envelope | None:
+    """Return the message of a piece of a reply that comes after message `last`; `index` counts them.
+
+    None for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
+    """
+    if not config.include_stream_chunks or delta.kind != "text" or not (delta.text or delta.is_final):
+        return None
+    return enveloped(
+        config.form,
+        id=last or BEFORE_ALL,
+        previous=last,
+        type=CHUNK,
+        session_id=delta.session_id,
+        execution_id=delta.execution_id,
+        at=at,
+        payload=chunk_payload(delta, index),
+        is_ephemeral=True,
+    )
 
 
 def envelopes_of(

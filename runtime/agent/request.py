@@ -106,11 +106,7 @@ class Requests:
         fold = state.fold
         if self._earlier is None or self._earlier[:2] != (fold.input_at, fold.withdrawn):
             start = max([fold.input_at, *(place + 1 for place in fold.withdrawn)])
-            kept = tuple(
-                message
-                for place, message in enumerate(fold.messages[:start])
-                if place not in fold.withdrawn and not (place < fold.input_at and _is_trace(message))
-            )
+            kept = tuple(_without_traces(fold.messages[:start], fold.withdrawn, fold.input_at, _name_of_answers(agent)))
             # Other messages stand in the places of those that were there: the hash of these is of no use.
             self._earlier, self._digest = (fold.input_at, fold.withdrawn, start, kept), _Digest()
         _, _, start, kept = self._earlier
@@ -139,8 +135,26 @@ def _prompt_of(output: OutputSpec) -> str:
     return f"{what}Answer with one JSON value that fits this JSON schema, and with nothing else:\n{schema}"
 
 
-def _is_trace(message: Message) -> bool:
-    return message.is_tool() or bool(message.tool_calls)
+def _name_of_answers(agent: AgentSnapshot) -> str | None:
+    output = agent.output
+    return output.name if output is not None and output.mode is OutputMode.TOOL else None
+
+
+def _without_traces(
+    messages: Sequence[Message], withdrawn: Sequence[int], before: int, answers: str | None
+) -> Iterator[Message]:
+    """Yield the messages without the withdrawn ones, and without calls and results at places `before` the input.
+
+    A reply that calls nothing but `answers` is an answer, and it stays with its result.
+    """
+    is_answer = False
+    for place, message in enumerate(messages):
+        calls = message.tool_calls
+        if message.is_assistant():
+            is_answer = bool(calls) and all(call.name == answers for call in calls)
+        is_trace = (message.is_tool() or bool(calls)) and not is_answer
+        if place not in withdrawn and not (place < before and is_trace):
+            yield message
 
 
 class _Joined(Sequence[Message]):

@@ -17,19 +17,16 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.shared.events import ExecutionFinished
-from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.channel import Seat, take_seat
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_inbox import LiveInbox
-from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Followed", "Following"]
 
 Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
 """An item that is handed out to the follower of a stream."""
-
-_PAGE = 500
 
 
 class Following:
@@ -52,10 +49,9 @@ class Following:
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[Event]] = deque()
         self._filling = asyncio.Lock()
-        self._watch: Watch | None = None
+        self._seat: Seat | None = None
         self._failure: Exception | None = None
         self._coming: asyncio.Future[None] | None = None
-        self._growths, self._read_at = 0, -1
         self._is_open, self._is_closed = False, False
 
     @property
@@ -76,19 +72,26 @@ class Following:
     async def _join(self) -> None:
         if self._inbox is not None or self.is_over:
             return
-        inbox = self._inbox = self._fanout.join(id_of(self._stream), self._wake)
+        inbox = self._fanout.join(id_of(self._stream), self._wake)
+        seat = take_seat(
+            self._store, self._stream, self._kind, after=self._after, wake=self._wake, fail=self._note_failure
+        )
         try:
-            state, _ = await fold_stream(self._kind.machine, self._store, self._stream)
-            if not state.version:
+            standing = await seat.standing()
+            if not standing.version:
                 raise SessionNotFound(id_of(self._stream))
         except BaseException:
             self._fanout.leave(inbox)
-            self._inbox = None
+            seat.leave()
             raise
-        self._known, self._is_open = state.version, self._kind.machine.control.standing(state).is_open
-        inbox.begin_after(self._after, writing=self._kind.writing(state))
+        self._inbox, self._seat = inbox, seat
+        if self.is_over:
+            await self.aclose()
+            return
+        self._known, self._is_open = standing.version, standing.is_open
+        inbox.begin_after(self._after, writing=standing.writing)
         if self._forever or self._is_open:
-            self._begin_to_watch()
+            seat.watch()
 
     def ready(self) -> Followed | None:
         """Return the next item, if it has been read already; None otherwise."""
@@ -113,8 +116,8 @@ class Following:
             self._failure = None  # what failed while nobody asked is tried again
             try:
                 await self._join()
-                while not self.is_over and not self._has_something():
-                    await self._advance()
+                while self._seat is not None and not self.is_over and not self._has_something():
+                    await self._advance(self._seat)
             except StoreUnavailable:
                 if not self.is_over:
                     raise
@@ -137,32 +140,18 @@ class Following:
         shown_at = self._inbox.version if self._inbox is not None else None
         return bool(self._page) or (shown_at is not None and shown_at <= self._after)
 
-    async def _advance(self) -> None:
-        if self._read_at != self._growths:
-            # The number is taken before the stream is read. Whatever comes later changes it, or has been read.
-            growths = self._growths
-            stored = await self._store.read(self._stream, after=self._after, limit=_PAGE)
-            self._page.extend(stored.records)
-            if stored.is_end:
-                self._read_at = growths
+    async def _advance(self, seat: Seat) -> None:
+        if seat.is_behind:
+            self._page.extend(await seat.read())
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
         elif self._failure is not None:
             raise self._failure
-        elif self._watch is None or self._watch.is_over:
-            self._begin_to_watch()
+        elif not seat.is_watching:
+            seat.watch()
         else:
             self._coming = asyncio.get_running_loop().create_future()
             await self._coming
-
-    def _begin_to_watch(self) -> None:
-        self._watch = watch_stream(self._store, self._stream, self._note_growth, self._note_failure)
-        self._growths += 1  # what came before is not told
-
-    def _note_growth(self, version: int | None) -> None:
-        if version is None or version > self._after:
-            self._growths += 1
-            self._wake()
 
     def _note_failure(self, error: Exception | None) -> None:
         self._failure = error
@@ -171,8 +160,8 @@ class Following:
     def _wake(self) -> None:
         if self._coming is not None and not self._coming.done():
             self._coming.set_result(None)
-        if self.is_over and self._watch is not None:
-            self._watch.leave()
+        if self.is_over and self._seat is not None:
+            self._seat.leave()
 
     def __aiter__(self) -> Self:
         """Return self."""

@@ -13,7 +13,7 @@ from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["due_runs", "listed_runs", "marked"]
+__all__ = ["due_runs", "is_due", "listed_runs", "marked"]
 
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 
@@ -26,13 +26,26 @@ async def listed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSumma
 async def due_runs(store: EventStore, now: int, limit: int | None) -> Sequence[RunSummary]:
     """Return what a worker could bring on at `now`, the stream that began last first; see `Steptrail.due`."""
     rows = await listed_runs(store, IndexQuery(due_by=now))
+    known = await _with_those_waited_for(store, rows)
+    return [row for row in rows if _can_go_on(row, known, now)][:limit]
+
+
+async def is_due(store: EventStore, stream: str, now: int) -> bool:
+    """Tell whether a worker could bring a stream on at `now`."""
+    rows = await listed_runs(store, IndexQuery(streams=[stream]))
+    known = await _with_those_waited_for(store, rows)
+    return any(_can_go_on(row, known, now) for row in rows)
+
+
+async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
+    """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}
-    asked_for = {wait.on for row in rows for wait in row.waits if wait.on is not None} - known.keys()
+    asked_for = {wait.on for row in known.values() for wait in row.waits if wait.on is not None} - known.keys()
     while asked_for:
         found = await listed_runs(store, IndexQuery(streams=sorted(asked_for)))
         known.update((row.stream, row) for row in found)
         asked_for = {wait.on for row in found for wait in row.waits if wait.on is not None} - known.keys() - asked_for
-    return [row for row in rows if _can_go_on(row, known, now)][:limit]
+    return known
 
 
 def _can_go_on(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> bool:

@@ -1,6 +1,6 @@
 """Sends the live updates of the runs of one process to the other processes that want them: seldom, and in order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from steptrail.domain.live import ToolProgress
@@ -61,7 +61,7 @@ class LiveLines:
         self._clock, self._most_bytes = clock, most_bytes
         self._wanted: dict[str, _Wanted] = {}
         self._noted = set[str]()
-        self._calls = 0
+        self._calls, self._look_at = 0, 0.0
 
     def is_wanted(self, session: str) -> bool:
         """Tell whether another process wants to see a session."""
@@ -89,15 +89,6 @@ class LiveLines:
                 line.begin(wanted.reply)
             self._noted.add(session)
 
-    def forget_the_gone(self) -> None:
-        """Forget the processes that have wanted nothing for a while."""
-        now = self._clock()
-        for session, wanted in list(self._wanted.items()):
-            for who in [who for who, line in wanted.lines.items() if line.expires <= now]:
-                del wanted.lines[who]
-            if not wanted.lines:
-                del self._wanted[session]
-
     def note(self, session: str, shown: ReplySoFar | tuple[int, ToolProgress]) -> bool:
         """Note what is to be sent, and tell whether that is the first news of the session since `letters`."""
         wanted = self._wanted.get(session)
@@ -117,36 +108,49 @@ class LiveLines:
 
     def letters(self) -> tuple[list[Letter], float]:
         """Return what may be sent now, and when there will be more: a time of the clock."""
+        self._forget_the_gone()
         now, letters, next_at = self._clock(), list[Letter](), float("inf")
         noted, self._noted = self._noted, set[str]()
         for session in noted & self._wanted.keys():
             wanted = self._wanted[session]
             for who, line in wanted.lines.items():
-                if line.expires > now and wanted.next_for(line) <= now:
-                    letters += [Letter(who, text) for text in self._next(session, wanted, line)]
+                if wanted.is_news_for(line) and wanted.next_for(line) <= now:
+                    if (text := self._next(session, wanted, line)) is not None:
+                        letters.append(Letter(who, text))
                     line.may_send_at = max(now, line.may_send_at) + _SECONDS_BETWEEN
-                if line.expires > now and wanted.is_news_for(line):
+                if wanted.is_news_for(line):
                     self._noted.add(session)
                     next_at = min(next_at, wanted.next_for(line))
         return letters, next_at
 
-    def _next(self, session: str, wanted: _Wanted, line: _Line) -> Iterator[str]:
+    def _forget_the_gone(self) -> None:
+        now = self._clock()
+        if now < self._look_at:
+            return
+        self._look_at = now + _SECONDS_HELD / 10
+        for session, wanted in list(self._wanted.items()):
+            for who in [who for who, line in wanted.lines.items() if line.expires <= now]:
+                del wanted.lines[who]
+            if not wanted.lines:
+                del self._wanted[session]
+
+    def _next(self, session: str, wanted: _Wanted, line: _Line) -> str | None:
         fresh = sorted(call for call in wanted.calls.values() if call[0] > line.call)
         if fresh:
             line.call = fresh[-1][0]
-            text = calls_shown(session, [call[1:] for call in fresh], most_bytes=self._most_bytes)
-            if text is not None:
-                yield text
+            shown = calls_shown(session, [call[1:] for call in fresh], most_bytes=self._most_bytes)
+            if shown is not None:
+                return shown
         reply = wanted.reply
         if reply is None:
-            return
+            return None
         if line.reply is not reply:
             line.reply, line.sent, line.has_ended = reply, 0, False
-        if not line.has_ended:
-            end = reply.end  # before the pieces: of a reply that has ended all of them are there
-            message = TextShown(session, reply.version, reply.key, line.sent)
-            text, count = text_shown(message, reply.after(line.sent), end=end, most_bytes=self._most_bytes)
-            line.sent += count
-            line.has_ended = end is not None and not any(reply.after(line.sent))
-            if count or line.has_ended:
-                yield text
+        if line.has_ended:
+            return None
+        end = reply.end  # before the pieces: of a reply that has ended all of them are there
+        message = TextShown(session, reply.version, reply.key, line.sent)
+        text, count = text_shown(message, reply.after(line.sent), end=end, most_bytes=self._most_bytes)
+        line.sent += count
+        line.has_ended = end is not None and not any(reply.after(line.sent))
+        return text if count or line.has_ended else None

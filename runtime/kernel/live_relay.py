@@ -137,7 +137,6 @@ class LiveRelay:
 
     def _note_wants(self, message: Wants) -> None:
         with self._lock:
-            self._lines.forget_the_gone()
             for sessions, anew in ((message.sessions, False), (message.anew, True)):
                 for session in sessions:
                     self._lines.want(message.who, session, anew=anew, reply=self._sink.reply_of(session))

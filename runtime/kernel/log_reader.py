@@ -6,7 +6,7 @@ what is new, and tells those who watch these streams. It decodes nothing.
 
 It asks by position, at the latest every second. So as long as it works, nothing is missed, also when the store did not
 notify it. When it fails, it tells all watches and is over. A caller that goes on waiting watches again, and then looks
-once, because the stream may have grown between.
+once, because the stream may have grown between. Callers that read all streams watch the whole log.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from contextvars import Context
 
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Watch", "watch_stream"]
+__all__ = ["Watch", "watch_log", "watch_stream"]
 
 _LOOK_AGAIN_SECONDS = 1.0
 """How often the store is asked again, in case that it was not notified of a commit."""
@@ -23,11 +23,15 @@ _REST_SECONDS = 0.005
 """How long the reader rests after it has found something, so that a burst of commits is read at once."""
 
 
-class Watch:
-    """Is told that one stream has grown, until it is left. It belongs to the event loop in which it was made.
+_ALL = ""
+"""Stands for all streams. No stream has this name."""
 
-    `on_growth` gets the newest version of the stream; None when it may have grown. `on_failure` gets the error of a
-    reader that is over; None when it was only ended. Neither may raise.
+
+class Watch:
+    """Is told that one stream, or the log, has grown, until it is left. It belongs to the loop in which it was made.
+
+    `on_growth` gets the newest version of the stream, or the last position of the log; None when it may have grown.
+    `on_failure` gets the error of a reader that is over; None when it was only ended. Neither may raise.
     """
 
     def __init__(
@@ -71,6 +75,13 @@ def watch_stream(
     return watch
 
 
+def watch_log(
+    store: EventStore, on_growth: Callable[[int | None], None], on_failure: Callable[[Exception | None], None]
+) -> Watch:
+    """Begin to watch all streams at once. Read the log after this call, as with `watch_stream`."""
+    return watch_stream(store, _ALL, on_growth, on_failure)
+
+
 class _LogReader:
     def __init__(self, store: EventStore, loop: asyncio.AbstractEventLoop) -> None:
         self.watches: dict[str, dict[Watch, None]] = {}
@@ -95,9 +106,9 @@ class _LogReader:
             while True:
                 await self._store.wait_past(position, timeout=_LOOK_AGAIN_SECONDS)
                 position, grown = await self._store.grown(position)
-                for stream, version in grown.items():
+                for stream, end in (*grown.items(), (_ALL, position)) if grown else ():
                     for watch in list(self.watches.get(stream, ())):
-                        watch.on_growth(version)
+                        watch.on_growth(end)
                 if grown:
                     await asyncio.sleep(_REST_SECONDS)
         except Exception as error:

@@ -15,7 +15,7 @@ from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.runtime.kernel.log_waiter import LogWaiter
+from steptrail.runtime.kernel.log_reader import Watch, watch_log, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["LogEntry", "OnCorrupt", "Subscription"]
@@ -82,7 +82,10 @@ class Subscription:
         self._read_to = None if after == "now" else after
         self._page: deque[LogEntry | CorruptRecord] = deque()
         self._filling = asyncio.Lock()
-        self._growth = LogWaiter(store)
+        self._watch: Watch | None = None
+        self._growths, self._read_at = 0, -1
+        self._failure: Exception | None = None
+        self._coming: asyncio.Future[None] | None = None
         self._is_closed = False
 
     @property
@@ -122,6 +125,7 @@ class Subscription:
     async def fill(self) -> None:
         """Wait until an entry is ready or the subscription is over."""
         async with self._filling:
+            self._failure = None  # the cause may be gone since
             try:
                 while not self._page and not self.is_over:
                     await self._advance()
@@ -132,18 +136,55 @@ class Subscription:
     async def aclose(self) -> None:
         """End the subscription; a task that waits for its next entry stops waiting. Safe to call twice."""
         self._is_closed = True
-        self._growth.interrupt()
+        if self._watch is not None:
+            self._watch.leave()
+        self._wake()
 
     async def _advance(self) -> None:
         read_to = await self.begin()
-        # The end is asked for before the log is read. So the read covers everything up to it, also what it leaves out.
-        end = await self._store.last_position()
-        if end > read_to:
-            await self._read(read_to, end)
-        elif self._follow:
-            await self._growth.past(read_to)
+        if self._read_at != self._growths or not self._follow:
+            # The number is taken first. Whatever is stored later changes it, or has been read.
+            growths = self._growths
+            # The end is asked for before the log is read. So the read covers everything up to it, also what it leaves
+            # out.
+            end = await self._store.last_position()
+            if end > read_to:
+                await self._read(read_to, end)
+            elif not self._follow:
+                self._is_closed = True
+            if (self._read_to or 0) >= end:
+                self._read_at = growths
+        elif self._failure is not None:
+            raise self._failure
+        elif self._watch is None or self._watch.is_over:
+            self._begin_to_watch()
         else:
-            self._is_closed = True
+            self._coming = asyncio.get_running_loop().create_future()
+            try:
+                await self._coming
+            except asyncio.CancelledError:
+                self._watch.leave()  # its consumer may not come back
+                raise
+
+    def _begin_to_watch(self) -> None:
+        if self._stream is None:
+            self._watch = watch_log(self._store, self._note_growth, self._note_failure)
+        else:
+            self._watch = watch_stream(self._store, self._stream, self._note_growth, self._note_failure)
+        self._growths += 1  # what came before is not told
+
+    def _note_growth(self, end: int | None) -> None:
+        del end
+        self._growths += 1
+        self._wake()
+
+    def _note_failure(self, error: Exception | None) -> None:
+        self._failure = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._coming is not None and not self._coming.done():
+            self._coming.set_result(None)
 
     async def _read(self, read_to: int, end: int) -> None:
         page: list[tuple[int, LogEntry | CorruptRecord]] = []

@@ -18,6 +18,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.lists import due_runs
+from steptrail.runtime.kernel.log_reader import Watch, watch_log
 
 __all__ = ["Carry", "OnLeft", "Work", "Worker"]
 
@@ -53,7 +54,7 @@ class Worker:
         self._looked_at = float("-inf")
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._left: dict[str, int] = {}
-        self._freed = asyncio.Event()
+        self._freed, self._changed = asyncio.Event(), asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -93,16 +94,26 @@ class Worker:
         await self.drain()
 
     async def _look(self) -> None:
-        while not self._env.fanout.is_closed:
-            try:
-                await self._rest()
-                # The end of the log is asked before the index, so whatever comes later ends the wait.
-                position = await self._env.store.last_position()
-                await self._wait(position, await self._take_up())
-            except StoreError as error:
-                if not self._env.fanout.is_closed:
-                    _log.warning("a worker could not look for what is due, and tries again: %s", error)
-                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        watch: Watch | None = None
+        try:
+            while not self._env.fanout.is_closed:
+                try:
+                    # The watch begins before the index is asked, so whatever comes later ends the wait.
+                    if watch is None or watch.is_over:
+                        watch = watch_log(self._env.store, self._note, self._note)
+                    await self._rest()
+                    self._changed.clear()
+                    await self._wait(await self._take_up())
+                except StoreError as error:
+                    if not self._env.fanout.is_closed:
+                        _log.warning("a worker could not look for what is due, and tries again: %s", error)
+                    await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        finally:
+            if watch is not None:
+                watch.leave()
+
+    def _note(self, _: object) -> None:
+        self._changed.set()
 
     async def _rest(self) -> None:
         """Keep the least time between two looks. What comes after a quiet time is taken up at once.
@@ -123,7 +134,8 @@ class Worker:
                 break
             if row.parent is not None or row.stream in self._tasks:
                 continue
-            if not row.is_crashed and row.due_at is not None and row.due_at > now:
+            # A later instant is that of a wait for another stream, which has moved on: that is due now.
+            if not row.is_crashed and row.due_at is not None and now < row.due_at <= now + soon:
                 wait = min(wait, row.due_at - now)
             elif row.stream not in self._left or self._left[row.stream] != await self._env.store.version(row.stream):
                 await self._begin(row)
@@ -142,6 +154,7 @@ class Worker:
     def _ended(self, stream: str, task: "asyncio.Task[None]") -> None:
         del task, self._tasks[stream]
         self._freed.set()
+        self._changed.set()
 
     async def _carried(self, row: RunSummary, version: int, work: Work) -> None:
         """Do the work, and remember a run that it did not move, so that it is not tried again and again."""
@@ -168,18 +181,12 @@ class Worker:
             except Exception:
                 _log.exception("what is told of session %s, which is left as it is, has failed", row.session_id)
 
-    async def _wait(self, position: int, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> None:
         """Wait until something was stored or a run has ended, at most so long; with all hands full until one ends."""
-        self._freed.clear()
         if len(self._tasks) >= self._concurrency:
+            self._freed.clear()
             await self._freed.wait()
             return
-        grown = asyncio.create_task(self._env.store.wait_past(position, timeout=seconds))
-        freed = asyncio.create_task(self._freed.wait())
-        try:
-            await asyncio.wait({grown, freed}, return_when=asyncio.FIRST_COMPLETED)
-            if grown.done():
-                grown.result()
-        finally:
-            freed.cancel()
-            grown.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()

@@ -9,6 +9,7 @@ import pytest
 from steptrail import AgentBuilder, tool
 from steptrail.agui import AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.usage import Usage
 from steptrail.errors import ConfigurationError, MissingExtra
 from steptrail.events import ExecutionStarted
@@ -204,6 +205,24 @@ async def test_without_a_worker_of_its_own_another_one_answers() -> None:
                 assert ending(await running)["outcome"] == {"type": "success"}
     with pytest.raises(ConfigurationError, match="concurrency"):
         agui_app(trail, agent, authorize=ana, concurrency=-1)
+
+
+async def test_a_run_that_goes_on_when_its_subagent_does_is_waited_for_and_not_called_off() -> None:
+    child = asking()
+    boss = AgentBuilder("boss").with_model(ScriptedModel([call("bank", prompt="pay"), "All paid."]))
+    agent = boss.with_tools(SubagentTool(child, name="bank")).build()
+    async with trail_of() as trail:
+        app = agui_app(trail, agent, authorize=ana, concurrency=0)
+        async with front(trail, agent, app=app) as page:
+            async with trail.work(agent):
+                assert ending(await page.run(user("pay")))["outcome"] == {"type": "cancelled"}
+            (question,) = await trail.inbox()
+            below = trail.session(id_of(question.stream))
+            await below.approve(question.id, by="ben")
+            looking = asyncio.create_task(page.run())
+            await asyncio.sleep(0.1)
+            async with trail.work(agent):
+                assert ending(await looking)["outcome"] == {"type": "success"}
 
 
 async def test_a_run_that_cannot_be_carried_on_ends_with_an_error_without_its_text() -> None:

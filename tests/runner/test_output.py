@@ -1,13 +1,11 @@
 """Answers in a type, run on scripts: verdicts, validators, retries, limits, crashes, and what comes back."""
 
-import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
 from steptrail import AgentBuilder, HookType
@@ -16,22 +14,13 @@ from steptrail.errors import ConfigurationError, StoredOutputInvalid
 from steptrail.events import AnswerAccepted, AnswerRejected, InferenceCompleted, InferenceStarted
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.live import LiveUpdate, OutputPartial, ReplyDelta
-from steptrail.output import OutputContext, OutputMode, OutputModeName, OutputRejected
+from steptrail.output import OutputMode, OutputModeName
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.tools import SubagentTool
+from tests.runner.invoices import BAD, GOOD, INVOICE, TOLD, Invoice, clerk, passing
 from tests.runner.kit import Crash, add, again_on, crash_at, fail, hook, run, trail_of
 
 MODES: tuple[OutputModeName, ...] = ("native", "tool", "prompted", "last")
-
-
-class Line(BaseModel):
-    name: str
-    cents: int
-
-
-class Invoice(BaseModel):
-    number: str
-    lines: list[Line] = Field(default_factory=list[Line])
 
 
 @dataclass
@@ -42,20 +31,6 @@ class Point:
 
 class Named(TypedDict):
     name: str
-
-
-GOOD = '{"number": "7", "lines": [{"name": "tea", "cents": 3}]}'
-BAD = '{"number": "7", "lines": [{"name": "tea", "cents": "many"}]}'
-TOLD = "lines.0.cents: Input should be a valid integer, unable to parse string as an integer"
-INVOICE = Invoice(number="7", lines=[Line(name="tea", cents=3)])
-
-
-def clerk(*script: Reply) -> AgentBuilder:
-    return AgentBuilder("clerk").with_model(ScriptedModel(script))
-
-
-def passing(invoice: Invoice, context: OutputContext) -> Invoice:
-    return invoice
 
 
 async def test_the_answer_comes_as_a_value_of_the_type_and_as_json() -> None:
@@ -209,125 +184,6 @@ async def test_a_stored_answer_that_does_not_fit_any_more_is_still_there_as_json
             _ = result.output
 
 
-class TestValidators:
-    async def test_they_run_in_order_may_change_the_answer_and_may_be_coroutines(self) -> None:
-        seen: list[tuple[int, OutputMode, str]] = []
-
-        async def first(invoice: Invoice, context: OutputContext) -> Invoice:
-            await asyncio.sleep(0)
-            seen.append((context.attempt, context.mode, context.state.agent_id))
-            if context.attempt == 1:
-                raise OutputRejected("the books know no 7")
-            return invoice.model_copy(update={"number": "8"})
-
-        def second(invoice: Invoice, context: OutputContext) -> Invoice:
-            return invoice.model_copy(update={"number": invoice.number + "!"})
-
-        done = await run(clerk(GOOD, GOOD).with_output(Invoice).with_output_validator(first, second).build())
-        assert done.result.output == Invoice(number="8!", lines=INVOICE.lines)
-        assert done.one(AnswerAccepted).is_changed
-        assert str(done.one(AnswerRejected).problems[0]) == "the books know no 7"
-        assert seen == [(1, OutputMode.NATIVE, "s"), (2, OutputMode.NATIVE, "s")]
-        recorded = done.result.state.agent
-        assert recorded is not None
-        assert recorded.output is not None
-        assert [name.rpartition(".")[2] for name in recorded.output.validators] == ["first", "second"]
-
-    async def test_one_that_raises_anything_else_is_a_broken_hook(self, caplog: pytest.LogCaptureFixture) -> None:
-        def broken(invoice: Invoice, context: OutputContext) -> Invoice:
-            raise RuntimeError("no books")
-
-        with caplog.at_level(logging.WARNING, "steptrail.runs"):
-            done = await run(clerk(GOOD).with_output(Invoice).with_output_validator(broken).build())
-        assert done.ending == ("failed", "error")
-        assert done.result.error is not None
-        assert (done.result.error.message, done.result.output) == ("no books", None)
-        assert done.result.error.place is not None
-        assert "the output validator" in caplog.text
-        assert "RuntimeError: no books" in caplog.text
-
-    async def test_a_broken_one_ends_the_calls_that_held_the_answer(self) -> None:
-        def broken(invoice: Invoice, context: OutputContext) -> Invoice:
-            raise RuntimeError("no books")
-
-        builder = clerk(call("final_result", number="7")).with_output(Invoice, mode="tool")
-        done = await run(builder.with_output_validator(broken).build())
-        assert done.ending == ("failed", "error")
-        assert done.shown == ["This call was not run: a validator of it failed."]
-
-    async def test_one_that_forgets_to_return_the_answer_is_broken_too(self) -> None:
-        def forgetful(invoice: Invoice, context: OutputContext) -> Invoice:
-            return None  # type: ignore[return-value]
-
-        done = await run(clerk(GOOD).with_output(Invoice).with_output_validator(forgetful).build())
-        assert done.ending == ("failed", "error")
-        assert done.result.error is not None
-        assert "the answer that is left does not fit Invoice" in done.result.error.message
-
-    async def test_what_a_validator_says_of_another_type_names_no_values(self) -> None:
-        def strict(invoice: Invoice, context: OutputContext) -> Invoice:
-            Point(**TypeAdapter(dict[str, int]).validate_python({"x": invoice.number}))
-            return invoice
-
-        builder = clerk('{"number": "secret"}', '{"number": "1"}').with_output(Invoice)
-        done = await run(builder.with_output_validator(strict).build())
-        assert "secret" not in str(done.one(AnswerRejected))
-        assert done.result.output == Invoice(number="1")
-
-    async def test_one_that_cancels_itself_is_broken(self) -> None:
-        def quits(invoice: Invoice, context: OutputContext) -> Invoice:
-            raise asyncio.CancelledError
-
-        done = await run(clerk(GOOD).with_output(Invoice).with_output_validator(quits).build())
-        assert done.ending == ("failed", "error")
-
-
-class TestProblems:
-    async def test_there_are_at_most_20_of_300_characters(self) -> None:
-        class Long(BaseModel):
-            numbers: list[Annotated[int, Field(description="d")]]
-
-        text = '{"numbers": [' + ", ".join(['"x"'] * 50) + "]}"
-        done = await run(clerk(text, '{"numbers": []}').with_output(Long).build())
-        assert len(done.one(AnswerRejected).problems) == 20
-
-        def wordy(value: Long, context: OutputContext) -> Long:
-            raise OutputRejected("no " * 500)
-
-        rejected = await run(clerk('{"numbers": []}').with_output(Long, retries=0).with_output_validator(wordy).build())
-        assert len(rejected.one(AnswerRejected).problems[0].message) == 300
-
-    async def test_they_hold_no_values_of_the_answer(self) -> None:
-        done = await run(clerk('{"number": ["secret"]}', GOOD).with_output(Invoice).build())
-        assert "secret" not in str(done.one(AnswerRejected))
-
-    @pytest.mark.parametrize(
-        "text", ["I do not know", "", '{"number": NaN}', '{"number": "\\ud800"}', "[" * 2000, "1" * 5000]
-    )
-    async def test_what_is_no_json_is_said_so(self, text: str) -> None:
-        done = await run(clerk(text, GOOD).with_output(Invoice).build())
-        assert done.result.output == INVOICE
-        assert done.one(AnswerRejected).problems[0].type == "json_invalid"
-
-    async def test_a_value_that_cannot_be_stored_is_rejected(self) -> None:
-        class Loose(BaseModel):
-            ratio: float
-
-        done = await run(clerk('{"ratio": "NaN"}', '{"ratio": 1}').with_output(Loose).build())
-        assert done.one(AnswerRejected).problems[0].type == "not_storable"
-        assert done.result.output == Loose(ratio=1.0)
-
-    async def test_code_of_the_type_that_breaks_is_a_broken_hook(self) -> None:
-        class Sick(BaseModel):
-            number: str
-
-            def model_post_init(self, context: Any) -> None:
-                raise RuntimeError("out of order")
-
-        done = await run(clerk('{"number": "1"}').with_output(Sick).build())
-        assert done.ending == ("failed", "error")
-
-
 class TestToolMode:
     async def test_ordinary_calls_run_beside_the_answer_and_the_run_ends_with_it(self) -> None:
         reply = calls(("final_result", {"number": "7"}), ("add", {"a": 1, "b": 2}))
@@ -362,6 +218,15 @@ class TestToolMode:
         assert done.result.output == Invoice(number="8")
         assert done.one(AnswerAccepted).position == 1
 
+    async def test_where_a_hook_forbids_tools_the_answer_alone_is_offered(self) -> None:
+        model = ScriptedModel([call("final_result", number="7")])
+        builder = AgentBuilder("clerk").with_model(model).with_tools(add).with_output(Invoice, mode="tool")
+        no_tools = hook("h", lambda state: state.with_request(tool_choice="none"))
+        done = await run(builder.with_hook(HookType.BEFORE_INFERENCE, no_tools).build())
+        assert done.result.output == Invoice(number="7")
+        assert [tool.name for tool in model.requests[0].tools] == ["final_result"]
+        assert model.requests[0].tool_choice == "required"
+
     async def test_text_in_place_of_the_call_is_rejected(self) -> None:
         done = await run(clerk(GOOD, call("final_result", number="7")).with_output(Invoice, mode="tool").build())
         assert str(done.one(AnswerRejected).problems[0]) == "answer by calling final_result"
@@ -388,6 +253,20 @@ async def test_the_last_call_is_made_once_when_the_tools_are_done() -> None:
     assert [request.output_mode for request in model.requests] == [None, None, OutputMode.LAST, OutputMode.LAST]
     assert [len(request.tools) for request in model.requests] == [1, 1, 0, 0]
     assert [event.output_mode for event in done.all(InferenceStarted)] == [None, None, "last", "last"]
+
+
+async def test_the_digest_of_a_request_tells_forms_apart() -> None:
+    async def digest(builder: AgentBuilder[Any]) -> str:
+        return (await run(builder.build())).one(InferenceStarted).request_digest
+
+    digests = {
+        await digest(clerk(GOOD)),
+        await digest(clerk(GOOD).with_output(Invoice)),
+        await digest(clerk(GOOD).with_output(Invoice, description="What is to be paid.")),
+        await digest(clerk('{"value": "x"}').with_output(str)),
+    }
+    assert len(digests) == 4
+    assert await digest(clerk(GOOD).with_output(Invoice, retries=5)) in digests
 
 
 async def test_cut_and_refused_answers_are_not_validated() -> None:
@@ -460,6 +339,20 @@ async def test_a_wrapped_partial_answer_is_unwrapped_and_text_has_none() -> None
         tool_mode = clerk(call("final_result", number="7")).with_output(Invoice, mode="tool").build()
         await trail.run(tool_mode, "go", on_update=seen.append)
     assert [update.partial for update in seen if isinstance(update, OutputPartial)][-1] == [1, 2]
+
+
+async def test_an_answer_in_a_call_stays_where_earlier_traces_are_left_out() -> None:
+    first = calls(("final_result", {"number": "1"}))
+    model = ScriptedModel([call("add", a=1, b=2), first, call("final_result", number="2")])
+    builder = AgentBuilder("clerk").with_model(model).with_tools(add).with_earlier_tool_traces(False)
+    agent = builder.with_output(Invoice, mode="tool").build()
+    async with trail_of() as trail:
+        await trail.run(agent, "one", session="s")
+        await trail.session("s").send(agent, "two")
+    shown = [
+        (message.role.value, [each.name for each in message.tool_calls]) for message in model.requests[-1].messages
+    ]
+    assert shown == [("user", []), ("assistant", ["final_result"]), ("tool", []), ("user", [])]
 
 
 async def test_a_self_critic_judges_the_answer_that_was_accepted() -> None:

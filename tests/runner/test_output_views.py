@@ -11,12 +11,14 @@ from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import initial
 from steptrail.interfaces.cli.main import main
 from steptrail.lifecycle import ValidationFailed
-from steptrail.output import OutputModeName
+from steptrail.output import OutputMode, OutputModeName
 from steptrail.projections.lifecycle import lifecycle_events
 from steptrail.serialization import SlimAgentStateSerializer
 from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.testing.scenario import given
 from steptrail.ui import ui_conversation
 from tests.runner.kit import Run, run
+from tests.unit.agent.story import agent, asked, ended, opened, rejected, said, step, told as told_meanwhile, typed
 from tests.unit.agui.client import Client
 
 BAD, GOOD = '{"number": 7}', '{"number": "7"}'
@@ -82,6 +84,22 @@ async def test_a_front_end_over_agui_sees_the_same_and_nothing_twice(mode: Outpu
     joined = Client()
     joined.take_all(late.begin(joins=True))
     assert [message["id"] for message in joined.said] == [message["id"] for message in client.said]
+
+
+def test_a_message_that_came_meanwhile_is_shown_once_beside_an_answer_that_was_rejected() -> None:
+    before = given(*opened(agent(output=typed(OutputMode.NATIVE))), *step(), asked(output_mode=OutputMode.NATIVE))
+    joined = before.and_(told_meanwhile("and this?"))
+    after = joined.and_(said(BAD), rejected(), ended())
+    fold, client = AguiFold(joined.state, run_id="r", config=AguiConfig()), Client()
+    client.take_all(fold.begin(joins=True))
+    for record in after.records[len(joined.records) :]:
+        client.take_all(fold.apply(record))
+    client.take_all(fold.finish())
+    assert [message["content"] for message in client.said] == [
+        "hello",
+        "and this?",
+        BAD,
+    ]  # as it was when the client joined
 
 
 async def test_listeners_hear_of_an_answer_that_does_not_fit() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
@@ -18,6 +19,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.worker import Work, Worker
 from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SubagentTool
 from tests.runner.kit import Crash, agent_of, crash_at
 
 PATIENCE = 30.0
@@ -114,6 +116,19 @@ async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_on
             await ended(trail, "asks")
 
 
+async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_is_answered(
+    store_url: str, desk: Desk
+) -> None:
+    below = SubagentTool(desk.agent(first="pay"), name="below")
+    boss = agent_of([call("below", prompt="pay"), "All is paid."]).with_tools(below).build()
+    async with opened(store_url) as trail, trail.work(boss):
+        await trail.start(boss, "go", session="s")
+        while not (asked := await trail.inbox()):
+            await asyncio.sleep(0.01)
+        await trail.session(id_of(asked[0].stream)).approve(asked[0].id, by="ana")
+        await ended(trail, "s")
+
+
 async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(store_url: str, desk: Desk) -> None:
     desk.gate.clear()
     async with opened(store_url) as trail:
@@ -145,9 +160,11 @@ async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it
 async def test_no_more_run_at_once_than_are_allowed(store_url: str, desk: Desk) -> None:
     names = [f"s{number}" for number in range(7)]
     await left_by_a_crash(store_url, desk.agent(), *names)
+    desk.gate.clear()
     async with opened(store_url) as trail, trail.work(desk.agent(), concurrency=2) as worker:
-        await until(lambda: desk.inside > 0)
-        assert 1 <= len(worker.running) <= 2
+        await until(lambda: desk.inside == 2)
+        assert len(worker.running) == 2
+        desk.gate.set()
         await ended(trail, *names)
     assert desk.most == 2
 

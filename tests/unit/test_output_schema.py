@@ -24,7 +24,7 @@ def closed(**properties: JsonValue) -> Schema:
 
 
 def test_every_field_is_required_and_no_other_is_allowed() -> None:
-    given = {**of(a={**INTEGER, "default": 3, "title": "A"}, b=of(c=INTEGER)), "required": ["b"], "title": "T"}
+    given: Schema = {**of(a={**INTEGER, "default": 3, "title": "A"}, b=of(c=INTEGER)), "required": ["b"], "title": "T"}
     assert strict_schema(given) == closed(a=INTEGER, b=closed(c=INTEGER))
     assert why_no_schema(strict_schema(given), has_bounds=True) is None
 
@@ -92,8 +92,9 @@ def test_a_root_that_refers_to_a_definition_is_replaced_by_it() -> None:
 
 
 def test_a_definition_that_comes_back_to_itself_through_others_is_recursive() -> None:
-    there, back = {"$ref": "#/$defs/B"}, [{"$ref": "#/$defs/A"}]
-    assert is_recursive({"$defs": {"A": there, "B": {"anyOf": list[JsonValue](back)}}})
+    there: JsonValue = {"$ref": "#/$defs/B"}
+    back: JsonValue = {"anyOf": [{"$ref": "#/$defs/A"}]}
+    assert is_recursive({"$defs": {"A": there, "B": back}})
     assert not is_recursive({"$defs": {"A": there, "B": INTEGER}})
     assert not is_recursive(of(a=INTEGER))
 

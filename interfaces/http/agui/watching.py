@@ -12,6 +12,7 @@ from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.following import Following
+from steptrail.runtime.kernel.lists import is_due
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
@@ -34,7 +35,7 @@ async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins
             with work.looking(fold.state, following):
                 async for event in _until_it_rests(trail, fold, work, following):
                     yield encode(event)
-        last = _last(trail, fold, work)
+        last = await _last(trail, fold, work)
     except SteptrailError as error:
         last = _failed(fold, error)
     for event in last:
@@ -44,11 +45,7 @@ async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins
 async def _until_it_rests(
     trail: Steptrail, fold: AguiFold, work: EndpointWork, following: Following
 ) -> "AsyncGenerator[Event]":
-    stream = stream_of(checked_session_id(fold.state.agent_id))
-    while not (work.is_closing or work.failure(fold.state)):
-        # What has been stored since the last event may be an answer: then it does not rest any more.
-        if _rests(trail, fold.state) and await trail.store.version(stream) == fold.state.version:
-            return
+    while not (work.is_closing or work.failure(fold.state) or await _rests(trail, fold.state)):
         followed = await anext(following, None)
         if followed is None:
             return
@@ -60,17 +57,21 @@ async def _until_it_rests(
             yield event
 
 
-def _rests(trail: Steptrail, state: AgentState) -> bool:
+async def _rests(trail: Steptrail, state: AgentState) -> bool:
     """Tell whether a session has come as far as it can until somebody asks or answers, or a time is over.
 
-    A session that was left to another worker does not rest: that one goes on with it.
+    One that a worker could bring on does not rest, and neither does one in which more is stored than has been told.
     """
-    stands = standing(state)
-    return stands.is_at_rest and not stands.is_due(max(trail.clock.utc(), state.as_of))
+    if not standing(state).is_at_rest:
+        return False
+    stream = stream_of(checked_session_id(state.agent_id))
+    if await is_due(trail.store, stream, max(trail.clock.utc(), state.as_of)):
+        return False
+    return await trail.store.version(stream) == state.version
 
 
-def _last(trail: Steptrail, fold: AguiFold, work: EndpointWork) -> "list[Event]":
-    if _rests(trail, fold.state):
+async def _last(trail: Steptrail, fold: AguiFold, work: EndpointWork) -> "list[Event]":
+    if await _rests(trail, fold.state):
         return fold.finish()
     if (failure := work.failure(fold.state)) is not None:
         return _failed(fold, failure)

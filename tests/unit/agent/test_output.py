@@ -4,6 +4,7 @@ import pytest
 from msgspec import structs
 
 from steptrail.domain.agent.answer_to_judge import BROKEN_VALIDATOR
+from steptrail.domain.agent.deciding import decided as decision_of
 from steptrail.domain.agent.effects import Effect, JudgeAnswer, Record, RunCalls, TakeDecision
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -17,6 +18,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.continuation.criteria.output import OutputAccepted
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.messages import MessageRole, ToolResultPart
@@ -228,6 +230,15 @@ def test_after_a_new_agent_without_an_output_the_answer_in_a_call_ends() -> None
     changed = structs.replace(resumed(), agent=agent())
     go_on = decided(0, phase=DecisionPhase.RESUME)
     assert first_due(scenario.and_(changed, go_on)) is ToolCallCancelled
+
+
+def test_a_run_that_stops_without_an_accepted_answer_has_not_answered() -> None:
+    asked_before = given(*opened(agent(output=typed(OutputMode.NATIVE))), *step(), asked(), said(ANSWER), ended())
+    stop = ContinuationEvaluation(criterion_class="ToolCallPresenceCheck", decision=ContinuationDecision.STOP)
+    due = TakeDecision(1, DecisionPhase.BOUNDARY)
+    assert decision_of(asked_before.state, due, (stop,)).answered is False
+    accepted = answering(OutputMode.NATIVE, said(ANSWER), ACCEPTED, ended())
+    assert decision_of(accepted.state, due, (stop,)).answered is True
 
 
 @pytest.mark.parametrize(

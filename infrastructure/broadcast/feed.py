@@ -1,0 +1,127 @@
+"""The messages of one session, made once for all who read it with one configuration in one event loop.
+
+The first reader that comes to an event makes its messages for the others. A reader that is further back makes messages
+by folds of its own until it has come to those that are kept.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.live import ReplyDelta
+from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at, is_fork
+from steptrail.projections.broadcast import BroadcastConfig, Envelope
+from steptrail.projections.broadcast.fold import chunk_of
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["FeedReader"]
+
+_MOST_TOLD, _MOST_CHUNKS = 256, 64
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class _Told(NamedTuple):
+    """The messages of one event, the id of the last message up to then, and whether the event ended an execution."""
+
+    messages: tuple[Envelope, ...]
+    last_id: str | None
+    has_ended: bool
+
+
+class _Newest(OrderedDict[K, V], Generic[K, V]):
+    def keep(self, key: K, value: V, *, most: int) -> V:
+        self[key] = value
+        if len(self) > most:
+            self.popitem(last=False)
+        return value
+
+
+class _Feed:
+    """The messages of the newest events and pieces of text, and the folds that made the newest."""
+
+    def __init__(self) -> None:
+        self.folds: StreamFolds | None = None
+        self.told = _Newest[int, _Told]()
+        self.chunks = _Newest[tuple[ReplyDelta, str | None, int], Envelope | None]()
+        self.folding = asyncio.Lock()
+
+    def lead(self, folds: StreamFolds) -> bool:
+        """Take these folds if they are the newest, and tell whether they are."""
+        if self.folds is None or self.folds.version < folds.version:
+            self.folds = folds
+        return self.folds is folds
+
+
+_feeds: WeakValueDictionary[tuple[EventStore, asyncio.AbstractEventLoop, str, BroadcastConfig], _Feed] = (
+    WeakValueDictionary()
+)
+
+
+class FeedReader:
+    """Makes the messages of one session for one reader, who gives it the events after version `after` in order."""
+
+    def __init__(self, store: EventStore, stream: str, config: BroadcastConfig) -> None:
+        self._store, self._stream, self._config = store, stream, config
+        self._feed = _feeds.setdefault((store, asyncio.get_running_loop(), stream, config), _Feed())
+        self._own: StreamFolds | None = None
+        self._chunks = 0
+        self.last_id: str | None = None
+
+    async def begin(self, after: int) -> None:
+        """Go to the place after an event. Raises store errors."""
+        if (told := self._feed.told.get(after)) is not None:
+            self.last_id = told.last_id
+        elif (folds := await self._folds_at(after)) is not None:
+            self.last_id = folds.envelopes.last_id
+
+    async def messages(self, record: Recorded[Event]) -> tuple[Envelope, ...]:
+        """Return the messages of the next event. Raises store errors, and may be asked again."""
+        told = self._feed.told.get(record.version) or await self._made(record)
+        self.last_id = told.last_id
+        if told.has_ended:
+            self._chunks = 0
+        return told.messages
+
+    def chunk(self, delta: ReplyDelta, *, at: int) -> tuple[Envelope, ...]:
+        """Return the message of a piece of a reply, seen at `at` (microseconds of UTC), if it makes one."""
+        key = (delta, self.last_id, self._chunks)
+        if key in self._feed.chunks:
+            made = self._feed.chunks[key]
+        else:
+            new = chunk_of(delta, self._config, last=self.last_id, index=self._chunks, at=at)
+            made = self._feed.chunks.keep(key, new, most=_MOST_CHUNKS)
+        self._chunks += made is not None
+        return () if made is None else (made,)
+
+    async def _made(self, record: Recorded[Event]) -> _Told:
+        begins = is_fork(self._stream, record)
+        folds = await self._folds_at(record.version - (not begins))
+        if folds is None:
+            return _Told((), None, has_ended=False)
+        if begins:
+            # It begins with another session's past, of which nothing is told here.
+            return _Told((), folds.envelopes.last_id, has_ended=False)
+        if (told := self._feed.told.get(record.version)) is not None:
+            return told  # another reader has made them meanwhile
+        ended = folds.envelopes.executions_ended
+        messages = folds.apply(record)
+        made = _Told(messages, folds.envelopes.last_id, folds.envelopes.executions_ended > ended)
+        return self._feed.told.keep(record.version, made, most=_MOST_TOLD) if self._feed.lead(folds) else made
+
+    async def _folds_at(self, version: int) -> StreamFolds | None:
+        """Return folds at a version: those of the feed, or else this reader's own; None for an unknown kind."""
+        found = self._at(version)
+        if found is None:
+            async with self._feed.folding:
+                found = self._at(version) or await fold_at(self._store, self._stream, version, self._config)
+        self._own = None if found is None or self._feed.lead(found) else found
+        return found
+
+    def _at(self, version: int) -> StreamFolds | None:
+        return next((each for each in (self._feed.folds, self._own) if each and each.version == version), None)
