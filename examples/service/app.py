@@ -1,6 +1,6 @@
 """The routes. What changes something is answered once the change is stored; the work itself goes on behind it.
 
-- `POST /runs` `{"input": ...}`, with an `Idempotency-Key` header if it may be sent again
+- `POST /runs` `{"input": ...}`, with an `Idempotency-Key` header if it may be sent again, and an `X-Customer`
 - `GET /runs/ID` where it stands, and why
 - `GET /runs/ID/stream` Server-Sent Events; the header `Last-Event-ID` goes on where a reader was
 - `POST /runs/ID/messages` `{"text": ...}`
@@ -23,12 +23,15 @@ from pydantic import BaseModel, JsonValue
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
+from examples.service.agent import Customer, ShopReply
 from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
 from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
 from steptrail.events import Recorded
 from steptrail.live import Followed, Following, OutputPartial, ReplyDelta, ToolProgress, UpdatesLost
 
 __all__ = ["create_app"]
+
+ShopAgent = Agent[ShopReply, Customer]
 
 ANSWERS: dict[type[SteptrailError], HTTPStatus] = {
     ConfigurationError: HTTPStatus.BAD_REQUEST,
@@ -68,7 +71,7 @@ class Answer(BaseModel):
     digest: str | None = None
 
 
-def create_app(store: str, agent: Agent, *, grace: float = 10.0) -> FastAPI:
+def create_app(store: str, agent: ShopAgent, *, grace: float = 10.0) -> FastAPI:
     """Return the service: requests store what is wanted, and a worker beside them does it."""
 
     @asynccontextmanager
@@ -91,7 +94,7 @@ class Desk:
     """All that a request needs. `closing` is set when the server is to end."""
 
     trail: Steptrail
-    agent: Agent
+    agent: ShopAgent
     closing: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -102,17 +105,19 @@ def _desk(request: Request) -> Desk:
 router = APIRouter(prefix="/runs")
 DeskHere = Annotated[Desk, Depends(_desk)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
+Who = Annotated[str, Header(alias="X-Customer", max_length=100)]
+"""A service that is not an example knows this from who is logged in."""
 
 
 @router.post("", status_code=HTTPStatus.ACCEPTED)
-async def start(body: NewRun, desk: DeskHere, key: Key = None) -> dict[str, JsonValue]:
-    """Begin a run. The same key means the same run, so a client that heard no answer asks again."""
+async def start(body: NewRun, desk: DeskHere, key: Key = None, who: Who = "somebody") -> dict[str, JsonValue]:
+    """Begin a run for a customer. The same key means the same run, so a client that heard no answer asks again."""
     session = f"run-{(uuid5(NAMESPACE_URL, key) if key else uuid4()).hex}"
     with suppress(SessionNotFound):
         state = await desk.trail.session(session).state()
         if state.messages[0] != Message.user(body.input):
             raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "this Idempotency-Key came with another input before")
-    started = await desk.trail.start(desk.agent, body.input, session=session, key=key)
+    started = await desk.trail.start(desk.agent, body.input, session=session, key=key, context=Customer(name=who))
     return _data(await started.result())
 
 
@@ -190,7 +195,7 @@ def _data(result: RunResult[JsonValue]) -> dict[str, JsonValue]:
         "status": result.status.value,
         "stopReason": result.stop_reason.value if result.stop_reason else None,
         "answered": result.answered,
-        "output": result.output,
+        "output": result.output_json,
         "approvals": [approval.id for approval in result.state.open_approvals],
         "version": result.state.version,
     }

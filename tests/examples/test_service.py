@@ -21,6 +21,7 @@ from tests.harness.ready_python import KILL, ready_python
 
 ORDER = "Order 5 packets of tea."
 LARGE = "Order 50 packets of tea."
+DONE = {"said": "It is done as you asked: 5 packets of tea are ordered.", "ordered": 5}
 
 
 @dataclass(frozen=True)
@@ -130,11 +131,13 @@ def test_a_request_that_comes_twice_is_one_run(service: Service) -> None:
     assert service.start(ORDER) == run
     found = service.reaches(run, "completed")
     assert service.start(ORDER) == run
-    assert found["output"] == "It is done as you asked: 5 packets of tea are ordered."
+    assert found["output"] == DONE
     assert (
         found["why"]["verdict"] == "completed, stopped after 2 steps (completed): no criterion asked for another step"
     )
     assert service.orders() == [5]
+    (order,) = (service.folder / "service" / "orders").glob("*.json")
+    assert json.loads(order.read_text())["for"] == "somebody"
     assert len(starts(events(service.store, run), "order")) == 1
 
     refused = service.post("/runs", 422, {"input": LARGE}, **{"Idempotency-Key": "key"})
@@ -160,10 +163,12 @@ def test_a_reader_that_is_there_sees_text_as_it_comes_and_events_as_they_are_sto
     names = [each.event for each in seen]
     first, last = names.index("delta"), len(names) - 1 - names[::-1].index("delta")
     assert names[first - 1] == "inference.started.v1"
-    assert set(names[first : last + 1]) == {"delta"}
-    assert names[last + 1] == "inference.completed.v1"
+    assert set(names[first : last + 1]) == {"delta", "partial"}
+    assert names[last + 1] in {"partial", "inference.completed.v1"}
     assert last > first  # text, joined when nobody was there to fetch it, and its end
-    assert "".join(each.data["text"] for each in seen if each.event == "delta") == seen[-1].data["output"]
+    said = "".join(each.data["text"] for each in seen if each.event == "delta")
+    assert json.loads(said) == seen[-1].data["output"]
+    assert [each.data["partial"] for each in seen if each.event == "partial"][-1] == seen[-1].data["output"]
     (progress,) = [each.data["message"] for each in seen if each.event == "progress"]
     assert progress == "the supplier has it"
 
@@ -190,7 +195,7 @@ def test_a_message_to_a_finished_run_begins_again_and_the_stream_goes_on_from_th
     with service.stream(run, last=version) as stream:
         seen = list(stream)
     assert seen[0].event == "execution.started.v1"
-    assert seen[-1].data["output"] == "It is done as you asked: 5 packets of tea are ordered."
+    assert seen[-1].data["output"] == DONE
     assert all(later == earlier + 1 for earlier, later in pairwise([version, *ids(seen)]))
     service.post(f"/runs/{run}/messages", 202, {"text": ORDER}, **{"Idempotency-Key": "message"})
     assert service.orders() == [5]
@@ -209,7 +214,7 @@ def test_a_denied_order_is_not_placed_and_one_with_edited_arguments_is(service: 
         service.post(f"/runs/{run}/approvals/{approval}", 202, answer)
         refused = service.post(f"/runs/{run}/approvals/{approval}", 409, answer)
         assert "an approval is answered once" in refused["detail"]
-    assert "ana denied it: there is no room" in service.reaches(denied, "completed")["output"]
+    assert "ana denied it: there is no room" in service.reaches(denied, "completed")["output"]["said"]
     service.reaches(edited, "completed")
     assert service.orders() == [20]
 
@@ -258,7 +263,7 @@ def test_a_service_that_is_killed_goes_on_and_orders_once(tmp_path: Path) -> Non
         with restarted.stream(run, last=6) as stream:
             seen += stream
         assert restarted.start(ORDER) == run
-        assert seen[-1].data["output"] == "It is done as you asked: 5 packets of tea are ordered."
+        assert seen[-1].data["output"] == DONE
         assert restarted.orders() == [5]
     stored = events(restarted.store, run)
     assert ids(seen) == [record.version for record in stored]
@@ -281,7 +286,7 @@ def test_a_service_that_is_asked_to_end_pauses_its_runs_and_the_next_one_takes_t
     assert isinstance(events(ending.store, run)[-1].event, ExecutionPaused)
 
     with serving(tmp_path) as restarted:
-        assert restarted.reaches(run, "completed")["output"].endswith("5 packets of tea are ordered.")
+        assert restarted.reaches(run, "completed")["output"] == DONE
         assert restarted.get(f"/runs/{other}")["status"] == "paused"
         assert restarted.orders() == [5]
 
