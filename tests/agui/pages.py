@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.agui import AguiApp, AguiCaller, AguiConfig, agui_app
+from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import ApprovalRule
 from tests.unit.agui.client import Client
@@ -59,7 +60,7 @@ def ana(request: Request, given: RunAgentInput) -> AguiCaller | None:
 
 @asynccontextmanager
 async def front(
-    trail: Steptrail, agent: Agent, config: AguiConfig | None = None, app: AguiApp | None = None
+    trail: Steptrail, agent: AnyAgent, config: AguiConfig | None = None, app: AguiApp | None = None
 ) -> AsyncGenerator[Front]:
     served = app or agui_app(trail, agent, authorize=ana, config=config or AguiConfig(), grace=1.0)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(served), base_url="http://test") as http:

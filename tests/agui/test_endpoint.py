@@ -5,9 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from ag_ui.core import RunAgentInput
+from pydantic import BaseModel
+from starlette.requests import Request
 
-from steptrail import AgentBuilder, tool
-from steptrail.agui import AguiConfig, AguiFold, agui_app
+from steptrail import AgentBuilder, ToolContext, tool
+from steptrail.agui import AguiCaller, AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.usage import Usage
@@ -21,6 +24,10 @@ from tests.agui.pages import Gate, ana, asking, at_rest, ending, front, no, user
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 
 MARK = "hunter2"
+
+
+class Tenant(BaseModel):
+    name: str
 
 
 async def test_answers_that_leave_one_out_or_name_another_or_say_something_else_are_refused() -> None:
@@ -91,6 +98,27 @@ async def test_a_question_that_has_expired_can_only_be_cancelled() -> None:
         events = await page.run(resume=[no(question["id"])])
         assert "nobody approved it in time" in str(events)
         assert ending(events)["outcome"] == {"type": "success"}
+
+
+async def test_a_thread_has_the_context_of_who_began_it() -> None:
+    @tool
+    def whose(context: ToolContext[Tenant, None]) -> str:
+        """Say for whom this is."""
+        return context.data.name
+
+    script: list[Reply] = [call("whose"), "One.", call("whose"), "Two."]
+    agent = AgentBuilder("desk").with_model(ScriptedModel(script)).with_context(Tenant).with_tools(whose).build()
+
+    def authorize(request: Request, given: RunAgentInput) -> AguiCaller:
+        del request, given
+        return AguiCaller(name="ana", context=Tenant(name="acme"))
+
+    async with trail_of() as trail:
+        app = agui_app(trail, agent, authorize=authorize)
+        async with front(trail, agent, app=app) as page:
+            await page.run(user("whose?"))
+            await page.run(user("and now?", "m2"))
+            assert [each["content"] for each in page.client.said if each["role"] == "tool"] == ["acme", "acme"]
 
 
 async def test_a_message_that_comes_again_is_not_said_again() -> None:

@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
@@ -41,11 +42,13 @@ class AguiConfig:
 class AguiCaller:
     """The sender of a request, as your `authorize` found out.
 
-    `name` is recorded with what is said and answered. A session that the request begins gets the `metadata`.
+    `name` is recorded with what is said and answered. A session that the request begins gets the `metadata`, and the
+    `context` where the agent declares one; later runs of the session keep it.
     """
 
     name: str
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    context: Any = None
 
 
 def require_agui(feature: str, *packages: str) -> None:

@@ -61,6 +61,7 @@ async def requested(
                 history=past,
                 new=True,
                 on_commit=on_commit,
+                context=caller.context,
             )
 
         return Requested(start, says=True)
