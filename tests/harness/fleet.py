@@ -36,6 +36,7 @@ from tests.harness.worker_pool import Worker, WorkerPool
 
 __all__ = ["Fleet", "fleet"]
 
+_AGENT = "fleet"
 _CALLS = 3
 _ONE_IN = 5
 """One session in so many asks a person, and one in so many is said something."""
@@ -112,7 +113,7 @@ class _Yard:
         model = ScriptedModel([reply] * _MOST_REPLIES)
         policy = ErrorPolicy.retry_all(20).with_backoff(Backoff.linear(0.3))
         limits = Limits(max_steps=None, max_tokens=None, longest_wait=0.1, max_unproductive_segments=1000)
-        builder = AgentBuilder("fleet").with_model(model).with_tools(serve, pay).with_error_policy(policy)
+        builder = AgentBuilder(_AGENT).with_model(model).with_tools(serve, pay).with_error_policy(policy)
         return builder.with_limits(limits).build()
 
 
@@ -169,7 +170,7 @@ async def _driven(
             await trail.start(agent, "Pay." if number % _ONE_IN == 0 else "Serve.", session=name, key=name)
         to_tell = [name for number, name in enumerate(names) if number % _ONE_IN == 1]
         until, blow_at = loop.time() + _HANGS_SECONDS, loop.time() + kill_every
-        while await _open(trail, len(names)) or to_tell:
+        while to_tell or not await _are_done(trail, names):
             if loop.time() > until:
                 break
             if to_tell:
@@ -198,8 +199,9 @@ def _kill(working: "list[Worker[None]]", pool: WorkerPool, yard: _Yard, concurre
     return ended.code == -signal.SIGKILL
 
 
-async def _open(trail: Steptrail, count: int) -> bool:
-    return len(await trail.runs(status="completed", limit=count)) < count
+async def _are_done(trail: Steptrail, names: Sequence[str]) -> bool:
+    # Others may have used the store before, so it is not enough to count.
+    return {row.session_id for row in await trail.runs(status="completed", agent=_AGENT, limit=len(names))} >= {*names}
 
 
 async def _judged(yard: _Yard, names: Sequence[str], kills: int) -> Fleet:
