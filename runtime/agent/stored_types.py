@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.errors import PydanticErrorMixin
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic.errors import PydanticErrorMixin, PydanticInvalidForJsonSchema
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import from_json, to_json
+from pydantic_core.core_schema import CallSchema
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.json_value import JsonValue
@@ -30,6 +31,12 @@ class BareSchema(GenerateJsonSchema):
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Say nothing about the default of a field that is left out."""
+
+    def call_schema(self, schema: CallSchema) -> JsonSchemaValue:
+        """Refuse a function, which would be called with what a model says. A named tuple is made by such a call too."""
+        if not isinstance(schema["function"], type):
+            raise PydanticInvalidForJsonSchema("it is a function")
+        return super().call_schema(schema)
 
 
 class StoredType(Generic[T]):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
@@ -31,6 +31,16 @@ class Point:
 
 class Named(TypedDict):
     name: str
+
+
+class Numbered(NamedTuple):
+    number: int
+    name: str
+
+
+def called(number: int) -> int:
+    """Nobody calls this with what a model says."""
+    raise AssertionError(number)
 
 
 async def test_the_answer_comes_as_a_value_of_the_type_and_as_json() -> None:
@@ -78,7 +88,14 @@ async def test_a_wrapped_answer_without_its_value_is_rejected() -> None:
     assert [event.problems[0].at for event in done.all(AnswerRejected)] == ["value", "value"]
 
 
-@pytest.mark.parametrize("kind", [bytes, list[bytes], TypeAdapter(Callable[[], int]), object()])
+async def test_a_named_tuple_is_made_of_its_fields() -> None:
+    done = await run(clerk('{"value": [1, "a"]}').with_output(Numbered).build())
+    assert done.result.output == Numbered(1, "a")
+
+
+@pytest.mark.parametrize(
+    "kind", [bytes, list[bytes], TypeAdapter(Callable[[], int]), TypeAdapter(cast("Any", called)), object()]
+)
 def test_a_type_that_is_no_json_is_refused_where_it_is_given(kind: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"no answer can be of the type"):
         clerk().with_output(kind)
