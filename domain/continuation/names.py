@@ -9,7 +9,7 @@ import re
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["chosen_name", "criterion_name", "is_reserved", "own_name", "reserve", "short_name"]
+__all__ = ["chosen_name", "criterion_name", "function_name", "is_reserved", "own_name", "reserve", "short_name"]
 
 _reserved = set[str]()
 _SEPARATORS = re.compile(r"[.:\\]")
@@ -33,6 +33,12 @@ def criterion_name(criterion: object) -> str:
         return given
     kind = criterion if isinstance(criterion, type) else type(criterion)
     return kind.__qualname__ if _ships(kind) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def function_name(function: object) -> str:
+    """Return the name of a function that a service gave: `module.QualName`, or as of a criterion where it has none."""
+    name, module = getattr(function, "__qualname__", None), getattr(function, "__module__", None)
+    return f"{module}.{name}" if isinstance(name, str) else criterion_name(function)
 
 
 def own_name(criterion: object) -> str:

@@ -242,8 +242,7 @@ class SessionControl:
         message is stored. Raises `SessionBusy` only when an owner holds a session at rest for a minute and does
         nothing, and `CommandRejected` while an execution with another `context` is open.
         """
-        joining = Send(messages=(message,), by=by, key=key, context=context)
-        beginning = Start(input=message, agent=agent.snapshot, worker=self._env.worker, by=by, key=key, context=context)
+        joining, beginning = _to_say(agent, message, self._env.worker, by=by, key=key, context=context)
         journal = await self.stream.journal()
         while True:
             state = journal.committed
@@ -275,8 +274,7 @@ class SessionControl:
         context: JsonValue = None,
     ) -> AgentState:
         """Add a message to the session as `send` does, and run nothing: the owner or a worker answers it."""
-        joining = Send(messages=(message,), by=by, key=key, context=context)
-        beginning = Start(input=message, agent=agent.snapshot, worker=None, by=by, key=key, context=context)
+        joining, beginning = _to_say(agent, message, None, by=by, key=key, context=context)
 
         def command_for(state: AgentState) -> Command | None:
             if self._use(state, key, _said(message, key, context), "send to") is not None:
@@ -444,3 +442,11 @@ class SessionControl:
         return await self.stream.fork(
             stream_of(into), lambda digest: replace(command, digest=digest), by=command.by, at=at
         )
+
+
+def _to_say(
+    agent: AnyAgent, message: Message, worker: str | None, *, by: str, key: str | None, context: JsonValue
+) -> tuple[Send, Start]:
+    """Return the commands that say a message: in an open execution, and in a session at rest."""
+    joining = Send(messages=(message,), by=by, key=key, context=context)
+    return joining, Start(input=message, agent=agent.snapshot, worker=worker, by=by, key=key, context=context)

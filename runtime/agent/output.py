@@ -15,7 +15,7 @@ from steptrail.domain.agent.events import AgentEvent, AnswerAccepted, AnswerReje
 from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, StoredOutputInvalid
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
@@ -162,7 +162,7 @@ class TypedOutput(Generic[OutputT]):
                 if self._asked is OutputMode.NATIVE:
                     why = f"{self._type.name} cannot be asked for in the mode native: {note}"
                     raise ConfigurationError(f"agent {agent!r}: {why}") from None
-        names = tuple(map(_name, self._validators))
+        names = tuple(map(function_name, self._validators))
         return msgspec.structs.replace(
             self._spec,
             mode=mode,
@@ -243,7 +243,7 @@ class TypedOutput(Generic[OutputT]):
         except NotStorable as error:
             raise _NoFit([OutputProblem(type="not_storable", message=str(error))]) from None
         except Exception as error:
-            name = ", ".join(map(_name, self._validators))
+            name = ", ".join(map(function_name, self._validators))
             raise _Broken(name, TypeError(f"the answer that is left does not fit {spec.type_name}: {error}")) from error
         return made, _encoded(made) != _encoded(said)
 
@@ -294,17 +294,11 @@ async def _judged_by(validator: Validator[OutputT], value: OutputT, context: Out
         if caller is not None and caller.cancelling():
             raise
         cancelled = RuntimeError("the validator cancelled itself, and nobody had asked it to")
-        raise _Broken(_name(validator), cancelled) from None
+        raise _Broken(function_name(validator), cancelled) from None
     except ValueError as error:
         raise _NoFit(problems_of(error)) from None
     except Exception as error:
-        raise _Broken(_name(validator), error) from error
-
-
-def _name(validator: object) -> str:
-    """Return the name of a validator in the log."""
-    name, module = getattr(validator, "__qualname__", None), getattr(validator, "__module__", None)
-    return f"{module}.{name}" if isinstance(name, str) else criterion_name(validator)
+        raise _Broken(function_name(validator), error) from error
 
 
 def _encoded(value: JsonValue) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.output import WRAPPED_IN, OutputSpec
+from steptrail.domain.output import OutputSpec
 
 __all__ = ["PartialOutput"]
 
@@ -35,11 +35,9 @@ class PartialOutput:
         if text.startswith("```"):
             text = text.partition("\n")[2].removesuffix("```")
         try:
-            value = partial_json(text)
-        except ValueError:
+            value = self._output.unwrapped(partial_json(text))
+        except (ValueError, KeyError):
             return
-        if self._output.is_wrapped:
-            value = value.get(WRAPPED_IN) if isinstance(value, dict) else None
         if value is not None and value != self._shown:
             self._shown = value
             self._show(value)

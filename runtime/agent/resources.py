@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeAlias, cast
 
 from steptrail.domain.agent.means import Means
-from steptrail.domain.continuation.names import criterion_name
+from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.runtime.agent.run_log import RUNS, resources_failed
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -60,8 +60,7 @@ def name_of(opener: object) -> str:
     """Return the name of a function that opens resources, as it is recorded."""
     if isinstance(opener, NeverOpened):
         return opener.name
-    name, module = getattr(opener, "__qualname__", None), getattr(opener, "__module__", None)
-    return f"{module}.{name}" if isinstance(name, str) else criterion_name(opener)
+    return function_name(opener)
 
 
 class OpenResources:

@@ -5,11 +5,11 @@ import json
 from typing import Any
 
 import pytest
-from ag_ui.core import RunAgentInput
+from ag_ui.core import Event, RunAgentInput
 from pydantic import BaseModel
 from starlette.requests import Request
 
-from steptrail import AgentBuilder, ToolContext, tool
+from steptrail import AgentBuilder, Steptrail, ToolContext, tool
 from steptrail.agui import AguiCaller, AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
 from steptrail.domain.kernel.by_prefix import id_of
@@ -20,7 +20,7 @@ from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
-from tests.agui.pages import Gate, ana, asking, at_rest, ending, front, no, user, yes
+from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, no, user, yes
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 
 MARK = "hunter2"
@@ -185,6 +185,15 @@ async def test_a_run_that_a_shutdown_paused_goes_on_for_who_looks_on() -> None:
             assert ending(await page.run())["outcome"] == {"type": "success"}
 
 
+async def paused_by_ben(trail: Steptrail, page: Front, gate: Gate) -> list[Event]:
+    """Run until a call is at the gate, pause, let it through, and return what the page was told."""
+    running = asyncio.create_task(page.run(user("go")))
+    await gate.entered.wait()
+    await trail.session("t").pause(by="ben")
+    gate.open.set()
+    return await running
+
+
 async def test_what_a_crash_or_a_deploy_left_goes_on_without_a_request() -> None:
     gate, agent = Gate(), agent_of([call("add", a=1, b=2), "3"]).build()
     async with trail_of() as trail:
@@ -210,11 +219,7 @@ async def test_a_message_to_a_session_that_a_person_paused_is_answered() -> None
     gate = Gate()
     agent = gate.agent()
     async with trail_of() as trail, front(trail, agent) as page:
-        running = asyncio.create_task(page.run(user("go")))
-        await gate.entered.wait()
-        await trail.session("t").pause(by="ben")
-        gate.open.set()
-        await running
+        await paused_by_ben(trail, page, gate)
         assert ending(await page.run())["result"]["status"] == "paused"
         events = await page.run(user("go on", "m2"))
         assert ending(events)["outcome"] == {"type": "success"}
@@ -270,11 +275,7 @@ async def test_what_a_person_stops_or_pauses_was_called_off() -> None:
     gate = Gate()
     agent = gate.agent()
     async with trail_of() as trail, front(trail, agent) as page:
-        running = asyncio.create_task(page.run(user("go")))
-        await gate.entered.wait()
-        await trail.session("t").pause(by="ben")
-        gate.open.set()
-        ended = ending(await running)
+        ended = ending(await paused_by_ben(trail, page, gate))
         assert ended["outcome"] == {"type": "cancelled"}
         assert ended["result"]["status"] == "paused"
         assert ending(await page.run())["result"]["status"] == "paused"

@@ -31,7 +31,7 @@ from steptrail.testing.crash import Ledger, finished_effects, repeated
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 from tests.harness.crash_audit import read_log
 from tests.harness.log_audit import LogAudit, audit_log
-from tests.harness.store_urls import opened
+from tests.harness.store_urls import opened, with_short_leases
 from tests.harness.worker_pool import Worker, WorkerPool
 
 __all__ = ["Fleet", "fleet"]
@@ -44,6 +44,7 @@ _FAILS = 0.1
 """The part of the model's answers that fail."""
 _MOST_REPLIES = 100_000
 _LOOK_SECONDS = 0.1
+_LEASE_SECONDS = 3.0
 _HANGS_SECONDS = 900.0
 
 
@@ -132,11 +133,9 @@ def fleet(
     """Start `sessions` sessions, let `workers` processes work, and kill one every `kill_every` seconds until all ended.
 
     Each session makes three calls of `seconds` seconds. A worker that is killed is replaced. On PostgreSQL what a dead
-    worker held is free when its lease has run out, which is after three seconds here.
+    worker held is free when its lease has run out.
     """
-    if url.startswith("postgresql:"):
-        url = f"{url}{'&' if '?' in url else '?'}lease_seconds=3"
-    yard = _Yard(url, Ledger(folder / "fleet.jsonl"), seconds, folder / "fleet.end")
+    yard = _Yard(with_short_leases(url, _LEASE_SECONDS), Ledger(folder / "fleet.jsonl"), seconds, folder / "fleet.end")
     names = [f"fleet-{seed}-{number}" for number in range(sessions)]
     draw = random.Random(seed)  # noqa: S311 - chooses victims
     kills = asyncio.run(_driven(pool, yard, names, workers, concurrency, kill_every, draw))

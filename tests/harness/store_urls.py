@@ -53,11 +53,11 @@ def opened(url: str) -> TestedStore:
     return open_store(url, durability="normal", busy_timeout=60.0)
 
 
-def with_short_leases(url: str) -> str:
+def with_short_leases(url: str, seconds: float = _LEASE_SECONDS) -> str:
     """Return the address of the same store with leases that soon run out, where that is what frees those of the dead.
 
     For sessions that one process runs at a time: where others wait for it, a machine that is busy would hand it on.
     """
     if not url.startswith("postgresql:"):
         return url
-    return f"{url}{'&' if '?' in url else '?'}lease_seconds={_LEASE_SECONDS}"
+    return f"{url}{'&' if '?' in url else '?'}lease_seconds={seconds}"

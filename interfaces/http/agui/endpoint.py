@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Self
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.evolve import evolve_all, initial
-from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import (
@@ -165,7 +164,7 @@ class AguiApp(AbstractAsyncContextManager["AguiApp"]):
         return _with_comments(stream, self._heartbeat)
 
     async def _has_grown(self, since: AgentState) -> bool:
-        stream = stream_of(checked_session_id(since.agent_id))
+        stream = self._trail.session(since.agent_id).stream_id
         return await self._trail.store.version(stream) != since.version
 
     async def _lifespan(self, receive: "Receive", send: "Send") -> None:

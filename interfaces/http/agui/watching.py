@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, cast
 
-from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import SteptrailError
@@ -64,7 +63,7 @@ async def _rests(trail: Steptrail, state: AgentState) -> bool:
     """
     if not standing(state).is_at_rest:
         return False
-    stream = stream_of(checked_session_id(state.agent_id))
+    stream = trail.session(state.agent_id).stream_id
     if await is_due(trail.store, stream, max(trail.clock.utc(), state.as_of)):
         return False
     return await trail.store.version(stream) == state.version
