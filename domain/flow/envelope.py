@@ -1,0 +1,135 @@
+"""The envelope: all that a workflow carries from node to node, as nodes and callers read it."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+from steptrail.domain.base import Count, Positive, Value
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
+
+__all__ = ["Artifact", "Envelope", "NodeError", "Tier", "found"]
+
+Tier = Literal["node", "run"]
+"""The settings that decided about a failure: those of the node, or those of the run."""
+
+
+class Artifact(Value, frozen=True, kw_only=True):
+    """A document that a node has made: its text, or the place where it can be found."""
+
+    CONTENT = frozenset({"meta", "text", "uri"})
+    STATE = frozenset({"id", "mime_type", "type"})
+    id: str
+    type: str = ""
+    mime_type: str = ""
+    text: str | None = None
+    uri: str | None = None
+    meta: dict[str, JsonValue] = {}
+
+
+class NodeError(Value, frozen=True, kw_only=True):
+    """A failure of a node, in whichever way the run went on.
+
+    `attempt` is the number of the last try, 0 if the node never ran. `visit` counts the runs of the node, and `item` is
+    the index of the item of a map. `message` is the last cause, with the number of tries if there were several.
+    `details` depends on the failure: the tool, the status of an HTTP answer, the limit and what was used of it.
+    `tier` says whose settings decided. `at` is in microseconds of UTC.
+    """
+
+    CONTENT = frozenset({"details", "message"})
+    STATE = frozenset({"kind", "node_id"})
+    node_id: str
+    kind: str
+    message: str
+    attempt: Count
+    visit: Positive
+    item: Count | None = None
+    failure: FailureClass
+    tier: Tier = "node"
+    at: int
+    details: dict[str, JsonValue] = {}
+    error: ErrorInfo | None = None
+
+
+class Envelope:
+    """What a node sees, or where a run ended: the input, the variables, and what nodes have added. Read only.
+
+    Whatever is read from it is a copy, so to change it changes nothing else.
+    """
+
+    __slots__ = ("_artifacts", "_errors", "_input", "_messages", "_trace", "_vars")
+
+    def __init__(
+        self,
+        *,
+        input: JsonValue = None,  # noqa: A002 - the public name
+        vars: Mapping[str, JsonValue] | None = None,  # noqa: A002 - the public name
+        artifacts: Sequence[Artifact] = (),
+        messages: Sequence[Message] = (),
+        errors: Sequence[NodeError] = (),
+        trace: Mapping[str, JsonValue] | None = None,
+    ) -> None:
+        self._input, self._vars, self._trace = input, vars or {}, trace or {}
+        self._artifacts, self._messages, self._errors = artifacts, messages, errors
+
+    @property
+    def input(self) -> JsonValue:
+        """The input of the run."""
+        return copy.deepcopy(self._input)
+
+    @property
+    def vars(self) -> dict[str, JsonValue]:
+        """The variables, by key."""
+        return copy.deepcopy(dict(self._vars))
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The artifacts, in the order in which branches are declared."""
+        return tuple(copy.deepcopy(list(self._artifacts)))
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages, in the order in which branches are declared."""
+        return tuple(copy.deepcopy(list(self._messages)))
+
+    @property
+    def errors(self) -> tuple[NodeError, ...]:
+        """The failures that were recorded, while the run went on."""
+        return tuple(self._errors)
+
+    @property
+    def trace(self) -> dict[str, JsonValue]:
+        """The ids of the run and of what it belongs to."""
+        return copy.deepcopy(dict(self._trace))
+
+    def has_errors(self) -> bool:
+        """Tell whether a failure was recorded."""
+        return bool(self._errors)
+
+    def get(self, path: str, default: JsonValue = None) -> JsonValue:
+        """Return the variable at a path such as `plan.title`: it walks objects, then tries the path as one key."""
+        is_there, value = found(self._vars, path)
+        return copy.deepcopy(value) if is_there else default
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Envelope) and all(
+            getattr(self, name) == getattr(other, name)
+            for name in ("input", "vars", "artifacts", "messages", "errors", "trace")
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which cannot be hashed
+
+    def __repr__(self) -> str:
+        return f"Envelope(vars={sorted(self._vars)}, errors={len(self._errors)})"
+
+
+def found(tree: Mapping[str, JsonValue], path: str) -> tuple[bool, JsonValue]:
+    """Return whether there is a value at a dotted path, and the value. What is no object on the way is the end."""
+    value: JsonValue = cast("JsonValue", tree)
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            return (True, tree[path]) if path in tree else (False, None)
+        value = cast("Mapping[str, JsonValue]", value)[name]
+    return True, value

@@ -1,0 +1,114 @@
+"""Events of a run of a workflow: it began, a worker took it up, it was retried, a limit was reached."""
+
+from typing import Literal
+
+from steptrail.domain.base import Count, Positive
+from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.messages import Message
+from steptrail.domain.shared.run import SegmentEnd
+
+__all__ = ["FlowLimit", "FlowResumed", "FlowRetried", "FlowStarted", "LimitReached"]
+
+
+class FlowStarted(Event, frozen=True, kw_only=True):
+    """An execution began: the nodes of the workflow's entry are due.
+
+    It opens a segment. Without a `worker` it opens none: it waits for one, which opens `segment` + 1. `definition` is
+    the whole workflow as text, and `digest` names it. `context` is what the caller says of the run. `library` is the
+    version of Steptrail that began it.
+    """
+
+    TYPE = "flow.started.v1"
+    KIND = EventKind.INTENT
+    CONTENT = frozenset({"artifacts", "context", "input", "messages", "vars"})
+    STATE = frozenset({"by", "definition", "digest", "execution_id", "flow", "key", "library", "options", "worker"})
+    execution_id: str
+    ordinal: Positive
+    segment: Count
+    worker: str | None
+    library: str
+    flow: str
+    definition: str
+    digest: str
+    options: RunOptions
+    input: JsonValue = None
+    vars: dict[str, JsonValue] = {}
+    messages: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    context: JsonValue = None
+    key: str | None = None
+    by: str
+
+
+class FlowResumed(Event, frozen=True, kw_only=True):
+    """The execution goes on in a new segment.
+
+    `changes` names what differs between the recorded workflow and the one that the worker brings. `options` is set when
+    the caller gave new ones. `was_productive` says that the last segment made progress or did not end in a crash.
+    """
+
+    TYPE = "flow.resumed.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"by", "changes", "key", "library", "options", "worker"})
+    segment: Positive
+    worker: str
+    library: str
+    ended_by: SegmentEnd
+    was_productive: bool
+    changes: tuple[str, ...] = ()
+    options: RunOptions | None = None
+    by: str
+    key: str | None = None
+
+
+class FlowRetried(Event, frozen=True, kw_only=True):
+    """A run that failed or was stopped goes on in the next execution: what had failed is due again.
+
+    `visits` are the numbers of the visits that are due again. What was finished stays finished.
+    """
+
+    TYPE = "flow.retried.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"by", "changes", "execution_id", "key", "library", "options", "reason", "worker"})
+    execution_id: str
+    ordinal: Positive
+    segment: Positive
+    worker: str
+    library: str
+    visits: tuple[int, ...]
+    changes: tuple[str, ...] = ()
+    options: RunOptions | None = None
+    reason: str | None = None
+    by: str
+    key: str | None = None
+
+
+FlowLimit = Literal[
+    "max_input_tokens",
+    "max_output_tokens",
+    "max_total_tokens",
+    "max_cost_usd",
+    "timeout",
+    "cumulative_timeout",
+    "max_visits",
+    "crash_loop",
+    "step_timeout",
+]
+"""A limit of a run or of a node, by the name of its setting."""
+
+
+class LimitReached(Event, frozen=True, kw_only=True):
+    """A limit of the run, or of a visit of a node, was passed. `at_most` and `actual` are texts of numbers."""
+
+    TYPE = "limit.reached.v1"
+    KIND = EventKind.INTENT
+    STATE = frozenset({"actual", "at_most", "node"})
+    limit: FlowLimit
+    scope: Literal["node", "run"]
+    node: str | None = None
+    visit: Positive | None = None
+    at_most: str
+    actual: str

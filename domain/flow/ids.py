@@ -1,0 +1,41 @@
+"""The ids of the streams of workflows, of their executions and of the effects of their nodes."""
+
+import re
+
+from steptrail.domain.kernel.names import checked_name
+
+__all__ = ["STREAM_PREFIX", "checked_flow_id", "effect_id", "execution_id", "flow_stream", "is_node_id"]
+
+STREAM_PREFIX = "flow:"
+"""The beginning of the id of every stream that holds the runs of a workflow."""
+
+_NODE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+
+
+def is_node_id(text: str) -> bool:
+    """Tell whether a text may be the id of a node. It begins with no digit, so no effect id can be an agent's."""
+    return _NODE.fullmatch(text) is not None
+
+
+def checked_flow_id(text: str) -> str:
+    """Return an id that a caller chose. Raises `ConfigurationError` unless it is 1 to 128 of `A-Za-z0-9._@+=-`."""
+    return checked_name(text, "the id of a run of a workflow")
+
+
+def flow_stream(flow_id: str) -> str:
+    """Return the id of the stream that holds the runs of this id."""
+    return STREAM_PREFIX + flow_id
+
+
+def execution_id(flow_id: str, ordinal: int) -> str:
+    """Return the id of execution number `ordinal`, from 1."""
+    return f"{flow_id}:{ordinal}"
+
+
+def effect_id(execution: str, node: str, visit: int, item: int | None = None) -> str:
+    """Return the id of what a visit of a node does in the world, or of what one item of a map does.
+
+    `execution` is the one in which the visit was opened, so a retry of the run keeps the id. It is the same over tries,
+    crashes and machines: the other side can take it as an idempotency key.
+    """
+    return f"{execution}:{node}:{visit}" if item is None else f"{execution}:{node}:{visit}:{item}"

@@ -1,0 +1,328 @@
+"""The nodes of a workflow as they are recorded: one class a kind, without the code that they call.
+
+What a node calls, such as a function, a tool or a model, is brought by who runs the workflow, and is found by the id of
+the node. Here is what has to be known to carry a run on and to explain it.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from steptrail.domain.base import BoundedPositive, PositiveSeconds, Settings, Value
+from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import ToolEffect, ToolSpec
+
+__all__ = [
+    "AgentNode",
+    "Case",
+    "Check",
+    "Condition",
+    "ConditionalNode",
+    "Expression",
+    "FilterNode",
+    "FlowNode",
+    "FunctionNode",
+    "GateNode",
+    "GuardianNode",
+    "HumanNode",
+    "Join",
+    "LlmNode",
+    "LlmRouterNode",
+    "MapNode",
+    "MergeNode",
+    "Node",
+    "NoopNode",
+    "OnFail",
+    "Rule",
+    "RuleRouterNode",
+    "ToolNode",
+    "TransformNode",
+    "WebhookNode",
+    "WorkingNode",
+]
+
+_CENTURY = 100 * 365.25 * 86_400
+
+
+class Join(StrEnum):
+    """The rule by which a node with several edges into it begins."""
+
+    ALL = "all"
+    """Once, when nothing that is active can still reach it."""
+    ANY = "any"
+    """At the first branch that arrives; the others of that round are taken in without another run."""
+    EACH = "each"
+    """Once for each branch that arrives."""
+
+
+class Expression(Value, frozen=True, kw_only=True):
+    """What decides something: a CEL expression, a path that is looked up in the envelope, or a function by its name.
+
+    The function itself is brought by who runs the workflow. `text` is the source, the path, or `module.QualName`.
+    """
+
+    kind: Literal["cel", "path", "function"]
+    text: str
+
+
+class NodeBase(Settings, frozen=True, kw_only=True, tag_field="kind"):
+    """The settings that all nodes have. `output` is the key under which the result stands in `vars`.
+
+    `retry` is the rule for further tries, and `on_error` is what comes after the last one; None leaves that to the run.
+    `continue_on` limits `on_error` to these classes of failures. `critical` means that the run does not tolerate a
+    failure of the node. `timeout` is in seconds, over all tries and the waits between them. `cache` keeps results
+    within a run. `on_unknown` says how a node goes on that was cut off and may do its work only once.
+    """
+
+    id: str
+    output: str | None = None
+    retry: RetryPolicy = RetryPolicy(max_attempts=1)
+    on_error: OnError | None = None
+    continue_on: tuple[FailureClass, ...] = ()
+    critical: bool = False
+    timeout: PositiveSeconds | None = None
+    budget: Budget | None = None
+    join: Join = Join.ALL
+    cache: Cache | None = None
+    on_unknown: OnUnknownOutcome | None = None
+
+
+class LlmNode(NodeBase, tag="llm", frozen=True, kw_only=True):
+    """One call of a model. `prompt`, `system` and the texts of `messages` are templates.
+
+    `model` is the name of the model, for people. With `schema` the answer is JSON that fits it. `parameters` go to the
+    model with the request.
+    """
+
+    model: str = ""
+    prompt: str | None = None
+    system: str | None = None
+    messages: tuple[dict[str, JsonValue], ...] = ()
+    schema: dict[str, JsonValue] | None = None
+    parameters: dict[str, JsonValue] = {}
+
+
+class ToolNode(NodeBase, tag="tool", frozen=True, kw_only=True):
+    """One call of a tool. The texts in `args` are templates; a text that is one `{{ path }}` alone is the value."""
+
+    tool: ToolSpec
+    args: dict[str, JsonValue] = {}
+
+
+class AgentNode(NodeBase, tag="agent", frozen=True, kw_only=True):
+    """A session of an agent of its own. `agent` is the name of the agent, and `prompt` the template of its input."""
+
+    agent: str
+    prompt: str
+    context: JsonValue = None
+
+
+class FlowNode(NodeBase, tag="flow", frozen=True, kw_only=True):
+    """A run of another workflow. `flow` is its name; `input` holds templates as the arguments of a tool do."""
+
+    flow: str
+    input: JsonValue = None
+
+
+class FunctionNode(NodeBase, tag="function", frozen=True, kw_only=True):
+    """A function of the service. `function` is its name, and `effect` says whether it may run again after a crash."""
+
+    function: str
+    effect: ToolEffect = ToolEffect.READ
+
+
+class WebhookNode(NodeBase, tag="webhook", frozen=True, kw_only=True):
+    """One HTTP request. `url`, `body` and `headers` are templates; `hosts` names the hosts that may be asked."""
+
+    url: str
+    method: str = "POST"
+    body: JsonValue = None
+    headers: dict[str, str] = {}
+    hosts: tuple[str, ...] = ()
+    effect: ToolEffect = ToolEffect.UNSAFE
+
+
+WorkingNode = LlmNode | ToolNode | AgentNode | FlowNode | FunctionNode | WebhookNode
+"""The nodes that leave the process, and that a map can have inside."""
+
+
+class MapNode(NodeBase, tag="map", frozen=True, kw_only=True):
+    """Runs an inner node once for each item of the list at the path `over`, at most `concurrency` at once.
+
+    The result is the list of theirs, in order. A failed item fails the node, or is recorded and None.
+    """
+
+    over: str
+    node: WorkingNode
+    concurrency: BoundedPositive = 1
+    on_item_error: Literal["fail", "record"] = "fail"
+
+
+class MergeNode(NodeBase, tag="merge", frozen=True, kw_only=True):
+    """Brings branches together.
+
+    `json` keeps the variables of all, `concat` joins the texts of the variable `key`, `best_score` keeps the branch
+    with the highest number in `key`, `all` lists the variables of each branch, and `function` asks a function.
+    `conflict` says what becomes of a variable that several branches have changed. `deep` merges objects key by key.
+    With `vars_only` the messages and artifacts are those of the first branch.
+    """
+
+    strategy: Literal["json", "concat", "best_score", "all", "function"] = "json"
+    conflict: Literal["last", "first", "error"] = "last"
+    deep: bool = False
+    vars_only: bool = False
+    key: str | None = None
+    separator: str = "\n"
+    function: str | None = None
+
+
+class TransformNode(NodeBase, tag="transform", frozen=True, kw_only=True):
+    """Computes a value from the envelope. What `settings` holds depends on `operation`.
+
+    `source` is the path of the value that is changed; None for all variables.
+    """
+
+    operation: Literal["pick", "omit", "rename", "flatten", "combine", "template", "stringify", "parse", "expr"]
+    source: str | None = None
+    settings: dict[str, JsonValue] = {}
+    expression: Expression | None = None
+
+
+class FilterNode(NodeBase, tag="filter", frozen=True, kw_only=True):
+    """Keeps some items of the list at the path `over`. What `settings` holds depends on `operation`."""
+
+    over: str
+    operation: Literal["top_n", "threshold", "dedupe", "type", "match", "exclude", "expression"]
+    settings: dict[str, JsonValue] = {}
+    expression: Expression | None = None
+
+
+class Condition(Value, frozen=True, kw_only=True):
+    """A comparison of the value at a path: numbers as floats, all else as text."""
+
+    path: str
+    operator: Literal[
+        "eq", "neq", "gt", "gte", "lt", "lte", "contains", "starts_with", "ends_with", "exists", "not_exists", "in"
+    ] = "eq"
+    value: JsonValue = None
+
+
+class Rule(Value, frozen=True, kw_only=True):
+    """A rule of a router: the node `to` runs when all conditions hold, or when the expression does."""
+
+    to: str
+    conditions: tuple[Condition, ...] = ()
+    when: Expression | None = None
+
+
+class RuleRouterNode(NodeBase, tag="rule_router", frozen=True, kw_only=True):
+    """Chooses the next node by rules: the first that holds, or all with `allow_multiple`; else `default`, or none."""
+
+    rules: tuple[Rule, ...] = ()
+    allow_multiple: bool = False
+    default: str | None = None
+
+
+class Case(Value, frozen=True, kw_only=True):
+    """A case of a conditional: the node `to` runs when the expression holds."""
+
+    when: Expression
+    to: str
+    name: str | None = None
+
+
+class ConditionalNode(NodeBase, tag="conditional", frozen=True, kw_only=True):
+    """Chooses the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
+
+    cases: tuple[Case, ...] = ()
+    evaluate: Literal["first", "all"] = "first"
+    default: str | None = None
+
+
+class LlmRouterNode(NodeBase, tag="llm_router", frozen=True, kw_only=True):
+    """Lets a model choose the next node. `routes` maps each label that the model may say to a node."""
+
+    model: str = ""
+    prompt: str = ""
+    system: str | None = None
+    routes: dict[str, str] = {}
+    default: str | None = None
+    parameters: dict[str, JsonValue] = {}
+
+
+class OnFail(StrEnum):
+    """What a gate or a guardian does when it does not hold."""
+
+    BLOCK = "block"
+    """It fails, with the class `blocked`."""
+    SKIP = "skip"
+    """The run goes on, and the result says so."""
+    REDIRECT = "redirect"
+    """The run goes on with another node."""
+
+
+class GateNode(NodeBase, tag="gate", frozen=True, kw_only=True):
+    """Lets the run pass if `when` holds; without `when` always."""
+
+    when: Expression | None = None
+    on_fail: OnFail = OnFail.BLOCK
+    redirect: str | None = None
+    message: str | None = None
+
+
+class Check(Value, frozen=True, kw_only=True):
+    """A check of the value at a path. What `settings` holds depends on `kind`. `message` says what is wrong."""
+
+    kind: Literal["required", "length", "pattern", "enum", "type", "range", "schema", "expr"]
+    path: str | None = None
+    settings: dict[str, JsonValue] = {}
+    expression: Expression | None = None
+    message: str | None = None
+
+
+class GuardianNode(NodeBase, tag="guardian", frozen=True, kw_only=True):
+    """Lets the run pass if all checks hold."""
+
+    checks: tuple[Check, ...] = ()
+    on_fail: OnFail = OnFail.BLOCK
+    redirect: str | None = None
+
+
+class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
+    """Asks a person. `prompt` is a template, and `show` names the variables that the person sees.
+
+    `expires` is in seconds; after that `on_timeout` decides. `default` is the answer that is taken then, or None.
+    """
+
+    type: Literal["approval", "choice", "edit", "input", "review"] = "approval"
+    prompt: str = ""
+    show: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    schema: dict[str, JsonValue] | None = None
+    expires: Annotated[float, Meta(gt=0, le=_CENTURY)] | None = None
+    on_timeout: Literal["fail", "default", "skip"] = "fail"
+    default: JsonValue = None
+    on_reject: Literal["continue", "fail"] = "continue"
+
+
+class NoopNode(NodeBase, tag="noop", frozen=True, kw_only=True):
+    """Does nothing. It can join branches, and be the target of edges."""
+
+
+Node = (
+    WorkingNode
+    | MapNode
+    | MergeNode
+    | TransformNode
+    | FilterNode
+    | RuleRouterNode
+    | ConditionalNode
+    | LlmRouterNode
+    | GateNode
+    | GuardianNode
+    | HumanNode
+    | NoopNode
+)
+"""A node of any kind. `kind` stands in its stored form."""
