@@ -9,7 +9,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import move_call
-from steptrail.domain.agent.standing import answered, waits_of
+from steptrail.domain.agent.standing import waits_of
 from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["DECISION_HANDLERS"]
