@@ -286,7 +286,7 @@ def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str |
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
     outcome, steps = state.last_continuation_outcome, f"{state.step_count} step{'' if state.step_count == 1 else 's'}"
     match state.status:
-        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
+        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             by = f", decided by {decided_by.criterion_class}: {decided_by.reason}" if decided_by else ""
             reason = outcome.stop_reason.value if outcome else "unknown"
             if not by and outcome is not None and not outcome.is_forbidden():

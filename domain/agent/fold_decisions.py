@@ -11,6 +11,7 @@ from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import move_call
 from steptrail.domain.agent.standing import waits_of
 from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.kernel.standing import answered
 
 __all__ = ["DECISION_HANDLERS"]
 

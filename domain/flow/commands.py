@@ -4,7 +4,7 @@
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.definition import FlowDefinition
@@ -42,7 +42,7 @@ class _FromOutside:
             value = getattr(self, name, None)
             if isinstance(value, str | int | float | list | dict | tuple):
                 # This is also a copy: the command does not change when the caller changes its own data afterwards.
-                object.__setattr__(self, name, storable(value, name))
+                object.__setattr__(self, name, storable(cast("object", value), name))
         if "\0" in getattr(self, "by", ""):
             # It becomes a column of text, which PostgreSQL ends there.
             raise NotStorable("by", "a name with a NUL")

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.flow.effects import CutOff, FlowEffect, Record, ScheduleRetry
 from steptrail.domain.flow.events import (
     CutReason,
@@ -28,7 +29,6 @@ from steptrail.domain.flow.nodes import (
     Node,
     RuleRouterNode,
 )
-from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.flow.policies import Budget, FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -45,7 +45,7 @@ _CHOOSE = (GateNode, GuardianNode, RuleRouterNode, ConditionalNode, LlmRouterNod
 def enabled(graph: Graph, node: Node, *, failed: bool = False, route: Route | None = None) -> tuple[int, ...]:
     """Return the numbers of the edges that are taken after a visit of a node."""
     taken: list[int] = []
-    for number in graph.outgoing[graph.number(node.id)]:
+    for number in graph.outgoing[graph.numbers[node.id]]:
         edge = graph.edges[number]
         if failed:
             fires = edge.when is EdgeWhen.ERROR or (edge.when is EdgeWhen.DONE and not isinstance(node, _CHOOSE))
@@ -81,7 +81,7 @@ def breach(budget: Budget | None, usage: Usage, cost: Cost | None) -> tuple[Flow
 
 def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
-    node, visit = graph.nodes[graph.number(task.node)], run.open[task.node]
+    node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
     failed = failure_of(task.landing, task.attempt) if task.landing is not None else None
     if failed is None:
         failed, limit = _over_budget(run, node, visit, task)
@@ -133,7 +133,7 @@ def _completed(graph: Graph, node: Node, task: Task) -> NodeCompleted:
 
 def completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
     """Return the end of a visit of a map whose items have all ended."""
-    node = graph.nodes[graph.number(visit.node)]
+    node = graph.nodes[graph.numbers[visit.node]]
     return NodeCompleted(
         node=visit.node, visit=visit.visit, enables=enabled(graph, node), item_errors=len(visit.errors)
     )
@@ -153,9 +153,7 @@ def _failed(
     return (recorded,)
 
 
-def _item_failed(
-    run: RunFold, graph: Graph, node: MapNode, task: Task, failed: Failure, now: int
-) -> FlowEffect:
+def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: Failure, now: int) -> FlowEffect:
     if node.on_item_error == "record":
         error = node_error(node, task, failed, "node", now)
         rule = "on_item_error=record"
@@ -168,4 +166,3 @@ def _item_failed(
     if others:
         return CutOff(tuple(other.key for other in others), (), CutReason.SIBLING, now)
     return Record(_failed(run, graph, node, task, failed, now))
-

@@ -7,6 +7,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.changes import changes_between
 from steptrail.domain.flow.commands import Brought, FlowCommand, Resume, Retry, Settle, Start
 from steptrail.domain.flow.events import (
+    CutReason,
     ExecutionPaused,
     FlowEvent,
     FlowResumed,
@@ -17,7 +18,6 @@ from steptrail.domain.flow.events import (
     NodeAttemptFailed,
     NodeAttemptInterrupted,
     NodeThen,
-    CutReason,
     PauseRequested,
     SessionStarted,
     StopRequested,

@@ -28,7 +28,7 @@ class Failure(NamedTuple):
     message: str
     attempt: int
     may_retry: bool = False
-    details: dict[str, JsonValue] = {}  # noqa: RUF012 - read only
+    details: dict[str, JsonValue] = {}
     error: ErrorInfo | None = None
     retry_after: float | None = None
 

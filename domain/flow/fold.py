@@ -10,10 +10,11 @@ from msgspec import Struct, field
 
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
+from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import Phase
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
-from steptrail.domain.flow.views import Delta, View
+from steptrail.domain.flow.views import Ended, View
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
@@ -60,12 +61,11 @@ class VisitFold(Struct):
 class RunFold(Struct):
     """The open execution, or the last one.
 
-    `tokens` are those that wait at each node, by its place in the workflow, in the order in which they came. `views` are
-    those of the visits whose tokens wait, `ends` those of the visits after which nothing comes, and `deltas` what each
-    visit has written; all by the numbers of the visits. `open` are the visits that have not ended, by node, and `tasks`
-    what they have open. `counts` is how often each node was visited since
-    the start or the last retry, and `visits_of` the same since the start. `order` numbers
-    what becomes due or lands.
+    `marking` says which tokens wait where. `views` are what is seen after the visits whose tokens wait, were taken by
+    an open visit, or end a branch; `ended` is what each visit has written; `ends` are the nodes of the visits after
+    which nothing comes; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
+    `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
+    `visits_of` the same since the start. `order` numbers what becomes due or lands.
     """
 
     id: str
@@ -76,11 +76,10 @@ class RunFold(Struct):
     started_at: int
     wall_from: int
     errors: Log[NodeError] = field(default_factory=Log[NodeError])
-    tokens: dict[int, tuple[Token, ...]] = {}
+    marking: Marking = Marking()
     views: dict[int, View] = {}
-    ends: Layers[int, View] = field(default_factory=Layers[int, View])
-    ended: Layers[int, str] = field(default_factory=Layers[int, str])
-    deltas: Layers[int, Delta] = field(default_factory=Layers[int, Delta])
+    ended: Layers[int, Ended] = field(default_factory=Layers[int, Ended])
+    ends: Layers[int, str] = field(default_factory=Layers[int, str])
     counts: Layers[str, int] = field(default_factory=Layers[str, int])
     visits_of: Layers[str, int] = field(default_factory=Layers[str, int])
     visits: int = 0
@@ -168,7 +167,7 @@ class FlowFold(Struct):
         other = copy.copy(self)
         if self.run is not None:
             run = other.run = copy.copy(self.run)
-            run.tokens, run.views = dict(run.tokens), dict(run.views)
+            run.views = dict(run.views)
             run.open = {node: copy.copy(visit) for node, visit in run.open.items()}
             run.tasks = {key: copy.copy(task) for key, task in run.tasks.items()}
         return other

@@ -9,13 +9,12 @@ from steptrail.domain.flow.events import (
     NodeFailureRecorded,
     NodeOpened,
     NodeSkipped,
-    Token,
 )
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.task import Task
-from steptrail.domain.flow.views import Delta, joined
+from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
 from steptrail.domain.kernel.handlers import Handlers
 
 __all__ = ["NODE_HANDLERS"]
@@ -28,9 +27,8 @@ def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
     if (run := fold.run) is None:
         return
     graph = graph_of(run.started.definition)
-    place = graph.numbers[event.node]
-    view = joined([run.views[number] for _, number in event.inputs], run.deltas)
-    _take(run, place, event.inputs)
+    view = joined(sources(event.inputs), run.views, run.ended)
+    run.marking = run.marking.opening(graph, graph.numbers[event.node], event.number, event.inputs)
     run.open[event.node] = VisitFold(
         node=event.node,
         visit=event.visit,
@@ -48,19 +46,12 @@ def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
         run.tasks[event.node, event.visit, None] = Task(event.node, event.visit, order=run.next_order())
 
 
-def _take(run: RunFold, place: int, taken: tuple[Token, ...]) -> None:
-    """Take tokens away from a node, and drop the views that nobody can take any more."""
-    left = list(run.tokens.get(place, ()))
-    for token in taken:
-        left.remove(token)
-    if left:
-        run.tokens[place] = tuple(left)
-    else:
-        run.tokens.pop(place, None)
-    waiting = {number for tokens in run.tokens.values() for _, number in tokens}
-    for _, number in taken:
-        if number not in waiting:
-            run.views.pop(number, None)
+def _drop_views(run: RunFold) -> None:
+    """Drop the views that nobody can take any more."""
+    needed = {number for tokens in run.marking.tokens.values() for _, number in tokens}
+    needed.update(number for visit in run.open.values() for _, number in visit.inputs)
+    for number in [number for number in run.views if number not in needed and number not in run.ends]:
+        del run.views[number]
 
 
 def _visit(run: RunFold | None, node: str, visit: int) -> VisitFold | None:
@@ -73,19 +64,15 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     del run.open[visit.node]
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
-    view = visit.view.after(delta, visit.number)
-    run.deltas = run.deltas.set(visit.number, delta)
+    graph, view = graph_of(run.started.definition), visit.view.after(visit.number, delta)
+    run.views[visit.number] = view
+    run.ended = run.ended.set(visit.number, Ended(visit.inputs, delta))
+    run.marking = run.marking.ending(graph, graph.numbers[visit.node], visit.number, enables, view.past)
+    if not enables:
+        run.ends = run.ends.set(visit.number, visit.node)
+    _drop_views(run)
     run.finished_visits += 1
     run.productive = True
-    graph = graph_of(run.started.definition)
-    for edge in enables:
-        target = graph.targets[edge]
-        run.tokens[target] = (*run.tokens.get(target, ()), (edge, visit.number))
-    if enables:
-        run.views[visit.number] = view
-    else:
-        run.ends = run.ends.set(visit.number, view)
-        run.ended = run.ended.set(visit.number, visit.node)
 
 
 @NODE_HANDLERS.of(NodeCompleted)
@@ -94,11 +81,8 @@ def _completed(fold: FlowFold, event: NodeCompleted, at: int) -> None:
     run, visit = fold.run, _visit(fold.run, event.node, event.visit)
     if run is None or visit is None:
         return
-    graph = graph_of(run.started.definition)
-    if event.absorbed:
-        _take(run, graph.numbers[event.node], event.absorbed)
     task = run.tasks.get((event.node, event.visit, None))
-    _close(run, visit, _delta(graph, visit, task), event.enables)
+    _close(run, visit, _delta(graph_of(run.started.definition), visit, task), event.enables)
 
 
 def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
@@ -106,17 +90,11 @@ def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
     key = graph.nodes[graph.numbers[visit.node]].output
     if visit.items is not None:
         results = [visit.results.get(item) for item in range(visit.items)]
-        return Delta.of_success(key, results, errors=visit.errors)
+        return succeeded(key, results, Delta(errors=visit.errors))
     match task.landing if task is not None else None:
         case NodeAttemptCompleted() | NodeEvaluated() as ended:
-            return Delta.of_success(
-                key,
-                ended.output,
-                sets=ended.sets,
-                unsets=ended.unsets,
-                messages=ended.messages,
-                artifacts=ended.artifacts,
-            )
+            changed = Delta(sets=ended.sets, unsets=ended.unsets, messages=ended.messages, artifacts=ended.artifacts)
+            return succeeded(key, ended.output, changed)
         case _:
             return Delta()
 
@@ -134,7 +112,7 @@ def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> No
         visit.ended_items += 1
         run.tasks.pop((event.node, event.visit, event.item), None)
         return
-    _close(run, visit, Delta.of_failure(event.output_key, event.error, errors=visit.errors), event.enables)
+    _close(run, visit, recorded(event.output_key, *visit.errors, event.error), event.enables)
 
 
 @NODE_HANDLERS.of(NodeFailed)

@@ -15,7 +15,8 @@ from steptrail.domain.flow.events import (
     WaitStarted,
 )
 from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
-from steptrail.domain.flow.graph import START, graph_of
+from steptrail.domain.flow.graph import graph_of
+from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import Phase, task_phase_after
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -65,7 +66,7 @@ def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
         key=event.key,
         started_at=at,
         wall_from=at,
-        tokens={node: (START,) for node in graph.entry},
+        marking=Marking.at_entry(graph),
         views={0: view},
     )
 
@@ -98,7 +99,12 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     fold.remember(event.key, "retry")
     if (run := fold.run) is None:
         return
-    run.id, run.ordinal, run.key, run.options = event.execution_id, event.ordinal, event.key, event.options or run.options
+    run.id, run.ordinal, run.key, run.options = (
+        event.execution_id,
+        event.ordinal,
+        event.key,
+        event.options or run.options,
+    )
     run.started_at = run.wall_from = at
     run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
     run.counts, run.unproductive_segments, run.productive = Layers(), 0, False
@@ -106,6 +112,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.finished = run.finished_at = None
     run.waits = ()
     for visit in run.open.values():
+        run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
             task = Task(visit.node, visit.visit, item, order=run.next_order())
@@ -176,5 +183,3 @@ def _execution_finished(fold: FlowFold, event: ExecutionFinished, at: int) -> No
     run.finished, run.finished_at, run.wait, run.waits = event, at, None, ()
     # `version` still counts the events before this one.
     fold.ended_at_version = fold.ended_at_version.appended(fold.version + 1)
-
-

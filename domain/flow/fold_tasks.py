@@ -1,7 +1,5 @@
 """Fold handlers of what is open: the tries of nodes, and the questions about them."""
 
-from typing import Literal
-
 from msgspec import structs
 
 from steptrail.domain.flow.events import (
@@ -27,6 +25,7 @@ from steptrail.domain.flow.fold import FlowFold, RunFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.views import Delta
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ToolEffect
@@ -97,22 +96,30 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
         run.active_since = at
 
 
-@TASK_HANDLERS.of(NodeAttemptCompleted, NodeAttemptFailed)
-def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: int) -> None:
-    if (found := _tried(fold, event)) is None:
-        return
-    run, task = found
-    _bill(run, task, event.usage)
-    _moved(run, task, event)
-    task.landing = event
-    if isinstance(event, NodeAttemptCompleted):
+@TASK_HANDLERS.of(NodeAttemptCompleted)
+def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
+    if (ended := _ended(fold, event, at)) is not None:
+        run, task = ended
         task.stop_clock(at)
         if event.item is not None:
             _end_item(run, task, event)
-    else:
-        task.failures += event.attempt > 0
-    run.productive = True
+
+
+@TASK_HANDLERS.of(NodeAttemptFailed)
+def _failed(fold: FlowFold, event: NodeAttemptFailed, at: int) -> None:
+    if (ended := _ended(fold, event, at)) is not None:
+        ended[1].failures += event.attempt > 0
+
+
+def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: int) -> tuple[RunFold, Task] | None:
+    if (found := _tried(fold, event)) is None:
+        return None
+    run, task = found
+    _bill(run, task, event.usage)
+    _moved(run, task, event)
+    task.landing, run.productive = event, True
     _rested(run, at)
+    return run, task
 
 
 def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted) -> None:
@@ -227,33 +234,46 @@ def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
         task.held = event.point
 
 
-_ANSWERS: dict[type[ApprovalGranted | ApprovalDenied | ApprovalExpired], Literal["granted", "denied", "expired"]] = {
-    ApprovalGranted: "granted",
-    ApprovalDenied: "denied",
-    ApprovalExpired: "expired",
-}
+@TASK_HANDLERS.of(ApprovalGranted)
+def _approval_granted(fold: FlowFold, event: ApprovalGranted, at: int) -> None:
+    del at
+    fold.remember(event.key, f"approve {event.approval_id}")
+    if (asked := _asked(fold, event.approval_id)) is not None:
+        run, task, approval = asked
+        granted = event.arguments_digest or approval.digest
+        task.approval = structs.replace(approval, answer="granted", by=event.by, granted=granted)
+        task.arguments = event.arguments
+        _answer(run, task, event)
 
 
-@TASK_HANDLERS.of(ApprovalGranted, ApprovalDenied, ApprovalExpired)
-def _approval_answered(fold: FlowFold, event: ApprovalGranted | ApprovalDenied | ApprovalExpired, at: int) -> None:
-    if fold.run is None:
-        return
-    said = _ANSWERS[type(event)]
-    if not isinstance(event, ApprovalExpired):
-        fold.remember(event.key, f"{'approve' if said == 'granted' else 'deny'} {event.approval_id}")
-    for task in fold.run.tasks.values():
-        asked = task.approval
-        if asked is None or asked.id != event.approval_id or not asked.is_open:
-            continue
-        by = None if isinstance(event, ApprovalExpired) else event.by
-        granted = None
-        if isinstance(event, ApprovalGranted):
-            granted = event.arguments_digest or asked.digest
-        task.approval = structs.replace(asked, answer=said, by=by, granted=granted)
-        if not isinstance(event, ApprovalGranted):
-            task.landing = event
-        task.arguments = event.arguments if isinstance(event, ApprovalGranted) else None
-        _answer(fold.run, task, event)
+@TASK_HANDLERS.of(ApprovalDenied)
+def _approval_denied(fold: FlowFold, event: ApprovalDenied, at: int) -> None:
+    del at
+    fold.remember(event.key, f"deny {event.approval_id}")
+    if (asked := _asked(fold, event.approval_id)) is not None:
+        run, task, approval = asked
+        task.approval = structs.replace(approval, answer="denied", by=event.by)
+        task.landing = event
+        _answer(run, task, event)
+
+
+@TASK_HANDLERS.of(ApprovalExpired)
+def _approval_expired(fold: FlowFold, event: ApprovalExpired, at: int) -> None:
+    del at
+    if (asked := _asked(fold, event.approval_id)) is not None:
+        run, task, approval = asked
+        task.approval = structs.replace(approval, answer="expired")
+        task.landing = event
+        _answer(run, task, event)
+
+
+def _asked(fold: FlowFold, approval_id: str) -> tuple[RunFold, Task, Approval] | None:
+    run = fold.run
+    for task in run.tasks.values() if run is not None else ():
+        approval = task.approval
+        if run is not None and approval is not None and approval.id == approval_id and approval.is_open:
+            return run, task, approval
+    return None
 
 
 def _answer(
@@ -266,18 +286,26 @@ def _answer(
     run.productive = True
 
 
-@TASK_HANDLERS.of(HumanAnswered, HumanExpired)
-def _human_answered(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
+@TASK_HANDLERS.of(HumanAnswered)
+def _human_answered(fold: FlowFold, event: HumanAnswered, at: int) -> None:
     del at
-    if fold.run is None:
-        return
-    if isinstance(event, HumanAnswered):
-        fold.remember(event.key, f"answer {event.request_id}")
-    for task in fold.run.tasks.values():
+    fold.remember(event.key, f"answer {event.request_id}")
+    _hear(fold, event)
+
+
+@TASK_HANDLERS.of(HumanExpired)
+def _human_expired(fold: FlowFold, event: HumanExpired, at: int) -> None:
+    del at
+    _hear(fold, event)
+
+
+def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired) -> None:
+    run = fold.run
+    for task in run.tasks.values() if run is not None else ():
         is_open = task.phase is TaskPhase.ASKED and task.held is None
-        if is_open and task.request is not None and task.request.request_id == event.request_id:
+        if run is not None and is_open and task.request is not None and task.request.request_id == event.request_id:
             task.landing = event
-            _answer(fold.run, task, event)
+            _answer(run, task, event)
 
 
 @TASK_HANDLERS.of(StepAnswered)
@@ -292,7 +320,7 @@ def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
     task.held = None
     visit = run.open.get(event.node)
     if visit is not None and event.point == "before":
-        visit.view = visit.view.changed(event.sets, event.unsets)
+        visit.view = visit.view.with_changes(Delta(sets=event.sets, unsets=event.unsets))
     _answer(run, task, event)
     if event.action == "abort":
         end_run(run, event, at)

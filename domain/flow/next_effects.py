@@ -36,12 +36,12 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.failing import failure_of
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.joins import Opening, openings
-from steptrail.domain.flow.nodes import MapNode, WorkingNode, LlmRouterNode, Node
+from steptrail.domain.flow.joins import Opening
+from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WorkingNode
 from steptrail.domain.flow.phases import Phase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
-from steptrail.domain.flow.views import joined
+from steptrail.domain.flow.views import joined, sources
 from steptrail.domain.flow.waits import next_wait, waiting_until
 from steptrail.domain.tools import ToolEffect
 
@@ -78,8 +78,8 @@ def _working(run: RunFold, graph: Graph, now: int) -> FlowEffect:
 
 def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     """Return what can be done now; None when the run waits, or its work is done."""
-    if (effect := _in_doubt(run, graph)) is not None:
-        return effect
+    if (doubt := _in_doubt(run, graph)) is not None:
+        return doubt
     if (limit := _limit(run, now)) is not None:
         return Record((limit,))
     landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED]
@@ -154,11 +154,7 @@ def _opened(run: RunFold, graph: Graph) -> Record | None:
     """Return the opening of the next visit, while there is room for another node."""
     if _used(run) >= run.options.concurrency:
         return None
-    open_nodes = 0
-    for node in run.open:
-        open_nodes |= 1 << graph.number(node)
-    pasts = {number: view.past for number, view in run.views.items()}
-    opening = next(iter(openings(graph, run.tokens, open_nodes, pasts)), None)
+    opening = next(run.marking.ready(graph), None)
     if opening is None:
         return None
     node = graph.nodes[opening.node]
@@ -173,7 +169,7 @@ def _opened(run: RunFold, graph: Graph) -> Record | None:
 def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
     items = None
     if isinstance(node, MapNode):
-        view = joined([run.views[number] for _, number in opening.inputs], run.deltas)
+        view = joined(sources(opening.inputs), run.views, run.ended)
         listed = found(view.vars, node.over)[1]
         items = len(listed) if isinstance(listed, list) else None
     # Visits are numbered over all retries, so that an effect id is never used twice.
@@ -192,7 +188,7 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
     for task in _due(run, graph, now):
-        node, visit = graph.nodes[graph.number(task.node)], run.open[task.node]
+        node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
         effect = _before(run, graph, node, visit, task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
@@ -210,7 +206,7 @@ def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
     yield from sorted(retries, key=_order)
     yield from sorted((task for task in run.tasks.values() if task.phase is TaskPhase.DUE), key=_order)
     for visit in run.open.values():
-        node = graph.nodes[graph.number(visit.node)]
+        node = graph.nodes[graph.numbers[visit.node]]
         if visit.items is None or not isinstance(node, MapNode):
             continue
         active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
@@ -272,7 +268,11 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
 def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     """Return the next effect of a run that is to end: what landed well is kept, what runs is cut off."""
     for task in sorted(run.tasks.values(), key=_order):
-        if task.phase is TaskPhase.LANDED and task.landing is not None and failure_of(task.landing, task.attempt) is None:
+        if (
+            task.phase is TaskPhase.LANDED
+            and task.landing is not None
+            and failure_of(task.landing, task.attempt) is None
+        ):
             return conclude(run, graph, task, now)
     running = run.running()
     if running:

@@ -197,13 +197,12 @@ class FlowState:
         )
 
     def _last_view(self, run: RunFold, graph: Graph) -> View:
-        """Join the views of ended branches, of tokens that wait and of visits that are open, in declared order."""
-        views = [(graph.numbers[run.ended[number]], number, view) for number, view in run.ends.items()]
-        views += [(graph.numbers[visit.node], visit.number, visit.view) for visit in run.open.values()]
-        for target, tokens in run.tokens.items():
-            views += [(target, number, run.views[number]) for _, number in tokens]
-        ordered = [view for _, _, view in sorted(views, key=lambda each: each[:2])]
-        return joined(ordered, run.deltas) if ordered else View()
+        """Join what is seen after ended branches, where tokens wait and in open visits, in the order of the nodes."""
+        places = [(graph.numbers[node], number) for number, node in run.ends.items()]
+        places += [(graph.numbers[visit.node], number) for visit in run.open.values() for _, number in visit.inputs]
+        places += [(target, number) for target, tokens in run.marking.tokens.items() for _, number in tokens]
+        numbers = tuple(dict.fromkeys(number for _, number in sorted(places)))
+        return joined(numbers, run.views, run.ended) if numbers else View()
 
     @property
     def output(self) -> JsonValue:
@@ -213,8 +212,8 @@ class FlowState:
             return None
         if graph.definition.result is not None:
             return self.envelope.get(graph.definition.result)
-        last = max(((graph.numbers[node], number) for number, node in run.ended.items()), default=None)
+        last = max(((graph.numbers[node], number) for number, node in run.ends.items()), default=None)
         if last is None:
             return None
         key = graph.nodes[last[0]].output
-        return run.ends[last[1]].vars.get(key) if key is not None else None
+        return run.views[last[1]].vars.get(key) if key is not None else None

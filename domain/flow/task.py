@@ -67,12 +67,12 @@ class Task(Struct):
     """One thing that a run has open.
 
     `order` is the place in the order of what became due or landed. `attempt` is the number of the newest try.
-    `failures` counts those that failed, and `interruptions` those that were cut off. `back_to` is the phase that a question interrupted. The clock
-    of its timeout has counted `used_us` and runs since `since`, or stands while that is None. `asked_at` is the instant
-    of the newest question, and `asked_at_version` the version of its event. `billed` is the part of the bill of a
-    stream below that is counted already. `may_begin` says that a person let the visit begin, and `may_end` that one let
-    it end; `skipped` is the answer of a person who has it skipped. `arguments` are those that a person made of the
-    arguments that were approved.
+    `failures` counts those that failed, and `interruptions` those that were cut off. The clock of its timeout has
+    counted `used_us` and runs since `since`, or stands while that is None. `back_to` is the phase that a question
+    interrupted, `asked_at` the instant of the newest question or wait, and `asked_at_version` the version of its event.
+    `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
+    person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
+    the part of the bill of a stream below that is counted already.
     """
 
     node: str

@@ -55,7 +55,7 @@ def next_wait(run: RunFold) -> WaitStarted | None:
     tasks = [task for task in run.tasks.values() if kind_of(task) is not None]
     kinds = {kind_of(task) for task in tasks}
     ends = [end for task in tasks if (end := waiting_until(run, task)) is not None]
-    kind = next((kind for kind in _FIRST if kind in kinds), None)
+    kind: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
     return None if kind is None else WaitStarted(kind=kind, until=min(ends, default=None))
 
 

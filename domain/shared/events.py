@@ -151,8 +151,8 @@ class WaitEnded(Event, frozen=True, kw_only=True):
 class ApprovalRequested(Event, frozen=True, kw_only=True):
     """A person is asked whether a call may run with the arguments of this digest.
 
-    `position` is that of the call of an agent; `node`, `visit` and `item` name the node of a workflow. `asked_by` is
-    the tool that needs the approval, or the hook that held the call. Without an answer by `expires_at` (microseconds of
+    `position` is that of the call in the reply of an agent's model; `node`, `visit` and `item` name the node of a
+    workflow. `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by `expires_at` (microseconds of
     UTC) the call does not run.
     """
 
@@ -160,7 +160,7 @@ class ApprovalRequested(Event, frozen=True, kw_only=True):
     KIND = EventKind.INTENT
     STATE = frozenset({"approval_id", "arguments_digest", "asked_by", "node", "reason", "tool"})
     approval_id: str
-    position: Count | None = None
+    position: Count = 0
     node: str | None = None
     visit: Positive | None = None
     item: Count | None = None

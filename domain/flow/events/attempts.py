@@ -79,8 +79,9 @@ class NodeAttemptStarted(Event, frozen=True, kw_only=True):
 class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     """The node returned. `output` is its result; `sets` and `unsets` are what it changes in `vars` beside that.
 
-    `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer. `source` says
-    whether the node ran, or its result was kept from an earlier run. `settled_by` is the person who reported it.
+    `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer.
+    `source` says whether the node ran, or its result was kept from an earlier run. `settled_by` is the person who
+    reported it.
     """
 
     TYPE = "node.attempt.completed.v1"

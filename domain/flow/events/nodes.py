@@ -68,17 +68,15 @@ class NodeEvaluated(Event, frozen=True, kw_only=True):
 class NodeCompleted(Event, frozen=True, kw_only=True):
     """A visit succeeded. `enables` are the numbers of the edges that are taken.
 
-    `absorbed` are the tokens that came too late for a join of `any` and are taken in. `item_errors` counts the items of
-    a map whose failure was recorded.
+    `item_errors` counts the items of a map whose failure was recorded.
     """
 
     TYPE = "node.completed.v1"
     KIND = EventKind.INTENT
-    STATE = frozenset({"absorbed", "enables", "node"})
+    STATE = frozenset({"enables", "node"})
     node: str
     visit: Positive
     enables: tuple[int, ...] = ()
-    absorbed: tuple[Token, ...] = ()
     route: Route | None = None
     item_errors: Count = 0
 
