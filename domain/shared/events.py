@@ -152,8 +152,8 @@ class ApprovalRequested(Event, frozen=True, kw_only=True):
     """A person is asked whether a call may run with the arguments of this digest.
 
     `position` is that of the call in the reply of an agent's model; `node`, `visit` and `item` name the node of a
-    workflow. `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by `expires_at` (microseconds of
-    UTC) the call does not run.
+    workflow. `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by
+    `expires_at` (microseconds of UTC) the call does not run.
     """
 
     TYPE = "approval.requested.v1"
