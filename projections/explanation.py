@@ -17,7 +17,6 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.evolve import extend, initial
-from steptrail.domain.agent.fold import Request
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -31,6 +30,7 @@ from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
 from steptrail.domain.secrets import without_secret_values
+from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
@@ -286,7 +286,7 @@ def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str |
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
     outcome, steps = state.last_continuation_outcome, f"{state.step_count} step{'' if state.step_count == 1 else 's'}"
     match state.status:
-        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
+        case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             by = f", decided by {decided_by.criterion_class}: {decided_by.reason}" if decided_by else ""
             reason = outcome.stop_reason.value if outcome else "unknown"
             if not by and outcome is not None and not outcome.is_forbidden():

@@ -15,7 +15,7 @@ from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
-from steptrail.domain.agent.keys import KeyUse, said, use_of
+from steptrail.domain.shared.keys import KeyUse, said, use_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
