@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from steptrail.domain.flow.events.nodes import Route
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import Means, NodeFault
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of
 from steptrail.domain.flow.nodes import CheckSpec, GateNode, GuardianNode, OnFail
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 
 __all__ = ["finding", "gate", "guardian"]

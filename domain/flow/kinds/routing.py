@@ -1,11 +1,11 @@
 """The kinds that choose the next node by themselves: rules, and conditionals."""
 
-from steptrail.domain.flow.events.nodes import Route
 from steptrail.domain.flow.kinds.conditions import compares, holds
 from steptrail.domain.flow.kinds.port import Means, NodeFault
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.nodes import ConditionalNode, RuleRouterNode, RuleSpec
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
 
 __all__ = ["conditional", "routed", "rule_router"]
 

@@ -7,9 +7,9 @@ from typing import NamedTuple, cast
 from msgspec import to_builtins
 
 from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError, found
-from steptrail.domain.flow.events.nodes import Route
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 

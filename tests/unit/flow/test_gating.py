@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from steptrail.domain.flow.events.nodes import Route
 from steptrail.domain.flow.kinds.evaluation import evaluate
 from steptrail.domain.flow.kinds.gating import finding
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import CheckSpec, Expression, GateNode, GuardianNode, OnFail
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from tests.unit.flow.means import means
 
