@@ -28,6 +28,10 @@ class Table:
         return () if type(value).__name__ == schema["type"] else (f"it is no {schema['type']}",)
 
 
-def means(functions: Mapping[str, Callable[[Any], Any]] | None = None, **table: Callable[[Any], JsonValue]) -> Means:
+def means(
+    functions: Mapping[str, Callable[[Any], Any]] | None = None,
+    expressions: Mapping[str, Callable[[Any], JsonValue]] | None = None,
+) -> Means:
     """Return means with these functions, and with these expressions."""
-    return Means(Table(table), Table(table), functions or {})
+    ports = Table(expressions or {})
+    return Means(ports, ports, functions or {})
