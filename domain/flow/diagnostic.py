@@ -1,0 +1,29 @@
+"""A diagnostic: one thing that is wrong with a workflow, or looks wrong, and where."""
+
+from typing import Literal
+
+from steptrail.domain.base import Value
+
+__all__ = ["Diagnostic"]
+
+
+class Diagnostic(Value, frozen=True, kw_only=True):
+    """One finding about a workflow. An `error` prevents that it is built.
+
+    `code` names the kind of finding for ever. `path` is a place in the definition, such as `nodes[3].retry`. `line` and
+    `column` count from 1; they are None for a workflow that was not read from a text. `hint` says what to do.
+    """
+
+    code: str
+    severity: Literal["error", "warning"] = "error"
+    path: str = ""
+    message: str
+    line: int | None = None
+    column: int | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        """Return the finding as one line."""
+        where = self.path if self.line is None else f"line {self.line}, column {self.column}: {self.path}"
+        advice = f" ({self.hint})" if self.hint else ""
+        return f"{where}: {self.code} {self.message}{advice}".lstrip(": ")
