@@ -35,7 +35,7 @@ from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 
-__all__ = ["decide", "why_no_retry"]
+__all__ = ["decide", "said_by", "why_no_retry"]
 
 _DOING: dict[type[FlowCommand], str] = {
     Start: "run",
@@ -75,8 +75,13 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
     assert_never(command)
 
 
+def said_by(state: FlowState, command: Start) -> str:
+    """Return the text by which the input of a command is recognised."""
+    return said(_started(state, command))
+
+
 def _what(state: FlowState, command: FlowCommand) -> str:
-    return said(_started(state, command)) if isinstance(command, Start) else type(command).__name__.lower()
+    return said_by(state, command) if isinstance(command, Start) else type(command).__name__.lower()
 
 
 def _start(state: FlowState, command: Start) -> tuple[FlowEvent, ...]:

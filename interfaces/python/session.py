@@ -10,7 +10,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.infrastructure.tools.result import to_json_value
+from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent import Agent, AnyAgent
