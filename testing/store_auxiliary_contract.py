@@ -68,6 +68,30 @@ class StoreAuxiliaryContract:
 
         run_on(opener, scenario)
 
+    def test_records_of_some_types_come_with_a_proof_of_all_up_to_a_head(self, opener: Opener) -> None:
+        wanted = {Noted.TYPE: b"\n", Written.TYPE: b'"b"'}
+        events = [
+            Noted(number=1),
+            Written(tags={"b": 1}),
+            Written(tags={"c": 1}),
+            Written(tags={"c": ["b", "z" * LIMIT]}),
+            Noted(number=2),
+            Written(data="b"),
+            Noted(text="large", number=3),
+        ]
+
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events[:4]))
+            end = await store.append(STREAM, first, commit_of("c2", *events[4:]))
+            for head, versions in ((EMPTY_STREAM, []), (first, [1, 2, 4]), (end, [2, 4, 6, 7])):
+                found = await store.proven(STREAM, head, wanted)
+                assert found is not None
+                assert [(record.version, record.event) for record in found] == [(v, events[v - 1]) for v in versions]
+            for other in (end._replace(version=8), end._replace(version=6), end._replace(digest=first.digest)):
+                assert await store.proven(STREAM, other, wanted) is None
+
+        run_on(opener, scenario)
+
     def test_a_place_is_kept_for_each_follower_and_never_goes_back(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             assert await store.place("billing") == 0
