@@ -6,6 +6,7 @@ import pytest
 
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.record import EMPTY_STREAM, Snapshot, StreamHead
 from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.runtime.kernel.ports import EventStore
@@ -89,6 +90,17 @@ class StoreAuxiliaryContract:
                 assert [(record.version, record.event) for record in found] == [(v, events[v - 1]) for v in versions]
             for other in (end._replace(version=8), end._replace(version=6), end._replace(digest=first.digest)):
                 assert await store.proven(STREAM, other, wanted) is None
+
+        run_on(opener, scenario)
+
+    def test_there_is_no_proof_for_an_event_whose_type_is_not_in_use(
+        self, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+            assert await store.proven(STREAM, end, {}) == []
+            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
+            assert await store.proven(STREAM, end, {}) is None
 
         run_on(opener, scenario)
 
