@@ -116,5 +116,10 @@ class KindProjections(NamedTuple):
     explain_state: ExplainerOfState | None = None
 
 
-PROJECTIONS: ByPrefix[KindProjections] = ByPrefix({"agent:": "steptrail.projections.agent_kind:PROJECTIONS_OF_AGENTS"})
+PROJECTIONS: ByPrefix[KindProjections] = ByPrefix(
+    {
+        "agent:": "steptrail.projections.agent_kind:PROJECTIONS_OF_AGENTS",
+        "flow:": "steptrail.projections.flow_kind:PROJECTIONS_OF_FLOWS",
+    }
+)
 """Prefix of a stream -> the projections of its kind."""

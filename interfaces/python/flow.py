@@ -57,9 +57,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         What was finished is not run again. Limits count anew. Raises `SessionNotFound`, and `CommandRejected` for a run
         that is open or has completed.
         """
-        return await self._control.retry(
-            a_flow(flow), strict=strict, options=options, reason=reason, by=by, key=key
-        )
+        return await self._control.retry(a_flow(flow), strict=strict, options=options, reason=reason, by=by, key=key)
 
     async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
         """Pause when what runs has ended. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
