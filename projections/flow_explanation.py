@@ -71,8 +71,8 @@ class FlowExplanation:
 
     `error` is the failure that ended the run, and `rule` the setting by which it did. `attempts` are the tries of that
     node, and `recorded` the failures after which the run went on. `not_reached` names the nodes that no visit was
-    opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open and
-    none does. `damage` is why no more than the events before it could be read.
+    opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open
+    and none does. `damage` is why no more than the events before it could be read.
     """
 
     flow_id: str

@@ -1,12 +1,16 @@
 """`Flow`: a handle on the runs of a workflow in one stream, from any process."""
 
-from steptrail.domain.flow.commands import Settle, Verdict
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+from steptrail.domain.flow.commands import Answer, AnswerStep, Settle, Verdict
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import checked_flow_id, flow_stream
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.runtime.flow.control import FlowControl, a_flow
@@ -82,8 +86,96 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         verdict, and `NotStorable` for an output that is not JSON.
         """
         said = to_json_value(output, "output")
-        return await self._control.settle(
+        return await self._control.tell(
             Settle(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
+        )
+
+    async def answer(
+        self,
+        to: str,
+        *,
+        by: str,
+        choice: str | None = None,
+        approved: bool | None = None,
+        data: object = None,
+        notes: str | None = None,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> FlowResult:
+        """Answer the question of a human node; `to` is the id of the node, or of the request.
+
+        An answer is taken once, and in time. An approval says whether it is `approved`, a choice which; `data` is the
+        input, or what an edit makes of the variables that were shown. With a `digest` the answer is to the question of
+        that digest only. The run goes on at the next `resume`, by a worker, or at once where it runs. Raises
+        `SessionNotFound`, `CommandRejected` for a question that is not open and for an answer that does not fit it, and
+        `NotStorable` for data that is not JSON.
+        """
+        command = Answer(
+            to=to,
+            by=by,
+            at=self._env.clock.utc(),
+            choice=choice,
+            approved=approved,
+            data=to_json_value(data, "data"),
+            notes=notes,
+            digest=digest,
+            key=key,
+        )
+        return await self._control.answer(command)
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        arguments: dict[str, JsonValue] | None = None,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> FlowResult:
+        """Say yes to a tool that waits for approval. `arguments` replace its own as a whole.
+
+        Raises `SessionNotFound`, and `CommandRejected` when this approval is not open, or is not about `digest`.
+        """
+        given = None if arguments is None else cast("dict[str, JsonValue]", to_json_value(arguments, "arguments"))
+        now = self._env.clock.utc()
+        return await self._control.tell(
+            Approve(approval_id=approval_id, by=by, at=now, reason=reason, arguments=given, digest=digest, key=key)
+        )
+
+    async def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> FlowResult:
+        """Say no to a tool that waits for approval: the node fails, with the class `rejected`."""
+        now = self._env.clock.utc()
+        return await self._control.tell(Deny(approval_id=approval_id, by=by, at=now, reason=reason, key=key))
+
+    async def step(
+        self,
+        node: str,
+        action: Literal["continue", "skip", "abort"],
+        *,
+        by: str,
+        set: Mapping[str, object] | None = None,  # noqa: A002 - the public name
+        unset: Sequence[str] = (),
+        targets: Sequence[str] | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> FlowResult:
+        """Say how a visit goes on that is held by `pause_before` or `pause_after`.
+
+        Before it begins, variables may be `set` for it, then `unset`. `targets` name the next nodes when a node that
+        chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of the node is held.
+        """
+        return await self._control.tell(
+            AnswerStep(
+                node=node,
+                action=action,
+                by=by,
+                sets={name: to_json_value(value, f"set.{name}") for name, value in (set or {}).items()},
+                unsets=tuple(unset),
+                targets=None if targets is None else tuple(targets),
+                reason=reason,
+                key=key,
+            )
         )
 
     async def result(self) -> FlowResult:

@@ -1,14 +1,13 @@
 """Makes the tries of nodes as effects: each is recorded before it is made, and when it ends, in whatever way."""
 
 import asyncio
-import hashlib
-import json
 from dataclasses import dataclass
 from functools import partial
 
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.concluding import time_left_us
 from steptrail.domain.flow.cutting import interrupted
+from steptrail.domain.flow.digests import digest_of
 from steptrail.domain.flow.events import (
     CutReason,
     FlowEvent,
@@ -26,7 +25,6 @@ from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
@@ -35,6 +33,7 @@ from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.flow.calls.making import call_of
 from steptrail.runtime.flow.calls.port import Call, Failed, Outcome, Succeeded, Suspended, TimedOut, Try
 from steptrail.runtime.flow.failure_class import failure_class
+from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.seeing import seen_by
@@ -85,7 +84,7 @@ class Attempts:
             try:
                 call = self._prepare(run, graph, visit, task)
             except NodeFault as fault:
-                self._journal.record(_not_made(key, fault, task.attempt))
+                self._journal.record(faulty(key, fault, task.attempt))
                 continue
             self._prepared[key] = call
             now = self._journal.asked.as_of
@@ -98,7 +97,7 @@ class Attempts:
                     attempt=task.attempt + 1,
                     effect_id=effect_id(visit.execution, *key),
                     effect=call.effect,
-                    input_digest=_digest(call.given),
+                    input_digest=digest_of(call.given),
                     deadline_at=None if left is None else now + left,
                 )
             )
@@ -132,7 +131,7 @@ class Attempts:
         try:
             call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)
         except NodeFault as fault:
-            self._journal.record(_not_made(key, fault, task.attempt))
+            self._journal.record(faulty(key, fault, task.attempt))
             return
         left = time_left_us(node, task, now)
         timeout = None if left is None else max(0.0, left / 1e6)
@@ -271,40 +270,12 @@ def _is_async(call: Call) -> bool:
 
 def _raised(error: Exception, began: _Began, now: float) -> Failed:
     if isinstance(error, NodeFault):
-        info = _fault(error)
+        info = fault_info(error)
         return Failed(failure=error.failure, error=info, details=error.details, raised=error)
     info = capture(error, default=ErrorType.TOOL, now=now)
     return Failed(failure=failure_class(info, began.call.usual), error=info, raised=error)
 
 
-def _fault(fault: NodeFault) -> ErrorInfo:
-    return ErrorInfo(
-        type=ErrorType.VALIDATION,
-        error_class=f"steptrail:{fault.failure.value}",
-        message=fault.message,
-        retryable=False,
-    )
-
-
-def _not_made(key: TaskKey, fault: NodeFault, attempt: int) -> NodeAttemptFailed:
-    node, visit, item = key
-    return NodeAttemptFailed(
-        node=node,
-        visit=visit,
-        item=item,
-        attempt=attempt,
-        failure=fault.failure,
-        error=_fault(fault),
-        details=fault.details,
-        duration_seconds=0.0,
-    )
-
-
 def _late(timeout: float | None) -> ErrorInfo:
     said = "its time was up" if timeout is None else f"it did not end within {timeout:g} s"
     return ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)
-
-
-def _digest(given: JsonValue) -> str:
-    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -6,12 +6,25 @@
 from collections.abc import Sequence
 
 from steptrail.domain.errors import CommandRejected, ConfigurationError
-from steptrail.domain.flow.commands import Brought, FlowCommand, Resume, Retry, Settle, Start
+from steptrail.domain.flow.answers import asked_task
+from steptrail.domain.flow.commands import (
+    Answer,
+    AnswerStep,
+    Brought,
+    FlowCommand,
+    Resume,
+    Retry,
+    Settle,
+    Start,
+)
 from steptrail.domain.flow.decide import said_by
+from steptrail.domain.flow.kinds.people import Answer as Given, wrong_in
+from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop
+from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.owner import FlowOwner
 from steptrail.runtime.flow.result import FlowResult
@@ -38,7 +51,7 @@ class FlowControl:
     """The commands to one stream of a workflow. Keeps no connection and no lease between two calls."""
 
     def __init__(self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT) -> None:
-        self._env = environment
+        self._env, self._means = environment, means
         self._owner = FlowOwner(environment, flow_id, means)
         self.stream = self._owner.stream
 
@@ -126,8 +139,19 @@ class FlowControl:
         """Ask for a pause or a stop."""
         return FlowResult(await self.stream.request(command))
 
-    async def settle(self, command: Settle) -> FlowResult:
-        """Store a verdict on a node whose outcome is unknown; the run goes on at the next `resume`."""
+    async def tell(self, command: Settle | Approve | Deny | AnswerStep) -> FlowResult:
+        """Store a person's word about a node; the run goes on at the next `resume`, or at once where it runs."""
+        return FlowResult(await self.stream.tell(command))
+
+    async def answer(self, command: Answer) -> FlowResult:
+        """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""
+        state = (await self.stream.existing()).committed
+        if command.key is None or command.key not in state.fold.keys:
+            graph, task = state.graph, asked_task(state, command.to)
+            node = graph.nodes[graph.numbers[task.node]] if graph is not None else None
+            given = Given(choice=command.choice, approved=command.approved, data=command.data, notes=command.notes)
+            if isinstance(node, HumanNode) and (why := wrong_in(given, node, self._means.schemas)) is not None:
+                raise CommandRejected("answer", state.flow_id, why)
         return FlowResult(await self.stream.tell(command))
 
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from steptrail.domain.flow.effects import (
+    Ask,
     Await,
     CutOff,
     Evaluate,
@@ -22,9 +23,10 @@ from steptrail.domain.flow.effects import (
 from steptrail.domain.flow.events import FlowEvent, NodeAttemptFailed, NodeRetryScheduled
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import TaskKey
+from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.event import is_world_fact
+from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.attempts import Attempts
 from steptrail.runtime.flow.evaluating import evaluated
 from steptrail.runtime.flow.means import FlowMeans
@@ -99,6 +101,10 @@ class FlowRunner:
                     await journal.flush()
             case ScheduleRetry(key=key):
                 self._schedule(key)
+            case Ask(key=key):
+                state = journal.asked
+                run, graph = state.at_work()
+                journal.conclude(question(run, graph, run.tasks.get(key) or Task(*key), state.as_of))
             case Evaluate(key=key) if self._flow is not None:
                 await self._evaluate(key, self._flow)
             case StartTasks(keys=keys) if attempts is not None:

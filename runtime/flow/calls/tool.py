@@ -36,10 +36,8 @@ class ToolCall:
         self.effect = self._tool.spec.effect
         self.usual = FailureClass.TOOL
         self._timeout = self._tool.spec.timeout
-        required = node.tool.parameters.get("required")
-        names = {str(name) for name in required} if isinstance(required, list) else set[str]()
         # What a person made of the arguments replaces them as a whole.
-        self.given: JsonValue = arguments(node.args, seen, names) if approved is None else approved
+        self.given: JsonValue = arguments(node.args, seen, node.required) if approved is None else approved
         patience = getattr(self._tool, "patience", None)
         self.patience: float | None = getattr(patience, "seconds", None)
 
