@@ -4,20 +4,19 @@
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
-from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.commands import Approve, Deny, FromOutside
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
-from steptrail.domain.storable import storable
 
-__all__ = ["Brought", "FlowCommand", "Resume", "Retry", "Settle", "Start", "Verdict"]
+__all__ = ["Answer", "AnswerStep", "Brought", "FlowCommand", "Resume", "Retry", "Settle", "Start", "Verdict"]
 
 Verdict = Literal["completed", "failed", "rerun"]
 """A person's verdict on a node whose outcome is unknown: it completed, it failed, or it is to run again."""
@@ -32,24 +31,8 @@ class Brought:
     digest: str
 
 
-class _FromOutside:
-    """The base of commands with data from outside. Raises `NotStorable` for data that could not be read back."""
-
-    __slots__ = ()
-
-    def __post_init__(self) -> None:
-        for name in ("input", "vars", "context", "metadata", "output", "message", "reason", "by", "key"):
-            value = getattr(self, name, None)
-            if isinstance(value, str | int | float | list | dict | tuple):
-                # This is also a copy: the command does not change when the caller changes its own data afterwards.
-                object.__setattr__(self, name, storable(cast("object", value), name))
-        if "\0" in getattr(self, "by", ""):
-            # It becomes a column of text, which PostgreSQL ends there.
-            raise NotStorable("by", "a name with a NUL")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start(_FromOutside):
+class Start(FromOutside):
     """Open an execution with an input. A stream that does not exist is opened with it; `new` rejects one that does.
 
     Without a `worker` the execution is pending: a worker begins with it.
@@ -71,7 +54,7 @@ class Start(_FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume(_FromOutside):
+class Resume(FromOutside):
     """Go on with the open execution in a new segment.
 
     `flow` is what the worker brings, None for a worker without the code. `options` replace those of the execution.
@@ -87,7 +70,7 @@ class Resume(_FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry(_FromOutside):
+class Retry(FromOutside):
     """Open an execution that goes on where the last one failed or was stopped: what had failed is due again."""
 
     worker: str
@@ -100,7 +83,7 @@ class Retry(_FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle(_FromOutside):
+class Settle(FromOutside):
     """Give a verdict on the node with the effect id, whose outcome is unknown."""
 
     effect_id: str
@@ -110,4 +93,40 @@ class Settle(_FromOutside):
     message: str | None = None
 
 
-FlowCommand = Start | Resume | Retry | Settle | OwnersCommand
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(FromOutside):
+    """Answer the question of a human node, at the instant `at` (microseconds of UTC).
+
+    `to` is the id of the node, or that of the request. With a `digest` the answer is to a question of that digest only.
+    """
+
+    to: str
+    by: str
+    at: int
+    choice: str | None = None
+    approved: bool | None = None
+    data: JsonValue = None
+    notes: str | None = None
+    digest: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerStep(FromOutside):
+    """Say how a visit goes on that is held before it begins, or after it has ended.
+
+    Before it, variables may be set for it, then removed. `targets` name the next nodes when a node that chooses is
+    skipped.
+    """
+
+    node: str
+    action: Literal["continue", "skip", "abort"]
+    by: str
+    sets: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    unsets: tuple[str, ...] = ()
+    targets: tuple[str, ...] | None = None
+    reason: str | None = None
+    key: str | None = None
+
+
+FlowCommand = Start | Resume | Retry | Settle | Answer | AnswerStep | Approve | Deny | OwnersCommand

@@ -3,10 +3,12 @@
 from decimal import Decimal
 
 from steptrail.domain.flow.definition import EdgeWhen
-from steptrail.domain.flow.effects import CutOff, FlowEffect, Record, ScheduleRetry
+from steptrail.domain.flow.effects import CutOff, Evaluate, FlowEffect, Record, ScheduleRetry
 from steptrail.domain.flow.events import (
     CutReason,
     FlowLimit,
+    HumanAnswered,
+    HumanExpired,
     LimitReached,
     NodeAttemptCompleted,
     NodeAttemptFailed,
@@ -81,8 +83,10 @@ def breach(budget: Budget | None, usage: Usage, cost: Cost | None) -> tuple[Flow
 
 def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
+    if isinstance(task.landing, HumanAnswered | HumanExpired):
+        return Evaluate(task.key)
     node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
-    failed = failure_of(task.landing, task.attempt) if task.landing is not None else None
+    failed = failure_of(task.landing) if task.landing is not None else None
     if failed is None:
         failed, limit = _over_budget(run, node, visit, task)
     else:

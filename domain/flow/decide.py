@@ -3,39 +3,32 @@
 from typing import assert_never
 
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
 from steptrail.domain.flow.changes import changes_between
-from steptrail.domain.flow.commands import Brought, FlowCommand, Resume, Retry, Settle, Start
+from steptrail.domain.flow.commands import Answer, AnswerStep, Brought, FlowCommand, Resume, Retry, Settle, Start
 from steptrail.domain.flow.events import (
-    CutReason,
     ExecutionPaused,
     FlowEvent,
     FlowResumed,
     FlowRetried,
     FlowStarted,
     MetadataChanged,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeThen,
     PauseRequested,
     SessionStarted,
     StopRequested,
-    WaitEnded,
 )
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.ids import execution_id
+from steptrail.domain.flow.ids import execution_id, node_asked_in
 from steptrail.domain.flow.phases import Phase
-from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
+from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 
-__all__ = ["decide", "why_no_retry"]
+__all__ = ["decide", "said_by", "why_no_retry"]
 
 _DOING: dict[type[FlowCommand], str] = {
     Start: "run",
@@ -43,6 +36,10 @@ _DOING: dict[type[FlowCommand], str] = {
     Retry: "retry",
     Pause: "pause",
     Stop: "stop",
+    Answer: "answer",
+    AnswerStep: "step",
+    Approve: "approve a call of",
+    Deny: "deny a call of",
 }
 """The words of a refusal for each command that may have a key."""
 
@@ -65,7 +62,13 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
         case Retry():
             return _retry(state, command)
         case Settle():
-            return _settle(state, command)
+            return settle(state, command)
+        case Answer():
+            return answer(state, command)
+        case AnswerStep():
+            return answer_step(state, command)
+        case Approve() | Deny():
+            return answer_approval(state, command)
         case Pause():
             return _pause(state, command)
         case Stop():
@@ -75,8 +78,23 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
     assert_never(command)
 
 
+def said_by(state: FlowState, command: Start) -> str:
+    """Return the text by which the input of a command is recognised."""
+    return said(_started(state, command))
+
+
 def _what(state: FlowState, command: FlowCommand) -> str:
-    return said(_started(state, command)) if isinstance(command, Start) else type(command).__name__.lower()
+    match command:
+        case Start():
+            return said_by(state, command)
+        case Answer(to=to):
+            return f"answer {node_asked_in(to)}"
+        case AnswerStep(node=node):
+            return f"step {node}"
+        case Approve() | Deny():
+            return f"{type(command).__name__.lower()} {command.approval_id}"
+        case _:
+            return type(command).__name__.lower()
 
 
 def _start(state: FlowState, command: Start) -> tuple[FlowEvent, ...]:
@@ -195,55 +213,6 @@ def _retry(state: FlowState, command: Retry) -> tuple[FlowEvent, ...]:
             key=command.key,
         ),
     )
-
-
-def _settle(state: FlowState, command: Settle) -> tuple[FlowEvent, ...]:
-    task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
-    if task is None or task.phase is not TaskPhase.PARKED:
-        raise CommandRejected("settle", state.flow_id, f"nobody waits for a verdict on {command.effect_id}")
-    ended = () if state.phase is not Phase.WAITING else (WaitEnded(reason="settled", by=command.by),)
-    return (_settled(task, command), *ended)
-
-
-def _settled(task: Task, command: Settle) -> FlowEvent:
-    match command.verdict:
-        case "completed":
-            return NodeAttemptCompleted(
-                node=task.node,
-                visit=task.visit,
-                item=task.item,
-                attempt=task.attempt,
-                output=command.output,
-                duration_seconds=0.0,
-                settled_by=command.by,
-            )
-        case "failed":
-            error = ErrorInfo(
-                type=ErrorType.UNKNOWN,
-                error_class="steptrail:SettledAsFailed",
-                message=command.message or "it failed",
-                retryable=False,
-            )
-            return NodeAttemptFailed(
-                node=task.node,
-                visit=task.visit,
-                item=task.item,
-                attempt=task.attempt,
-                failure=FailureClass.UNKNOWN_OUTCOME,
-                error=error,
-                duration_seconds=0.0,
-                settled_by=command.by,
-            )
-        case "rerun":
-            return NodeAttemptInterrupted(
-                node=task.node,
-                visit=task.visit,
-                item=task.item,
-                attempt=task.attempt,
-                reason=CutReason.CRASH,
-                then=NodeThen.RERUN,
-                duration_seconds=0.0,
-            )
 
 
 def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:

@@ -6,7 +6,7 @@ from steptrail.domain.flow.events import CutReason, FlowEvent
 from steptrail.domain.flow.task import TaskKey
 from steptrail.domain.shared.events import WaitKind
 
-__all__ = ["Await", "CutOff", "Evaluate", "FlowEffect", "KeepWaiting", "Record", "ScheduleRetry", "StartTasks"]
+__all__ = ["Ask", "Await", "CutOff", "Evaluate", "FlowEffect", "KeepWaiting", "Record", "ScheduleRetry", "StartTasks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,13 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class Evaluate:
     """Compute the result of a node that does not leave the process, and record it or the failure."""
+
+    key: TaskKey
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Make the question of a human node, or the one whether a tool may run, and record it or that it cannot be made."""
 
     key: TaskKey
 
@@ -66,4 +73,4 @@ class KeepWaiting:
     until: int | None
 
 
-FlowEffect = Record | Evaluate | StartTasks | ScheduleRetry | Await | CutOff | KeepWaiting
+FlowEffect = Record | Ask | Evaluate | StartTasks | ScheduleRetry | Await | CutOff | KeepWaiting

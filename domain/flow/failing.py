@@ -8,8 +8,6 @@ from steptrail.domain.flow.events import (
     ApprovalDenied,
     ApprovalExpired,
     CutReason,
-    HumanAnswered,
-    HumanExpired,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
 )
@@ -38,7 +36,7 @@ def working_node(node: Node, item: int | None) -> Node:
     return node.node if isinstance(node, MapNode) and item is not None else node
 
 
-def failure_of(landing: Landing, attempt: int) -> Failure | None:
+def failure_of(landing: Landing) -> Failure | None:
     """Return the failure with which a task has landed; None when it has landed well."""
     match landing:
         case NodeAttemptFailed(failure=failure, error=error):
@@ -58,10 +56,6 @@ def failure_of(landing: Landing, attempt: int) -> Failure | None:
             return Failure(FailureClass.REJECTED, f"{by} said no" + (f": {reason}" if reason else ""), 0)
         case ApprovalExpired():
             return Failure(FailureClass.EXPIRED, "nobody said yes in time", 0)
-        case HumanExpired():
-            return Failure(FailureClass.EXPIRED, "timed out: nobody answered", attempt)
-        case HumanAnswered(by=by, notes=notes):
-            return Failure(FailureClass.REJECTED, f"{by} said no" + (f": {notes}" if notes else ""), attempt)
         case _:
             return None
 

@@ -23,6 +23,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.fold import FlowFold, RunFold
 from steptrail.domain.flow.fold_run import end_run
+from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import Delta
@@ -46,19 +47,21 @@ _Tried = (
 
 
 def _tried(fold: FlowFold, event: _Tried) -> tuple[RunFold, Task] | None:
-    """Return the run and the task that an event is about; None when that is over. An item of a map becomes one."""
+    """Return the run and the task that an event is about; None when that is over. An item of a map becomes a task."""
     run = fold.run
     if run is None:
         return None
-    key = (event.node, event.visit, event.item)
-    task = run.tasks.get(key)
-    if task is None:
-        visit = run.open.get(event.node)
-        if visit is None or visit.visit != event.visit or event.item is None:
-            return None
-        task = run.tasks[key] = Task(*key, order=run.next_order())
-        visit.next_item = max(visit.next_item, event.item + 1)
-    return run, task
+    task = _task(run, event.node, event.visit, event.item)
+    return None if task is None else (run, task)
+
+
+def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
+    found, place = run.tasks.get((node, visit, item)), run.open.get(node)
+    if found is not None or item is None or place is None or place.visit != visit:
+        return found
+    task = run.tasks[node, visit, item] = Task(node, visit, item, order=run.next_order())
+    place.next_item = max(place.next_item, item + 1)
+    return task
 
 
 def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
@@ -203,7 +206,7 @@ def _ask(fold: FlowFold, task: Task, at: int, event: ApprovalRequested | HumanRe
 def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> None:
     if fold.run is None or event.node is None or event.visit is None:
         return
-    task = fold.run.tasks.get((event.node, event.visit, event.item))
+    task = _task(fold.run, event.node, event.visit, event.item)
     if task is None:
         return
     _ask(fold, task, at, event)
@@ -288,29 +291,27 @@ def _answer(
 
 @TASK_HANDLERS.of(HumanAnswered)
 def _human_answered(fold: FlowFold, event: HumanAnswered, at: int) -> None:
-    del at
-    fold.remember(event.key, f"answer {event.request_id}")
-    _hear(fold, event)
+    fold.remember(event.key, f"answer {node_asked_in(event.request_id)}")
+    _hear(fold, event, at)
 
 
 @TASK_HANDLERS.of(HumanExpired)
 def _human_expired(fold: FlowFold, event: HumanExpired, at: int) -> None:
-    del at
-    _hear(fold, event)
+    _hear(fold, event, at)
 
 
-def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired) -> None:
+def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
     run = fold.run
     for task in run.tasks.values() if run is not None else ():
         is_open = task.phase is TaskPhase.ASKED and task.held is None
         if run is not None and is_open and task.request is not None and task.request.request_id == event.request_id:
-            task.landing = event
+            task.landing, task.answered_at = event, at
             _answer(run, task, event)
 
 
 @TASK_HANDLERS.of(StepAnswered)
 def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
-    fold.remember(event.key, f"step {event.node}:{event.visit}")
+    fold.remember(event.key, f"step {event.node}")
     run = fold.run
     task = run.tasks.get((event.node, event.visit, None)) if run is not None else None
     if run is None or task is None or task.held is None:

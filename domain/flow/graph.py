@@ -37,8 +37,8 @@ class Graph:
     - `order`: all nodes, so that forward edges lead from earlier to later ones;
     - `loops`: the loops by the number of their head; `in_loops`: the heads of the loops that a node is in;
     - `one_by_one`: the nodes with one way in and none back to them. They await nothing: each token is a visit;
-    - `awaited`: for the other nodes, those that can reach them over forward edges, and over the loop edges of loops that
-      they are not in.
+    - `awaited`: for each other node, those that can reach it over forward edges, and over the loop edges of loops that
+      it is not in.
     """
 
     def __init__(self, definition: FlowDefinition) -> None:

@@ -4,7 +4,15 @@ import re
 
 from steptrail.domain.kernel.names import checked_name
 
-__all__ = ["STREAM_PREFIX", "checked_flow_id", "effect_id", "execution_id", "flow_stream", "is_node_id"]
+__all__ = [
+    "STREAM_PREFIX",
+    "checked_flow_id",
+    "effect_id",
+    "execution_id",
+    "flow_stream",
+    "is_node_id",
+    "node_asked_in",
+]
 
 STREAM_PREFIX = "flow:"
 """The beginning of the id of every stream that holds the runs of a workflow."""
@@ -39,3 +47,9 @@ def effect_id(execution: str, node: str, visit: int, item: int | None = None) ->
     crashes and machines: the other side can take it as an idempotency key.
     """
     return f"{execution}:{node}:{visit}" if item is None else f"{execution}:{node}:{visit}:{item}"
+
+
+def node_asked_in(request: str) -> str:
+    """Return the id of the node that a request is of; a text that is no id of a request is returned as it is."""
+    parts = request.split(":")
+    return parts[2] if len(parts) > 3 else request

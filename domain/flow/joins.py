@@ -35,10 +35,11 @@ class Opening(Struct, frozen=True):
 
 
 class Marking(Struct, frozen=True, kw_only=True):
-    """The tokens of each node, in the order in which they came, and the nodes that have an open visit. It never changes.
+    """The tokens of each node, in the order in which they came, and the nodes that have an open visit.
 
-    The nodes are in the order in which they got what they open with. `forward` and `looping` are the nodes with tokens
-    over edges of either kind. `newest` is the number of the newest visit of each node that joins `any`.
+    It never changes. The nodes are in the order in which they got what they open with. `forward` and `looping` are the
+    nodes with tokens over edges of either kind. `newest` is the number of the newest visit of each node that joins
+    `any`.
     """
 
     tokens: Mapping[int, tuple[Token, ...]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from steptrail.domain.flow.concluding import breach, completed_map, conclude, enabled
 from steptrail.domain.flow.cutting import interrupted
 from steptrail.domain.flow.effects import (
+    Ask,
     Await,
     CutOff,
     Evaluate,
@@ -33,11 +34,11 @@ from steptrail.domain.flow.events import (
     StepHeld,
     WaitEnded,
 )
-from steptrail.domain.flow.failing import failure_of
+from steptrail.domain.flow.failing import failure_of, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
-from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WorkingNode
+from steptrail.domain.flow.nodes import HumanNode, LlmRouterNode, MapNode, Node, ToolNode, WorkingNode
 from steptrail.domain.flow.phases import Phase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -217,13 +218,20 @@ def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
 
 def _before(run: RunFold, graph: Graph, node: Node, visit: VisitFold, task: Task) -> FlowEffect | None:
     """Return what comes before a task begins, or what it is if it does not leave the process; None to start it."""
-    if task.item is not None:
-        return None
     if task.skipped is not None:
         return Record((_skipped(graph, node, task, task.skipped),))
-    if run.options.pauses_before(node.id) and not task.may_begin and task.attempt == 0:
+    is_first = task.item is None and task.attempt == 0
+    if is_first and run.options.pauses_before(node.id) and not task.may_begin:
         return Record((StepHeld(node=node.id, visit=task.visit, point="before"),))
+    if _needs_a_person(working_node(node, task.item), task):
+        return Ask(task.key)
     return None if leaves_the_process(node) else Evaluate(task.key)
+
+
+def _needs_a_person(node: Node, task: Task) -> bool:
+    if isinstance(node, ToolNode) and node.tool.approval is not None:
+        return task.approval is None or task.approval.answer != "granted"
+    return isinstance(node, HumanNode)
 
 
 def _skipped(graph: Graph, node: Node, task: Task, answer: StepAnswered) -> NodeSkipped:
@@ -268,11 +276,7 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
 def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     """Return the next effect of a run that is to end: what landed well is kept, what runs is cut off."""
     for task in sorted(run.tasks.values(), key=_order):
-        if (
-            task.phase is TaskPhase.LANDED
-            and task.landing is not None
-            and failure_of(task.landing, task.attempt) is None
-        ):
+        if task.phase is TaskPhase.LANDED and task.landing is not None and failure_of(task.landing) is None:
             return conclude(run, graph, task, now)
     running = run.running()
     if running:

@@ -123,6 +123,12 @@ class ToolNode(NodeBase, tag="tool", frozen=True, kw_only=True):
     tool: ToolSpec
     args: dict[str, JsonValue] = {}
 
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the arguments that the tool needs."""
+        names = self.tool.parameters.get("required")
+        return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
 
 class AgentNode(NodeBase, tag="agent", frozen=True, kw_only=True):
     """A session of an agent of its own. `agent` is the name of the agent, and `prompt` the template of its input."""

@@ -145,7 +145,8 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTa
     TaskPhase.LANDED: {
         NodeRetryScheduled: TaskPhase.RETRYING,
         StepHeld: TaskPhase.ASKED,
-        NodeEvaluated: TaskPhase.LANDED,  # the answer of a person becomes the result of the node
+        NodeEvaluated: TaskPhase.LANDED,  # the answer of a person becomes the result of the node, or its failure
+        NodeAttemptFailed: TaskPhase.LANDED,
     },
     TaskPhase.RETRYING: {NodeAttemptStarted: TaskPhase.RUNNING},
     TaskPhase.SUSPENDED: {FlowResumed: TaskPhase.DUE},

@@ -120,6 +120,13 @@ class FlowState:
         """The workflow as it was recorded, ready to be walked; None before the first execution."""
         return graph_of(self.run.started.definition) if self.run is not None else None
 
+    def at_work(self) -> tuple[RunFold, Graph]:
+        """Return the run and its graph. Raises `ValueError` before the first execution."""
+        run, graph = self.run, self.graph
+        if run is None or graph is None:
+            raise ValueError(f"no execution of {self.flow_id} has begun")
+        return run, graph
+
     @property
     def definition(self) -> FlowDefinition | None:
         """The workflow as it was recorded; None before the first execution."""

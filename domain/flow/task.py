@@ -69,7 +69,8 @@ class Task(Struct):
     `order` is the place in the order of what became due or landed. `attempt` is the number of the newest try.
     `failures` counts those that failed, and `interruptions` those that were cut off. The clock of its timeout has
     counted `used_us` and runs since `since`, or stands while that is None. `back_to` is the phase that a question
-    interrupted, `asked_at` the instant of the newest question or wait, and `asked_at_version` the version of its event.
+    interrupted, `asked_at` the instant of the newest question or wait, `asked_at_version` the version of its event, and
+    `answered_at` the instant of the answer.
     `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
     person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
     the part of the bill of a stream below that is counted already.
@@ -102,6 +103,7 @@ class Task(Struct):
     arguments: dict[str, JsonValue] | None = None
     asked_at: int = 0
     asked_at_version: int = 0
+    answered_at: int = 0
     billed: BilledUsage | None = None
 
     @property

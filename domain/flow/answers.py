@@ -1,0 +1,180 @@
+"""The answers of people about a run: to human nodes, to approvals, to held steps, and verdicts on unknown outcomes."""
+
+from steptrail.domain.errors import CommandRejected, shown
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.commands import Answer, AnswerStep, Settle
+from steptrail.domain.flow.digests import digest_of
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalGranted,
+    CutReason,
+    FlowEvent,
+    HumanAnswered,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeThen,
+    StepAnswered,
+    WaitEnded,
+)
+from steptrail.domain.flow.nodes import ConditionalNode, LlmRouterNode, RuleRouterNode
+from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.commands import Approve, Deny
+
+__all__ = ["answer", "answer_approval", "answer_step", "asked_task", "settle"]
+
+
+def _ended(state: FlowState, reason: str, by: str) -> tuple[WaitEnded, ...]:
+    """Return the end of the wait, if the answer finds the run waiting."""
+    if state.phase is not Phase.WAITING:
+        return ()
+    match reason:
+        case "approved" | "denied" | "settled":
+            return (WaitEnded(reason=reason, by=by),)
+        case _:
+            return (WaitEnded(reason="answered", by=by),)
+
+
+def asked_task(state: FlowState, to: str) -> Task:
+    """Return the task of an open question, by its node or the id of the request. Raises `CommandRejected`."""
+    asked = [task for task in state.tasks if task.phase is TaskPhase.ASKED and task.request and task.held is None]
+    named = [task for task in asked if task.request is not None and to in {task.node, task.request.request_id}]
+    if named:
+        return named[0]
+    open_ones = ", ".join(task.node for task in asked) or "none"
+    why = f"nobody is asked about {shown(to)}, or the question was answered already; open are: {open_ones}"
+    raise CommandRejected("answer", state.flow_id, why)
+
+
+def answer(state: FlowState, command: Answer) -> tuple[FlowEvent, ...]:
+    """Return the events of an answer to a human node. It is taken once, and in time by the instant of the command."""
+    request = asked_task(state, command.to).request
+    if request is None:
+        raise CommandRejected("answer", state.flow_id, f"nobody is asked about {shown(command.to)}")
+    if request.expires_at is not None and command.at >= request.expires_at:
+        when = f"{to_datetime(request.expires_at):%Y-%m-%d %H:%M:%S} UTC"
+        raise CommandRejected("answer", state.flow_id, f"the question expired at {when}")
+    if command.digest is not None and command.digest != request.digest:
+        why = f"the question is {request.digest}, not {command.digest}: it was asked anew"
+        raise CommandRejected("answer", state.flow_id, why)
+    answered = HumanAnswered(
+        request_id=request.request_id,
+        by=command.by,
+        choice=command.choice,
+        approved=command.approved,
+        data=command.data,
+        notes=command.notes,
+        key=command.key,
+    )
+    return (answered, *_ended(state, "answered", command.by))
+
+
+def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEvent, ...]:
+    """Return the events of a yes or a no to the call of a tool. Raises `CommandRejected`."""
+    doing = "approve a call of" if isinstance(command, Approve) else "deny a call of"
+    tasks = [task for task in state.tasks if task.approval is not None and task.approval.id == command.approval_id]
+    approval = tasks[0].approval if tasks else None
+    if approval is None or not approval.is_open:
+        why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
+        raise CommandRejected(doing, state.flow_id, why)
+    if command.at >= approval.expires_at:
+        when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
+        raise CommandRejected(doing, state.flow_id, f"it expired at {when}, which is a no")
+    if isinstance(command, Deny):
+        denied = ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
+        return (denied, *_ended(state, "denied", command.by))
+    if command.digest is not None and command.digest != approval.digest:
+        why = f"it is about the arguments {approval.digest}, not {command.digest}"
+        raise CommandRejected(doing, state.flow_id, why)
+    granted = ApprovalGranted(
+        approval_id=approval.id,
+        by=command.by,
+        reason=command.reason,
+        arguments=command.arguments,
+        arguments_digest=digest_of(command.arguments) if command.arguments is not None else None,
+        key=command.key,
+    )
+    return (granted, *_ended(state, "approved", command.by))
+
+
+def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
+    """Return the events of a word about a visit that is held. Raises `CommandRejected`."""
+    held = [task for task in state.tasks if task.held is not None and task.node == command.node]
+    if not held or held[0].held is None:
+        raise CommandRejected("step", state.flow_id, f"no visit of {shown(command.node)} is held")
+    task, point = held[0], held[0].held
+    if point == "after" and command.action == "skip":
+        raise CommandRejected("step", state.flow_id, "a visit that has ended cannot be skipped: continue or abort")
+    if point == "after" and (command.sets or command.unsets):
+        raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
+    graph = state.graph
+    node = graph.nodes[graph.numbers[task.node]] if graph is not None else None
+    chooses = isinstance(node, ConditionalNode | RuleRouterNode | LlmRouterNode)
+    if command.action == "skip" and chooses and command.targets is None:
+        raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")
+    answered = StepAnswered(
+        node=task.node,
+        visit=task.visit,
+        point=point,
+        action=command.action,
+        sets=command.sets,
+        unsets=command.unsets,
+        targets=command.targets,
+        by=command.by,
+        reason=command.reason,
+        key=command.key,
+    )
+    return (answered, *_ended(state, "answered", command.by))
+
+
+def settle(state: FlowState, command: Settle) -> tuple[FlowEvent, ...]:
+    """Return the events of a verdict on a node whose outcome is unknown. Raises `CommandRejected`."""
+    task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
+    if task is None or task.phase is not TaskPhase.PARKED:
+        raise CommandRejected("settle", state.flow_id, f"nobody waits for a verdict on {command.effect_id}")
+    return (_settled(task, command), *_ended(state, "settled", command.by))
+
+
+def _settled(task: Task, command: Settle) -> FlowEvent:
+    match command.verdict:
+        case "completed":
+            return NodeAttemptCompleted(
+                node=task.node,
+                visit=task.visit,
+                item=task.item,
+                attempt=task.attempt,
+                output=command.output,
+                duration_seconds=0.0,
+                settled_by=command.by,
+            )
+        case "failed":
+            error = ErrorInfo(
+                type=ErrorType.UNKNOWN,
+                error_class="steptrail:SettledAsFailed",
+                message=command.message or "it failed",
+                retryable=False,
+            )
+            return NodeAttemptFailed(
+                node=task.node,
+                visit=task.visit,
+                item=task.item,
+                attempt=task.attempt,
+                failure=FailureClass.UNKNOWN_OUTCOME,
+                error=error,
+                duration_seconds=0.0,
+                settled_by=command.by,
+            )
+        case "rerun":
+            return NodeAttemptInterrupted(
+                node=task.node,
+                visit=task.visit,
+                item=task.item,
+                attempt=task.attempt,
+                reason=CutReason.CRASH,
+                then=NodeThen.RERUN,
+                duration_seconds=0.0,
+            )

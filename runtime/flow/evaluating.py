@@ -1,0 +1,60 @@
+"""Evaluates a node that does not leave the process, and makes the event of its result or of its failure."""
+
+from steptrail.domain.failures import ErrorType
+from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired, NodeEvaluated
+from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.evaluation import evaluate
+from steptrail.domain.flow.kinds.people import Answer, answered, expired
+from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.seen import Evaluated
+from steptrail.domain.flow.nodes import HumanNode, Node
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.task import Task
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.run_log import call_failed
+from steptrail.runtime.flow.failure_class import failure_class
+from steptrail.runtime.flow.faults import faulty, never_ran
+from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.seeing import seen_by
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+
+__all__ = ["evaluated"]
+
+
+def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means: FlowMeans, now: int) -> FlowEvent:
+    """Return the event of the result of a node, or of its failure."""
+    node = graph.nodes[graph.numbers[task.node]]
+    brought = Means(means.expressions, means.schemas, flow.functions.get(node.id, {}))
+    try:
+        result = _result(run, graph, node, task, brought)
+    except NodeFault as fault:
+        return faulty(task.key, fault)
+    except Exception as raised:
+        error = capture(raised, default=ErrorType.UNKNOWN, now=now / 1e6)
+        call_failed(run.id, f"node {node.id}", error, raised)
+        return never_ran(task.key, failure_class(error, FailureClass.ERROR), error, {})
+    return NodeEvaluated(
+        node=task.node,
+        visit=task.visit,
+        output=result.output,
+        sets=dict(result.sets),
+        unsets=result.unsets,
+        messages=result.messages,
+        artifacts=result.artifacts,
+        route=result.route,
+        detail=dict(result.detail),
+    )
+
+
+def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: Means) -> Evaluated:
+    if not isinstance(node, HumanNode):
+        return evaluate(node, seen_by(run, graph, run.open[task.node]), means)
+    match task.landing:
+        case HumanAnswered(choice=choice, approved=approved, data=data, notes=notes, by=by):
+            answer = Answer(choice=choice, approved=approved, data=data, notes=notes, by=by)
+            return answered(node, answer, task.answered_at)
+        case HumanExpired():
+            return expired(node, task.answered_at, means.schemas)
+        case _:
+            raise NodeFault(FailureClass.CONFIG, "nobody was asked")
