@@ -4,6 +4,7 @@ Tags, anchors, aliases, merge keys and equal keys are refused, and so are the wo
 read differently: `on: error` was a truth value as a key, `0123` an octal number, `1:30` ninety.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -134,43 +135,39 @@ class _Reader:
 
     def _scalar(self, event: Any, place: Place) -> JsonValue:
         text: str = event.value
-        if event.style is not None:
+        if event.style:
             return text
         if text in _NULL:
             return None
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
         if _OLD_WORD.fullmatch(text):
-            return self._refuse(
-                event, place, f"{text} is a truth value to some readers", "write true or false, or quote it"
-            )
+            hint = "write true or false, or quote it"
+            return self._refuse(event, place, f"{text} is a truth value to some readers", hint)
         if _OLD_NUMBER.fullmatch(text):
             return self._refuse(event, place, f"{text} is another number to some readers", "write it out, or quote it")
+        if _NO_NUMBER.fullmatch(text):
+            return self._refuse(event, place, f"{text} is no number of JSON", "quote a text")
         return self._number(event, text, place)
 
     def _number(self, event: Any, text: str, place: Place) -> JsonValue:
+        number: float | None = None
         try:
-            if _INT.fullmatch(text):
-                return int(text)
-            if _OTHER_INT.fullmatch(text):
+            if _INT.fullmatch(text) or _OTHER_INT.fullmatch(text):
                 return int(text, 0)
+            number = float(text) if _FLOAT.fullmatch(text) else None
         except ValueError:
             return self._refuse(event, place, "the number has too many digits")
-        if _FLOAT.fullmatch(text):
-            number = float(text)
-            return self._refuse(event, place, f"{text} is too large") if abs(number) == float("inf") else number
-        return (
-            self._refuse(event, place, f"{text} is no number here", "quote a text")
-            if _NO_NUMBER.fullmatch(text)
-            else text
-        )
+        if number is None:
+            return text
+        return number if math.isfinite(number) else self._refuse(event, place, f"{text} is too large")
 
-    def _refuse(self, event: Any, place: Place, message: str, hint: str | None = None) -> None:
+    def _refuse(self, event: Any, place: Place, message: str, hint: str | None = None) -> JsonValue:
         line, column = _at(event)
-        path = path_of(place)
         self.diagnostics.append(
-            Diagnostic(code=UNREADABLE, path=path, message=message, line=line, column=column, hint=hint)
+            Diagnostic(code=UNREADABLE, path=path_of(place), message=message, line=line, column=column, hint=hint)
         )
+        return None
 
 
 def path_of(place: Place) -> str:

@@ -18,7 +18,7 @@ from steptrail.domain.flow.commands import (
     Start,
 )
 from steptrail.domain.flow.decide import said_by
-from steptrail.domain.flow.kinds.people import Answer as Given, wrong_in
+from steptrail.domain.flow.kinds.people import HumanAnswer, wrong_in
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
@@ -149,7 +149,9 @@ class FlowControl:
         if command.key is None or command.key not in state.fold.keys:
             graph, task = state.graph, asked_task(state, command.to)
             node = graph.nodes[graph.numbers[task.node]] if graph is not None else None
-            given = Given(choice=command.choice, approved=command.approved, data=command.data, notes=command.notes)
+            given = HumanAnswer(
+                choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
+            )
             if isinstance(node, HumanNode) and (why := wrong_in(given, node, self._means.schemas)) is not None:
                 raise CommandRejected("answer", state.flow_id, why)
         return FlowResult(await self.stream.tell(command))

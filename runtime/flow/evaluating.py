@@ -5,7 +5,7 @@ from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired,
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.evaluation import evaluate
-from steptrail.domain.flow.kinds.people import Answer, answered, expired
+from steptrail.domain.flow.kinds.people import HumanAnswer, answered, expired
 from steptrail.domain.flow.kinds.port import Means, NodeFault
 from steptrail.domain.flow.kinds.seen import Evaluated
 from steptrail.domain.flow.nodes import HumanNode, Node
@@ -52,7 +52,7 @@ def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: Means) ->
         return evaluate(node, seen_by(run, graph, run.open[task.node]), means)
     match task.landing:
         case HumanAnswered(choice=choice, approved=approved, data=data, notes=notes, by=by):
-            answer = Answer(choice=choice, approved=approved, data=data, notes=notes, by=by)
+            answer = HumanAnswer(choice=choice, approved=approved, data=data, notes=notes, by=by)
             return answered(node, answer, task.answered_at)
         case HumanExpired():
             return expired(node, task.answered_at, means.schemas)
