@@ -1,10 +1,10 @@
 """Renders errors, cuts, and requests for a stop or a pause, as text or as JSON."""
 
 from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionInterrupted
-from steptrail.domain.agent.fold import Request
 from steptrail.domain.failures import StepError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.requests import Request
 
 __all__ = ["by_whom", "error_data", "request_data", "why_cut"]
 

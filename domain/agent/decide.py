@@ -26,7 +26,6 @@ from steptrail.domain.agent.events.execution import Override
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import was_productive
-from steptrail.domain.agent.keys import said, use_of
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import why_no_retry
@@ -35,6 +34,7 @@ from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 

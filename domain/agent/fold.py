@@ -10,7 +10,6 @@ from msgspec import Struct, field
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
-from steptrail.domain.agent.keys import KeyUse
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.step import AgentStep, ToolExecution
@@ -25,22 +24,16 @@ from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, StepOutput
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.events import ExecutionFinished
+from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import ModelUsage, Usage, billed_together
 
-__all__ = ["ExecutionFold", "ForkRef", "Request", "SessionFold", "StepFold"]
+__all__ = ["ExecutionFold", "ForkRef", "SessionFold", "StepFold"]
 
 HookPhase = tuple[str, int, int | None]
 """Hook type, step number and position of the tool call: they identify one run of the hooks of one moment."""
-
-
-class Request(Value, frozen=True):
-    """A person's or program's request to stop or to pause, made at the instant `at` (microseconds of UTC)."""
-
-    by: str
-    reason: str | None
-    at: int
 
 
 class ForkRef(Value, frozen=True):

@@ -11,9 +11,9 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import end_call, move_call
-from steptrail.domain.agent.standing import answered
 from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.kernel.standing import answered
 from steptrail.domain.shared.approvals import Approval
 
 __all__ = ["APPROVAL_HANDLERS"]

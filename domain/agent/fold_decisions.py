@@ -9,8 +9,9 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.fold_calls import move_call
-from steptrail.domain.agent.standing import answered, waits_of
+from steptrail.domain.agent.standing import waits_of
 from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.kernel.standing import answered
 
 __all__ = ["DECISION_HANDLERS"]
 

@@ -16,14 +16,15 @@ from steptrail.domain.agent.events import (
     SessionStarted,
     StopRequested,
 )
-from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, ForkRef, SessionFold
 from steptrail.domain.agent.fold_calls import cut_calls
 from steptrail.domain.agent.ids import SessionId, execution_id
-from steptrail.domain.agent.keys import said
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
+from steptrail.domain.shared.keys import said
+from steptrail.domain.shared.requests import Request
 
 __all__ = ["EXECUTION_HANDLERS"]
 

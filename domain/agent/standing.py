@@ -2,8 +2,6 @@
 
 from functools import partial
 
-from msgspec import structs
-
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import WaitStarted
 from steptrail.domain.agent.fold import SessionFold
@@ -16,7 +14,7 @@ from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["answered", "kind_below", "standing", "summary", "waits_of"]
+__all__ = ["kind_below", "standing", "summary", "waits_of"]
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
@@ -60,14 +58,6 @@ def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
     """Return the kind of the stream that a call runs; None when it runs no stream."""
     spec = agent.tool(call.name)
     return spec.runs_children if spec is not None else None
-
-
-def answered(waits: tuple[Wait, ...], at: int, only: str | None = None) -> tuple[Wait, ...]:
-    """Return the waits, those that are open marked as answered at `at` (microseconds of UTC): all, or `only` this."""
-    return tuple(
-        structs.replace(wait, answered_at=at) if wait.answered_at is None and only in {None, wait.id} else wait
-        for wait in waits
-    )
 
 
 def standing(state: AgentState) -> Standing:

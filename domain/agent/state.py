@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.fold import ExecutionFold, ForkRef, Request, SessionFold
+from steptrail.domain.agent.fold import ExecutionFold, ForkRef, SessionFold
 from steptrail.domain.agent.info import StateInfo
 from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
@@ -26,6 +26,7 @@ from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import ModelUsage, Usage

@@ -54,7 +54,7 @@ class NodeError(Value, frozen=True, kw_only=True):
 
 
 class Envelope:
-    """What a node sees, or where a run ended: the input, the variables, and what nodes have added. Read only.
+    """The view of a node, or the end of a run: the input, the variables, and what nodes have added. Read only.
 
     Whatever is read from it is a copy, so to change it changes nothing else.
     """

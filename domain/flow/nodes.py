@@ -4,6 +4,7 @@ What a node calls, such as a function, a tool or a model, is brought by who runs
 the node. Here is what has to be known to carry a run on and to explain it.
 """
 
+import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -16,8 +17,8 @@ from steptrail.domain.tools import ToolEffect, ToolSpec
 
 __all__ = [
     "AgentNode",
-    "Case",
-    "Check",
+    "CaseSpec",
+    "CheckSpec",
     "Condition",
     "ConditionalNode",
     "Expression",
@@ -35,8 +36,8 @@ __all__ = [
     "Node",
     "NoopNode",
     "OnFail",
-    "Rule",
     "RuleRouterNode",
+    "RuleSpec",
     "ToolNode",
     "TransformNode",
     "WebhookNode",
@@ -44,6 +45,8 @@ __all__ = [
 ]
 
 _CENTURY = 100 * 365.25 * 86_400
+_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+_LITERALS = frozenset({"true", "false", "null"})
 
 
 class Join(StrEnum):
@@ -58,13 +61,19 @@ class Join(StrEnum):
 
 
 class Expression(Value, frozen=True, kw_only=True):
-    """What decides something: a CEL expression, a path that is looked up in the envelope, or a function by its name.
+    """That which decides: a CEL expression, a path that is looked up in the envelope, or a function by its name.
 
     The function itself is brought by who runs the workflow. `text` is the source, the path, or `module.QualName`.
     """
 
     kind: Literal["cel", "path", "function"]
     text: str
+
+    @classmethod
+    def of(cls, text: str) -> "Expression":
+        """Return the expression that people write as a text: a path if it is one, else CEL."""
+        is_path = _PATH.fullmatch(text) is not None and text not in _LITERALS
+        return cls(kind="path" if is_path else "cel", text=text)
 
 
 class NodeBase(Settings, frozen=True, kw_only=True, tag_field="kind"):
@@ -96,6 +105,8 @@ class LlmNode(NodeBase, tag="llm", frozen=True, kw_only=True):
     model with the request.
     """
 
+    retry: RetryPolicy = RetryPolicy()
+    timeout: PositiveSeconds | None = 60.0
     model: str = ""
     prompt: str | None = None
     system: str | None = None
@@ -107,6 +118,8 @@ class LlmNode(NodeBase, tag="llm", frozen=True, kw_only=True):
 class ToolNode(NodeBase, tag="tool", frozen=True, kw_only=True):
     """One call of a tool. The texts in `args` are templates; a text that is one `{{ path }}` alone is the value."""
 
+    retry: RetryPolicy = RetryPolicy()
+    timeout: PositiveSeconds | None = 30.0
     tool: ToolSpec
     args: dict[str, JsonValue] = {}
 
@@ -136,6 +149,7 @@ class FunctionNode(NodeBase, tag="function", frozen=True, kw_only=True):
 class WebhookNode(NodeBase, tag="webhook", frozen=True, kw_only=True):
     """One HTTP request. `url`, `body` and `headers` are templates; `hosts` names the hosts that may be asked."""
 
+    timeout: PositiveSeconds | None = 30.0
     url: str
     method: str = "POST"
     body: JsonValue = None
@@ -209,7 +223,7 @@ class Condition(Value, frozen=True, kw_only=True):
     value: JsonValue = None
 
 
-class Rule(Value, frozen=True, kw_only=True):
+class RuleSpec(Value, frozen=True, kw_only=True):
     """A rule of a router: the node `to` runs when all conditions hold, or when the expression does."""
 
     to: str
@@ -220,12 +234,13 @@ class Rule(Value, frozen=True, kw_only=True):
 class RuleRouterNode(NodeBase, tag="rule_router", frozen=True, kw_only=True):
     """Chooses the next node by rules: the first that holds, or all with `allow_multiple`; else `default`, or none."""
 
-    rules: tuple[Rule, ...] = ()
+    critical: bool = True
+    rules: tuple[RuleSpec, ...] = ()
     allow_multiple: bool = False
     default: str | None = None
 
 
-class Case(Value, frozen=True, kw_only=True):
+class CaseSpec(Value, frozen=True, kw_only=True):
     """A case of a conditional: the node `to` runs when the expression holds."""
 
     when: Expression
@@ -236,7 +251,8 @@ class Case(Value, frozen=True, kw_only=True):
 class ConditionalNode(NodeBase, tag="conditional", frozen=True, kw_only=True):
     """Chooses the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
 
-    cases: tuple[Case, ...] = ()
+    critical: bool = True
+    cases: tuple[CaseSpec, ...] = ()
     evaluate: Literal["first", "all"] = "first"
     default: str | None = None
 
@@ -244,6 +260,9 @@ class ConditionalNode(NodeBase, tag="conditional", frozen=True, kw_only=True):
 class LlmRouterNode(NodeBase, tag="llm_router", frozen=True, kw_only=True):
     """Lets a model choose the next node. `routes` maps each label that the model may say to a node."""
 
+    retry: RetryPolicy = RetryPolicy()
+    critical: bool = True
+    timeout: PositiveSeconds | None = 30.0
     model: str = ""
     prompt: str = ""
     system: str | None = None
@@ -253,7 +272,7 @@ class LlmRouterNode(NodeBase, tag="llm_router", frozen=True, kw_only=True):
 
 
 class OnFail(StrEnum):
-    """What a gate or a guardian does when it does not hold."""
+    """The way in which the run goes on when a gate or a guardian does not hold."""
 
     BLOCK = "block"
     """It fails, with the class `blocked`."""
@@ -263,16 +282,26 @@ class OnFail(StrEnum):
     """The run goes on with another node."""
 
 
+def _check_redirect(node: "GateNode | GuardianNode") -> None:
+    if (node.on_fail is OnFail.REDIRECT) is not bool(node.redirect):
+        node.refuse("redirect", "Expected the id of a node with on_fail='redirect', and None without")
+
+
 class GateNode(NodeBase, tag="gate", frozen=True, kw_only=True):
     """Lets the run pass if `when` holds; without `when` always."""
 
+    critical: bool = True
     when: Expression | None = None
     on_fail: OnFail = OnFail.BLOCK
     redirect: str | None = None
     message: str | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_redirect(self)
 
-class Check(Value, frozen=True, kw_only=True):
+
+class CheckSpec(Value, frozen=True, kw_only=True):
     """A check of the value at a path. What `settings` holds depends on `kind`. `message` says what is wrong."""
 
     kind: Literal["required", "length", "pattern", "enum", "type", "range", "schema", "expr"]
@@ -285,9 +314,14 @@ class Check(Value, frozen=True, kw_only=True):
 class GuardianNode(NodeBase, tag="guardian", frozen=True, kw_only=True):
     """Lets the run pass if all checks hold."""
 
-    checks: tuple[Check, ...] = ()
+    critical: bool = True
+    checks: tuple[CheckSpec, ...] = ()
     on_fail: OnFail = OnFail.BLOCK
     redirect: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_redirect(self)
 
 
 class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
@@ -296,6 +330,7 @@ class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
     `expires` is in seconds; after that `on_timeout` decides. `default` is the answer that is taken then, or None.
     """
 
+    critical: bool = True
     type: Literal["approval", "choice", "edit", "input", "review"] = "approval"
     prompt: str = ""
     show: tuple[str, ...] = ()
@@ -305,6 +340,17 @@ class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
     on_timeout: Literal["fail", "default", "skip"] = "fail"
     default: JsonValue = None
     on_reject: Literal["continue", "fail"] = "continue"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.type == "choice") is not bool(self.options):
+            self.refuse("options", "Expected the options of a choice, and none of another type")
+        if self.on_timeout == "default" and self.default is None:
+            self.refuse("default", "Expected the answer that is taken when nobody answers")
+        if self.on_timeout != "fail" and self.expires is None:
+            self.refuse("expires", f"Expected seconds, because on_timeout={self.on_timeout!r} needs them")
+        if self.type == "choice" and self.on_timeout == "default" and self.default not in self.options:
+            self.refuse("default", "Expected one of the options")
 
 
 class NoopNode(NodeBase, tag="noop", frozen=True, kw_only=True):

@@ -6,9 +6,11 @@ Each machine derives a standing from a state. Lists, workers and owners use the 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from msgspec import structs
+
 from steptrail.domain.base import Value
 
-__all__ = ["OPEN", "Standing", "StandingState", "Wait"]
+__all__ = ["OPEN", "Standing", "StandingState", "Wait", "answered"]
 
 
 class StandingState(StrEnum):
@@ -47,6 +49,14 @@ class Wait(Value, frozen=True, kw_only=True):
     due_at: int | None = None
     answered_at: int | None = None
     on: str | None = None
+
+
+def answered(waits: tuple[Wait, ...], at: int, only: str | None = None) -> tuple[Wait, ...]:
+    """Return the waits, those that are open marked as answered at `at` (microseconds of UTC): all, or `only` this."""
+    return tuple(
+        structs.replace(wait, answered_at=at) if wait.answered_at is None and only in {None, wait.id} else wait
+        for wait in waits
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ An approval is answered once: granted, denied, or expired. Its id is the id of t
 
 from typing import Literal
 
-from steptrail.domain.base import Count, Seconds
+from steptrail.domain.base import Count, Positive, Seconds
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.parent import ParentRef
@@ -86,7 +86,8 @@ class ExecutionPaused(Event, frozen=True, kw_only=True):
 class ExecutionFinished(Event, frozen=True, kw_only=True):
     """The execution stopped, for this reason, resolved by this criterion.
 
-    `answered` says that the run ended with an answer of its own, even if the reason is a limit.
+    `answered` says that the run ended with an answer of its own, even if the reason is a limit. `recorded_errors`
+    counts the failures of nodes of a workflow that the run went on after.
     """
 
     TYPE = "execution.finished.v1"
@@ -96,11 +97,23 @@ class ExecutionFinished(Event, frozen=True, kw_only=True):
     stop_reason: StopReason
     resolved_by: str
     answered: bool = False
+    recorded_errors: Count = 0
 
 
-WaitKind = Literal["retry", "tool_retry", "unknown_outcome", "approval", "child", "resources"]
-"""The kinds of waits: for the time to try a step or a call again, for a person's verdict on an interrupted call, for
-approvals, for the session that a call runs, or for things that could not be opened for the run."""
+WaitKind = Literal[
+    "retry",
+    "tool_retry",
+    "unknown_outcome",
+    "approval",
+    "child",
+    "resources",
+    "node_retry",
+    "human",
+    "step",
+]
+"""The kinds of waits: for the time to try a step, a call or a node again, for a person's verdict on an interrupted
+call, for approvals, for the session that a call runs, for things that could not be opened for the run, for the answer
+of a person to a node of a workflow, or to a step that is held."""
 
 
 class WaitStarted(Event, frozen=True, kw_only=True):
@@ -126,7 +139,7 @@ class WaitEnded(Event, frozen=True, kw_only=True):
     TYPE = "wait.ended.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"by"})
-    reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop"]
+    reason: Literal["due", "settled", "rerun", "tell", "approved", "denied", "stop", "answered"]
     by: str | None = None
 
     @property
@@ -138,15 +151,19 @@ class WaitEnded(Event, frozen=True, kw_only=True):
 class ApprovalRequested(Event, frozen=True, kw_only=True):
     """A person is asked whether a call may run with the arguments of this digest.
 
-    `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by `expires_at`
-    (microseconds of UTC) the call does not run.
+    `position` is that of the call in the reply of an agent's model; `node`, `visit` and `item` name the node of a
+    workflow. `asked_by` is the tool that needs the approval, or the hook that held the call. Without an answer by
+    `expires_at` (microseconds of UTC) the call does not run.
     """
 
     TYPE = "approval.requested.v1"
     KIND = EventKind.INTENT
-    STATE = frozenset({"approval_id", "arguments_digest", "asked_by", "reason", "tool"})
+    STATE = frozenset({"approval_id", "arguments_digest", "asked_by", "node", "reason", "tool"})
     approval_id: str
-    position: Count
+    position: Count = 0
+    node: str | None = None
+    visit: Positive | None = None
+    item: Count | None = None
     tool: str
     arguments_digest: str
     expires_at: int

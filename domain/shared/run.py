@@ -30,6 +30,8 @@ class ExecutionStatus(StrEnum):
     WAITING = "waiting"
     COMPLETED = "completed"
     FAILED = "failed"
+    STOPPED = "stopped"
+    """A person stopped a workflow. An agent that is stopped is completed, because it hands on what it has."""
 
 
 class SegmentEnd(StrEnum):

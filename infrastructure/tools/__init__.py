@@ -4,6 +4,6 @@ The model sees a name, a description and a JSON schema; the runner sees an outco
 """
 
 from steptrail.infrastructure.tools.decorator import FunctionTool, Tool, tool
-from steptrail.infrastructure.tools.result import to_json_value
+from steptrail.runtime.kernel.json_form import to_json_value
 
 __all__ = ["FunctionTool", "Tool", "to_json_value", "tool"]

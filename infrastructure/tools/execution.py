@@ -15,8 +15,6 @@ from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
-from steptrail.infrastructure.tools.result import to_json_value
-from steptrail.infrastructure.tools.threads import run_in_thread
 from steptrail.runtime.agent.tool_port import (
     Capture,
     Patience,
@@ -26,6 +24,8 @@ from steptrail.runtime.agent.tool_port import (
     ToolSucceeded,
     ToolTimedOut,
 )
+from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 __all__ = ["Executable", "execute", "patience_of"]
 

@@ -19,8 +19,8 @@ from pydantic_core import to_json
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.docstring import parameter_docs
-from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.json_form import to_json_value
 
 __all__ = ["Parameters", "parameters_of"]
 

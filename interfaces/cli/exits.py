@@ -41,6 +41,8 @@ def exit_of(result: RunResult[Any]) -> Exit:
             return Exit.OK if is_done else Exit.LIMITED
         case ExecutionStatus.FAILED:
             return Exit.FAILED
+        case ExecutionStatus.STOPPED:
+            return Exit.LIMITED
         case ExecutionStatus.IN_PROGRESS:
             return Exit.BUSY
         case ExecutionStatus.PAUSED | ExecutionStatus.WAITING | ExecutionStatus.PENDING:

@@ -9,7 +9,6 @@ from typing import Any
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import how_to_go_on, store_given
 from steptrail.interfaces.cli.output import Output
@@ -19,6 +18,7 @@ from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.result import RunResult
+from steptrail.runtime.kernel.json_form import to_json_value
 
 __all__ = ["register"]
 

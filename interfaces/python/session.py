@@ -10,7 +10,6 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.infrastructure.tools.result import to_json_value
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent import Agent, AnyAgent
@@ -22,6 +21,7 @@ from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["Session"]

@@ -1,11 +1,11 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
@@ -20,6 +20,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.agents_worker import agents_worker
+from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.lists import one_of, open_questions, tree_of
@@ -46,7 +47,12 @@ from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
 from steptrail.runtime.kernel.worker import OnLeft, Worker
 
 if TYPE_CHECKING:
+    from steptrail.domain.flow.envelope import Artifact
+    from steptrail.domain.flow.options import RunOptions
+    from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync import SyncSteptrail
+    from steptrail.runtime.flow.result import FlowResult
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 __all__ = ["Steptrail"]
 
@@ -102,10 +108,75 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """The clock by which waits are over and questions expire."""
         return self._env.clock
 
+    @overload
     async def run(
         self,
         agent: Agent[OutputT, ContextT],
-        input: str | Message,  # noqa: A002 - the public name
+        input: str | Message,
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
+        on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
+    ) -> RunResult[OutputT]: ...
+    @overload
+    async def run(
+        self,
+        agent: "BuiltWorkflow",
+        input: object = None,
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: object = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        new: bool = False,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
+    ) -> "FlowResult": ...
+    async def run(self, agent: Any, input: Any = None, **given: Any) -> Any:  # noqa: A002 - the public name
+        """Have an input answered in a session, and return where that ended, whatever the ending.
+
+        `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
+        is made. Running the same command again is safe, also after a crash: an unfinished execution with this input is
+        gone on with, and when the session's newest input was this one, its result is returned, `stored`. Any other
+        input begins the next execution. With a `key` the same holds over the whole life of the session, not for the
+        newest input alone, and the same words under another key are another command. A retry counts as the execution
+        that it retries. To say something in a conversation, also the same words twice, `send` it.
+
+        `context` is what there is to say of the run, of the type that the agent declares; it is stored, and belongs to
+        the input: the same words with another context are another command. Without one, the session keeps the last.
+        A workflow is run in the same way: `input` is any JSON, `vars`, `messages` and `artifacts` are what it begins
+        with, and `options` hold in place of its own. The result is a `FlowResult`.
+
+        `by` is the name of the asking person. The session has the entries of `metadata` from where an execution is
+        begun for this input; a command that comes again leaves them as they are. `history` is a conversation that was
+        held elsewhere, such as the messages of another state: a new session begins with it. `new` begins a session and
+        takes no other. `on_commit` is told of the events that this process stores, `on_update` of the live updates
+        between them: text as the model writes it, the progress of tools. Raises `ConfigurationError` for a context that
+        does not fit or is missing, `CommandRejected` while the session
+        answers another input, for a key that came with another one, and when the session exists for a `history` and for
+        an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
+        """
+        if is_flow(agent):
+            from steptrail.interfaces.python.running_flows import run_flow
+
+            return await run_flow(self._env, agent, input, **given)
+        return await self._run(agent, input, **given)
+
+    async def _run(
+        self,
+        agent: Agent[OutputT, ContextT],
+        said: str | Message,
         *,
         session: str | None = None,
         by: str = "user",
@@ -118,32 +189,12 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> RunResult[OutputT]:
-        """Have an input answered in a session, and return where that ended, whatever the ending.
-
-        `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
-        is made. Running the same command again is safe, also after a crash: an unfinished execution with this input is
-        gone on with, and when the session's newest input was this one, its result is returned, `stored`. Any other
-        input begins the next execution. With a `key` the same holds over the whole life of the session, not for the
-        newest input alone, and the same words under another key are another command. A retry counts as the execution
-        that it retries. To say something in a conversation, also the same words twice, `send` it.
-
-        `context` is what there is to say of the run, of the type that the agent declares; it is stored, and belongs to
-        the input: the same words with another context are another command. Without one, the session keeps the last.
-        `by` is the name of the asking person. The session has the entries of `metadata` from where an execution is
-        begun for this input; a command that comes again leaves them as they are. `history` is a conversation that was
-        held elsewhere, such as the messages of another state: a new session begins with it. `new` begins a session and
-        takes no other. `on_commit` is told of the events that this process stores, `on_update` of the live updates
-        between them: text as the model writes it, the progress of tools. Raises `ConfigurationError` for a context that
-        does not fit or is missing, `CommandRejected` while the session
-        answers another input, for a key that came with another one, and when the session exists for a `history` and for
-        an input that is to be `new`; `SessionBusy` while another process runs it, and store errors.
-        """
         chosen = session or unnamed_session(key)
         control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
-        given, said = an_agent(agent), a_message(input)
+        given, message = an_agent(agent), a_message(said)
         return await control.run(
             given,
-            said,
+            message,
             by=by,
             key=key,
             metadata=metadata,
@@ -153,10 +204,57 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
             context=a_context(given, context),
         )
 
+    @overload
     async def start(
         self,
         agent: Agent[Any, ContextT],
-        input: str | Message,  # noqa: A002 - the public name
+        input: str | Message,
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: ContextT | None = None,
+        metadata: dict[str, JsonValue] | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
+        on_commit: OnCommit | None = None,
+    ) -> Session: ...
+    @overload
+    async def start(
+        self,
+        agent: "BuiltWorkflow",
+        input: object = None,
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: object = None,
+        metadata: dict[str, JsonValue] | None = None,
+        new: bool = False,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
+    ) -> "Flow": ...
+    async def start(self, agent: Any, input: Any = None, **given: Any) -> Any:  # noqa: A002 - the public name
+        """Store that an input is to be answered, and return its session at once: nothing is run here.
+
+        The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
+        start the same again is safe: an input that the session has, or had under this `key`, is not started twice.
+        `run` with the same input answers a session that was started. `on_commit` is told of the events that this call
+        stores. Raises `CommandRejected` while the session answers another input, for a key that came with another one,
+        and, when the session exists, for a `history` and for an input that is to be `new`.
+        """
+        if is_flow(agent):
+            from steptrail.interfaces.python.running_flows import start_flow
+
+            return await start_flow(self._env, agent, input, **given)
+        return await self._start(agent, input, **given)
+
+    async def _start(
+        self,
+        agent: Agent[Any, ContextT],
+        said: str | Message,
         *,
         session: str | None = None,
         by: str = "user",
@@ -167,19 +265,11 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         new: bool = False,
         on_commit: OnCommit | None = None,
     ) -> Session:
-        """Store that an input is to be answered, and return its session at once: nothing is run here.
-
-        The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
-        start the same again is safe: an input that the session has, or had under this `key`, is not started twice.
-        `run` with the same input answers a session that was started. `on_commit` is told of the events that this call
-        stores. Raises `CommandRejected` while the session answers another input, for a key that came with another one,
-        and, when the session exists, for a `history` and for an input that is to be `new`.
-        """
         chosen = checked_session_id(session or unnamed_session(key))
         control = SessionControl(self._env, chosen, on_commit)
-        given, said = an_agent(agent), a_message(input)
+        given, message = an_agent(agent), a_message(said)
         stored = a_context(given, context)
-        await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
+        await control.start(given, message, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
         return self.session(chosen)
 
     def stream(
@@ -197,7 +287,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
     ) -> RunStream[OutputT]:
         """Do what `run` does, and show it while it is done: see `RunStream`."""
         return RunStream(
-            lambda on_commit, on_update: self.run(
+            lambda on_commit, on_update: self._run(
                 agent,
                 input,
                 session=session,
@@ -218,6 +308,12 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """Return a handle on a session; it is not looked up before it is used."""
         return Session(self._env, checked_session_id(session_id), on_commit, on_update)
 
+    def flow(self, flow_id: str) -> "Flow":
+        """Return a handle on the runs of a workflow in one stream; it is not looked up before it is used."""
+        from steptrail.interfaces.python.flow import Flow
+
+        return Flow(self._env, flow_id)
+
     async def find(self, prefix: str) -> Session:
         """Return the session of an agent whose id is, or uniquely begins with, `prefix`.
 
@@ -233,6 +329,8 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         stream = stream_named(name)
         if stream.startswith(STREAM_PREFIX):
             return self.session(id_of(stream))
+        if stream.startswith("flow:"):
+            return self.flow(id_of(stream))
         return Handle(self._env, stream)
 
     async def find_any(self, prefix: str) -> AnyHandle:

@@ -27,6 +27,7 @@ from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.agent.tool_means import refuse_other_means
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
+from steptrail.runtime.kernel.given_model import a_model
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
@@ -73,11 +74,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
     def with_model(self, model: ModelDriver) -> Self:
         """Set the model driver. Raises `ConfigurationError` for anything else, such as the name of a model."""
-        if not callable(getattr(model, "describe", None)) or not callable(getattr(model, "infer", None)):
-            what = f"{model!r}" if isinstance(model, str) else type(model).__name__
-            hint = 'give a driver of `steptrail.models`, such as `OpenAIModel("gpt-5-mini")`'
-            raise ConfigurationError(f"agent {self._name!r}: {what} is no model: {hint}")
-        self._model = model
+        self._model = a_model(model, f"agent {self._name!r}")
         return self
 
     def with_system_prompt(self, prompt: str) -> Self:

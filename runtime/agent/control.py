@@ -15,7 +15,6 @@ from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
-from steptrail.domain.agent.keys import KeyUse, said, use_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
@@ -27,6 +26,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.domain.shared.keys import KeyUse, said, use_of
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load

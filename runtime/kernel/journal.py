@@ -345,6 +345,11 @@ class Journal(Generic[S, E]):
             self._state = self._machine.evolve_all(self._committed, records)
             self._is_at(self._state, stored.head, self._machine.control.standing(self._state))
 
+    @property
+    def unstored(self) -> int:
+        """The number of events that are not stored yet."""
+        return len(self._overlay)
+
     def holds(self, kind: Callable[[E], bool]) -> bool:
         """Tell whether the overlay holds an event of that kind."""
         return any(kind(record.event) for record in self._overlay)

@@ -37,7 +37,9 @@ class Kind(NamedTuple):
     settles: Callable[[Event], bool]
 
 
-KINDS: ByPrefix[Kind] = ByPrefix({"agent:": "steptrail.runtime.agent.kind:KIND"})
+KINDS: ByPrefix[Kind] = ByPrefix(
+    {"agent:": "steptrail.runtime.agent.kind:KIND", "flow:": "steptrail.runtime.flow.kind:KIND"}
+)
 """Prefix of a stream -> its kind. Looking up a kind imports its events, so that its records can be read."""
 
 

@@ -65,7 +65,7 @@ class _Running:
     patience: float
     drops_late: bool
     given_up_at: float = math.inf
-    is_cancelled: bool = False
+    cut: Cut | None = None
 
 
 class InFlight:
@@ -87,7 +87,7 @@ class InFlight:
         self._may_have_news = asyncio.Event()
         self._rest: asyncio.TimerHandle | None = None
         self._cut_at: float | None = None
-        self._cut: Cut | None = None
+        self._has_news = False
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._running
@@ -117,19 +117,20 @@ class InFlight:
             running.given_up_at = loop.time() + at_most + patience
         self._running[key] = running
 
-    async def land(self, *, at_most: float | None = None) -> None:
+    async def land(self, *, at_most: float | None = None, or_news: bool = False) -> None:
         """Wait until an effect has ended, at most `at_most` seconds; record all that have, in the order of their start.
 
-        Raises the caller's `CancelledError`, and leaves the effects in flight then. Raises an exception of an effect
-        that is no `Exception`, such as `KeyboardInterrupt`.
+        With `or_news` the wait is also over when events of others were folded. Raises the caller's `CancelledError`,
+        and leaves the effects in flight then. Raises an exception of an effect that is no `Exception`, such as
+        `KeyboardInterrupt`.
         """
         loop = asyncio.get_running_loop()
         until = None if at_most is None else loop.time() + at_most
-        ended = self._ended()
+        ended, self._has_news = self._ended(), False
         while not ended:
             await self._wait(until)
             ended = self._ended()
-            if until is not None and loop.time() >= until:
+            if (until is not None and loop.time() >= until) or (or_news and self._has_news):
                 break
             # Nothing may have ended: an effect that was left behind wakes this loop too.
         self._record(ended)
@@ -139,7 +140,7 @@ class InFlight:
 
         A further cancellation of the caller does not end this sooner.
         """
-        self._cancel(self._cut or Cut("cancelled"))
+        self._cancel(self._running.values(), Cut("cancelled"))
         while pending := [self._running[key].task for key in self._running.keys() - self._ended()]:
             left = self._first_given_up() - asyncio.get_running_loop().time()
             await wait_through(*pending, timeout=None if left == math.inf else max(0.0, left))
@@ -152,13 +153,16 @@ class InFlight:
         """Return when the first effect that runs on is left behind, by the loop's clock."""
         return min((each.given_up_at for each in self._running.values() if not each.task.done()), default=math.inf)
 
-    def _cancel(self, cut: Cut) -> None:
-        self._cut = cut
+    def cut(self, keys: Iterable[Hashable]) -> None:
+        """Cancel some of the effects. `land` records their ends, and waits no longer than their patience."""
+        self._cancel([self._running[key] for key in keys if key in self._running], Cut("cancelled"))
+
+    def _cancel(self, effects: Iterable[_Running], cut: Cut) -> None:
         now = asyncio.get_running_loop().time()
-        for running in self._running.values():
+        for running in effects:
             # Each effect is cancelled only once, so that its tidying up is not interrupted.
-            if not running.is_cancelled and not running.task.done():
-                running.is_cancelled = True
+            if running.cut is None and not running.task.done():
+                running.cut = cut
                 running.given_up_at = min(running.given_up_at, now + running.patience)
                 running.task.cancel()
 
@@ -190,7 +194,7 @@ class InFlight:
             running = self._running.pop(key)
             outcome = self._outcome(running)
             if not self._running:
-                self._cut_at = self._cut = None
+                self._cut_at = None
             if isinstance(outcome, _Interrupt):
                 interrupt, outcome = outcome.error, Cut("cancelled")
             running.record(outcome)
@@ -202,15 +206,15 @@ class InFlight:
         if not task.done():
             task.cancel()
             _leave_behind(task)
-            return self._cut if running.is_cancelled else Deaf()
+            return running.cut or Deaf()
         if task.cancelled():
             # It may have been cancelled before its first line, and Python would warn of an effect that nobody awaited.
             running.effect.close()
-            return self._cut or RuntimeError("the effect cancelled itself, and nobody had asked it to")
+            return running.cut or RuntimeError("the effect cancelled itself, and nobody had asked it to")
         if (error := task.exception()) is not None:
             return error
-        is_late = running.is_cancelled and running.drops_late and not isinstance(task.result(), _Interrupt)
-        return self._cut if is_late else task.result()
+        is_late = running.drops_late and not isinstance(task.result(), _Interrupt)
+        return (running.cut if is_late else None) or task.result()
 
     async def _told(self, effect: Coroutine[Any, Any, T]) -> "T | _Interrupt":
         try:
@@ -241,11 +245,11 @@ class InFlight:
                     if (grace := await self._grace()) is not None:
                         self._cut_at = loop.time() + grace
                 if self._cut_at is not None and self._cut_at <= loop.time():
-                    self._cancel(Cut("stop"))
-                if self._ended():
+                    self._cancel(self._running.values(), Cut("stop"))
+                if self._ended() or self._has_news:
                     self._tell()
                 due = self._first_given_up()
-                if self._cut_at is not None and self._cut is None:
+                if self._cut_at is not None and self._cut_at > loop.time():
                     due = min(due, self._cut_at)
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(None if due == math.inf else due):
@@ -258,7 +262,9 @@ class InFlight:
         """Fold new events, and return how many seconds the effects may run on; None while no stop is requested."""
         try:
             if await self._journal.has_news():
+                before = self._journal.committed.version
                 await self._journal.fold_news()
+                self._has_news = self._has_news or self._journal.committed.version > before
         except StoreError as error:
             self._look_later(error)
         return self._stop_grace(self._journal.peek())

@@ -1,12 +1,20 @@
-"""Makes calls from a thread in an event loop."""
+"""Calls between an event loop and threads.
+
+A synchronous function of the user runs on a daemon thread of its own. A pool would be used up by functions that hang,
+and would keep the interpreter from exiting. A thread cannot be stopped either: one that is given up runs on, and what
+it still returns goes nowhere.
+"""
 
 import asyncio
+import contextvars
+import threading
 from collections.abc import Callable
-from typing import ParamSpec
+from typing import ParamSpec, TypeVar
 
-__all__ = ["call_in_loop"]
+__all__ = ["call_in_loop", "run_in_thread"]
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -16,3 +24,29 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *ar
     except RuntimeError:
         if not loop.is_closed():
             raise
+
+
+def run_in_thread(call: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
+    """Start `call` on a thread with a copy of the current context variables, and return its future result.
+
+    `call` must not raise. Raises `RuntimeError` when no thread can be started. Cancelling the future gives the thread
+    up.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    variables = contextvars.copy_context()
+
+    def deliver(result: T) -> None:
+        if not future.done():
+            future.set_result(result)
+
+    def work() -> None:
+        result = variables.run(call)
+        try:
+            loop.call_soon_threadsafe(deliver, result)
+        except RuntimeError:
+            # The loop is closed, so nobody waits for this result any more.
+            return
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return future

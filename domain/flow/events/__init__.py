@@ -20,7 +20,6 @@ from steptrail.domain.flow.events.nodes import (
     NodeFailureRecorded,
     NodeOpened,
     NodeSkipped,
-    Route,
     Token,
 )
 from steptrail.domain.flow.events.people import (
@@ -82,7 +81,6 @@ __all__ = [
     "NodeSkipped",
     "NodeThen",
     "PauseRequested",
-    "Route",
     "SessionStarted",
     "StepAnswered",
     "StepHeld",

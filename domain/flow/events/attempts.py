@@ -11,6 +11,7 @@ from steptrail.domain.base import Count, Draw, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
@@ -78,8 +79,9 @@ class NodeAttemptStarted(Event, frozen=True, kw_only=True):
 class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     """The node returned. `output` is its result; `sets` and `unsets` are what it changes in `vars` beside that.
 
-    `detail` depends on the kind: the decision of a model that routes, the status of an HTTP answer. `source` says
-    whether the node ran, or its result was kept from an earlier run. `settled_by` is the person who reported it.
+    `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer.
+    `source` says whether the node ran, or its result was kept from an earlier run. `settled_by` is the person who
+    reported it.
     """
 
     TYPE = "node.attempt.completed.v1"
@@ -96,6 +98,7 @@ class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     usage: BilledUsage | None = None
+    route: Route | None = None
     detail: dict[str, JsonValue] = {}
     source: Literal["run", "cache"] = "run"
     duration_seconds: Seconds

@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from steptrail.domain.base import Count, Positive, Value
+from steptrail.domain.base import Count, Positive
 from steptrail.domain.flow.envelope import Artifact, NodeError
+from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
@@ -17,7 +18,6 @@ __all__ = [
     "NodeFailureRecorded",
     "NodeOpened",
     "NodeSkipped",
-    "Route",
     "Token",
 ]
 
@@ -26,16 +26,6 @@ Token = tuple[int, int]
 
 CancelReason = Literal["stop", "sibling", "limit", "abort", "cancelled"]
 """Why a visit was given up: the run was stopped, or fails because of another node, a limit or a person."""
-
-
-class Route(Value, frozen=True, kw_only=True):
-    """The decision of a node that chooses: the ids of the next nodes, and why."""
-
-    CONTENT = frozenset({"reason"})
-    STATE = frozenset({"targets"})
-    targets: tuple[str, ...]
-    reason: str = ""
-    confidence: float | None = None
 
 
 class NodeOpened(Event, frozen=True, kw_only=True):
@@ -78,17 +68,15 @@ class NodeEvaluated(Event, frozen=True, kw_only=True):
 class NodeCompleted(Event, frozen=True, kw_only=True):
     """A visit succeeded. `enables` are the numbers of the edges that are taken.
 
-    `absorbed` are the tokens that came too late for a join of `any` and are taken in. `item_errors` counts the items of
-    a map whose failure was recorded.
+    `item_errors` counts the items of a map whose failure was recorded.
     """
 
     TYPE = "node.completed.v1"
     KIND = EventKind.INTENT
-    STATE = frozenset({"absorbed", "enables", "node"})
+    STATE = frozenset({"enables", "node"})
     node: str
     visit: Positive
     enables: tuple[int, ...] = ()
-    absorbed: tuple[Token, ...] = ()
     route: Route | None = None
     item_errors: Count = 0
 

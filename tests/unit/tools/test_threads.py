@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from steptrail.infrastructure.tools.threads import run_in_thread
+from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 
 async def test_a_result_for_a_future_that_was_cancelled_goes_nowhere() -> None:

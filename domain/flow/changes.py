@@ -1,0 +1,22 @@
+"""Names what differs between the recorded workflow and the one that a worker brings."""
+
+from steptrail.domain.flow.definition import FlowDefinition
+
+__all__ = ["changes_between"]
+
+
+def changes_between(recorded: FlowDefinition, brought: FlowDefinition) -> tuple[str, ...]:
+    """Return the names of what differs: `+id` for a new node, `-id` for one that is gone, `id` for one that is changed.
+
+    A run goes on as it was recorded, whatever differs. Only what a node calls comes from the worker.
+    """
+    old, new = ({node.id: node for node in each.nodes} for each in (recorded, brought))
+    changed = [node for node in old if node in new and old[node] != new[node]]
+    named = [
+        *(f"-{node}" for node in old if node not in new),
+        *(f"+{node}" for node in new if node not in old),
+        *changed,
+    ]
+    if recorded.edges != brought.edges:
+        named.append("edges")
+    return tuple(named)

@@ -1,0 +1,168 @@
+"""Draws the conclusion from what has landed: a further try, the end of the visit, or the end of the run."""
+
+from decimal import Decimal
+
+from steptrail.domain.flow.definition import EdgeWhen
+from steptrail.domain.flow.effects import CutOff, FlowEffect, Record, ScheduleRetry
+from steptrail.domain.flow.events import (
+    CutReason,
+    FlowLimit,
+    LimitReached,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeCompleted,
+    NodeEvaluated,
+    NodeFailed,
+    NodeFailureRecorded,
+    StepHeld,
+)
+from steptrail.domain.flow.failing import Failure, failure_of, node_error, working_node
+from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.nodes import (
+    ConditionalNode,
+    GateNode,
+    GuardianNode,
+    HumanNode,
+    LlmRouterNode,
+    MapNode,
+    Node,
+    RuleRouterNode,
+)
+from steptrail.domain.flow.policies import Budget, FailureClass
+from steptrail.domain.flow.route import Route
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.tiers import verdict
+from steptrail.domain.prices import Cost
+from steptrail.domain.usage import Usage
+
+__all__ = ["breach", "completed_map", "conclude", "enabled", "time_left_us"]
+
+_CHOOSE = (GateNode, GuardianNode, RuleRouterNode, ConditionalNode, LlmRouterNode, HumanNode)
+"""Nodes that choose how the run goes on. After a failure of one, nothing was chosen: only error edges are taken."""
+
+
+def enabled(graph: Graph, node: Node, *, failed: bool = False, route: Route | None = None) -> tuple[int, ...]:
+    """Return the numbers of the edges that are taken after a visit of a node."""
+    taken: list[int] = []
+    for number in graph.outgoing[graph.numbers[node.id]]:
+        edge = graph.edges[number]
+        if failed:
+            fires = edge.when is EdgeWhen.ERROR or (edge.when is EdgeWhen.DONE and not isinstance(node, _CHOOSE))
+        else:
+            fires = edge.when is not EdgeWhen.ERROR and (route is None or edge.target in route.targets)
+        if fires:
+            taken.append(number)
+    return tuple(taken)
+
+
+def time_left_us(node: Node, task: Task, now: int) -> int | None:
+    """Return how much of the timeout of a node is left at `now`, in microseconds; None without a timeout."""
+    return None if node.timeout is None else round(node.timeout * 1e6) - task.clock_us(now)
+
+
+def breach(budget: Budget | None, usage: Usage, cost: Cost | None) -> tuple[FlowLimit, str, str] | None:
+    """Return the first limit of a budget that was passed, with its value and what was used; None when none was."""
+    if budget is None:
+        return None
+    limits: tuple[tuple[FlowLimit, int | None, int], ...] = (
+        ("max_input_tokens", budget.max_input_tokens, usage.all_input),
+        ("max_output_tokens", budget.max_output_tokens, usage.all_output),
+        ("max_total_tokens", budget.max_total_tokens, usage.total),
+    )
+    for name, most, used in limits:
+        if most and used > most:
+            return name, str(most), str(used)
+    most_usd = budget.max_cost_usd or Decimal(0)
+    if most_usd and cost is not None and cost.usd > most_usd:
+        return "max_cost_usd", f"{most_usd:f}", f"{cost.usd:f}"
+    return None
+
+
+def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
+    """Return what follows from a task that has landed."""
+    node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
+    failed = failure_of(task.landing, task.attempt) if task.landing is not None else None
+    if failed is None:
+        failed, limit = _over_budget(run, node, visit, task)
+    else:
+        limit = ()
+        tried = working_node(node, task.item)
+        left = time_left_us(tried, task, now)
+        if _is_tried_again(tried, task, failed):
+            delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
+            if left is None or delay * 1e6 < left:
+                return ScheduleRetry(task.key)
+            failed = failed._replace(failure=FailureClass.TIMEOUT)
+    if run.options.pauses_after(node.id) and not task.may_end and task.item is None:
+        return Record((*limit, StepHeld(node=node.id, visit=task.visit, point="after")))
+    if failed is None:
+        return Record((_completed(graph, node, task),))
+    if task.item is not None and isinstance(node, MapNode):
+        return _item_failed(run, graph, node, task, failed, now)
+    return Record((*limit, *_failed(run, graph, node, task, failed, now)))
+
+
+def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
+    if not failed.may_retry or not isinstance(task.landing, NodeAttemptFailed):
+        return False
+    used = task.failures + (task.interruptions if node.retry.count_interrupted else 0)
+    return used < node.retry.max_attempts
+
+
+def _over_budget(
+    run: RunFold, node: Node, visit: VisitFold, task: Task
+) -> tuple[Failure | None, tuple[LimitReached, ...]]:
+    prices = run.options.prices
+    cost = None if prices is None else prices.cost(visit.model_usage, billed=visit.usage)
+    passed = breach(node.budget, visit.usage, cost)
+    if passed is None:
+        return None, ()
+    name, most, used = passed
+    limit = LimitReached(limit=name, scope="node", node=node.id, visit=task.visit, at_most=most, actual=used)
+    message = f"it used {used}, and {name} is {most}"
+    details = {"limit": name, "at_most": most, "actual": used}
+    return Failure(FailureClass.BUDGET, message, task.attempt, details=dict(details)), (limit,)
+
+
+def _completed(graph: Graph, node: Node, task: Task) -> NodeCompleted:
+    landing = task.landing
+    route = landing.route if isinstance(landing, NodeEvaluated | NodeAttemptCompleted) else None
+    return NodeCompleted(node=node.id, visit=task.visit, enables=enabled(graph, node, route=route), route=route)
+
+
+def completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
+    """Return the end of a visit of a map whose items have all ended."""
+    node = graph.nodes[graph.numbers[visit.node]]
+    return NodeCompleted(
+        node=visit.node, visit=visit.visit, enables=enabled(graph, node), item_errors=len(visit.errors)
+    )
+
+
+def _failed(
+    run: RunFold, graph: Graph, node: Node, task: Task, failed: Failure, now: int
+) -> tuple[NodeFailureRecorded | NodeFailed]:
+    is_recorded, tier, rule = verdict(node, failed.failure, run.options)
+    error = node_error(node, task, failed, tier, now)
+    if not is_recorded:
+        return (NodeFailed(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
+    enables = enabled(graph, node, failed=True)
+    recorded = NodeFailureRecorded(
+        node=node.id, visit=task.visit, error=error, rule=rule, output_key=node.output, enables=enables
+    )
+    return (recorded,)
+
+
+def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: Failure, now: int) -> FlowEffect:
+    if node.on_item_error == "record":
+        error = node_error(node, task, failed, "node", now)
+        rule = "on_item_error=record"
+        return Record((NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),))
+    others = [
+        other
+        for other in run.tasks.values()
+        if (other.node, other.visit) == (task.node, task.visit) and other.phase is TaskPhase.RUNNING
+    ]
+    if others:
+        return CutOff(tuple(other.key for other in others), (), CutReason.SIBLING, now)
+    return Record(_failed(run, graph, node, task, failed, now))

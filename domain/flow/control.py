@@ -1,0 +1,118 @@
+"""The answers of a workflow to the kernel's questions: where it stands, what was asked of it, how a worker goes on."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from steptrail.domain.flow.commands import FlowCommand, Resume
+from steptrail.domain.flow.ids import STREAM_PREFIX
+from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.waits import stays_for
+from steptrail.domain.kernel.commands import CALLER, Pause, Stop
+from steptrail.domain.kernel.control import Control
+from steptrail.domain.kernel.standing import Standing, StandingState
+from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.summary import RunSummary
+
+__all__ = ["CONTROL", "standing"]
+
+
+def standing(state: FlowState) -> Standing:
+    """Return where the run stands."""
+    run, phase = state.run, state.phase
+    stands = partial(Standing, status=state.status.value, runs=state.fold.executions)
+    if phase is Phase.ABSENT:
+        return stands(state=StandingState.ABSENT)
+    if run is None:
+        return stands(state=StandingState.PENDING, due_at=state.fold.updated_at)
+    if phase is Phase.DONE:
+        return stands(state=StandingState.DONE)
+    if phase is Phase.PENDING:
+        return stands(state=StandingState.PENDING, due_at=run.started_at)
+    if phase is Phase.PAUSED:
+        asked = run.paused
+        if asked is not None and asked.by == CALLER:
+            return stands(state=StandingState.PAUSED, due_at=asked.at, waits=run.waits)
+        return stands(state=StandingState.PAUSED, waits=run.waits, paused_by_person=True)
+    was_answered = any(wait.answered_at is not None for wait in run.waits)
+    until = run.wait.until if run.wait is not None else None
+    if was_answered or (phase is Phase.WAITING and not stays_for(run, until, _since(state))):
+        ends = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in run.waits)
+        due_at = min((end for end in ends if end is not None), default=None)
+        return stands(state=StandingState.RESTING, due_at=due_at, waits=run.waits)
+    return stands(state=StandingState.WORKING, waits=run.waits)
+
+
+def _since(state: FlowState) -> int:
+    """Return when the wait began. Whether its owner stays is decided then, and does not change with the clock."""
+    waits = state.run.waits if state.run is not None else ()
+    return state.run.waiting_since if state.run is not None and waits else state.fold.updated_at
+
+
+def _summary(state: FlowState) -> RunSummary:
+    run, stands, finished = state.run, standing(state), state.run.finished if state.run is not None else None
+    return RunSummary(
+        kind=STREAM_PREFIX.removesuffix(":"),
+        session_id=state.flow_id,
+        name=state.name,
+        status=state.status,
+        standing=stands.state,
+        stop_reason=finished.stop_reason.value if finished is not None else None,
+        resolved_by=finished.resolved_by if finished is not None else None,
+        answered=finished is not None and finished.answered,
+        due_at=stands.due_at,
+        waits=stands.waits,
+        paused_by=run.paused.by if run is not None and run.paused is not None else None,
+        executions=state.fold.executions,
+        steps=run.finished_visits if run is not None else 0,
+        active_seconds=state.active_seconds,
+        cost=state.cost,
+        parent=state.parent,
+        started_at=state.fold.created_at,
+        updated_at=state.fold.updated_at,
+        version=state.version,
+    )
+
+
+def _asked(state: FlowState) -> Pause | Stop | None:
+    run = state.run
+    if run is None:
+        return None
+    if run.stop_request is not None:
+        return Stop(by=run.stop_request.by, reason=run.stop_request.reason)
+    if run.pause_request is not None:
+        return Pause(by=run.pause_request.by, reason=run.pause_request.reason)
+    return None
+
+
+def _stop_grace(state: FlowState) -> float | None:
+    """Return None: a stop is seen when the log has grown, and the machine itself says what is cut off when."""
+    del state
+    return None
+
+
+def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | None:
+    if not state.is_open:
+        return None
+    return Resume(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
+
+
+def _version_of_key(state: FlowState, key: str) -> int | None:
+    use, ended = state.fold.keys.get(key), state.fold.ended_at_version
+    return ended[use.execution - 1] if use is not None and use.execution <= len(ended) else None
+
+
+def _children(state: FlowState) -> Sequence[str]:
+    return tuple(task.stream for task in state.tasks if task.stream is not None)
+
+
+CONTROL: Control[FlowState, FlowCommand] = Control(
+    standing=standing,
+    summary=_summary,
+    asked=_asked,
+    stop_grace=_stop_grace,
+    reopen=_reopen,
+    version_of_key=_version_of_key,
+    children=_children,
+)
+"""The `Control` of a workflow."""

@@ -1,0 +1,54 @@
+"""Decides what follows when a try of a node is cut off. The decision is recorded in the event."""
+
+from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeThen
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.nodes import Node, ToolNode
+from steptrail.domain.flow.policies import FailureClass, OnUnknownOutcome
+from steptrail.domain.flow.task import Task
+from steptrail.domain.flow.tiers import tolerates
+from steptrail.domain.tools import OnUnknown, ToolEffect
+from steptrail.domain.usage import BilledUsage
+
+__all__ = ["interrupted", "then_after"]
+
+
+def interrupted(
+    run: RunFold,
+    graph: Graph,
+    task: Task,
+    reason: CutReason,
+    *,
+    seconds: float = 0.0,
+    usage: BilledUsage | None = None,
+) -> NodeAttemptInterrupted:
+    """Return the event of a try that was cut off after so many seconds, with the decision what follows."""
+    node = graph.nodes[graph.numbers[task.node]]
+    return NodeAttemptInterrupted(
+        node=task.node,
+        visit=task.visit,
+        item=task.item,
+        attempt=task.attempt,
+        reason=reason,
+        then=then_after(run, node, task, reason),
+        usage=usage,
+        duration_seconds=seconds,
+    )
+
+
+def then_after(run: RunFold, node: Node, task: Task, reason: CutReason) -> NodeThen:
+    """Return what follows when a try of this task is cut off for such a reason."""
+    if run.ended_by is not None:
+        # A run that ends starts nothing again and waits for no person.
+        return NodeThen.FAIL
+    tried = working_node(node, task.item)
+    if task.effect is not ToolEffect.UNSAFE:
+        return NodeThen.FAIL if reason is CutReason.TIMEOUT else NodeThen.RERUN
+    chosen = tried.on_unknown
+    if chosen is None and isinstance(tried, ToolNode) and tried.tool.on_unknown is OnUnknown.FAIL:
+        chosen = OnUnknownOutcome.FAIL
+    if chosen is None:
+        goes_on = tolerates(node, FailureClass.UNKNOWN_OUTCOME)
+        chosen = OnUnknownOutcome.FAIL if goes_on else OnUnknownOutcome.PARK
+    return NodeThen.FAIL if chosen is OnUnknownOutcome.FAIL else NodeThen.PARK

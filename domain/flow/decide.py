@@ -1,0 +1,274 @@
+"""`decide(state, command)`: the only place where a command from outside is accepted or rejected."""
+
+from typing import assert_never
+
+from steptrail.domain.errors import CommandRejected
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.changes import changes_between
+from steptrail.domain.flow.commands import Brought, FlowCommand, Resume, Retry, Settle, Start
+from steptrail.domain.flow.events import (
+    CutReason,
+    ExecutionPaused,
+    FlowEvent,
+    FlowResumed,
+    FlowRetried,
+    FlowStarted,
+    MetadataChanged,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeThen,
+    PauseRequested,
+    SessionStarted,
+    StopRequested,
+    WaitEnded,
+)
+from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.ids import execution_id
+from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.said import said
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
+from steptrail.domain.shared.keys import use_of
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.version import VERSION
+
+__all__ = ["decide", "said_by", "why_no_retry"]
+
+_DOING: dict[type[FlowCommand], str] = {
+    Start: "run",
+    Resume: "resume",
+    Retry: "retry",
+    Pause: "pause",
+    Stop: "stop",
+}
+"""The words of a refusal for each command that may have a key."""
+
+
+def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
+    """Return the events that follow from the command; none when the command was accepted before.
+
+    Raises `CommandRejected`, which says what to do instead.
+    """
+    key = getattr(command, "key", None)
+    if key is not None:
+        doing = _DOING[type(command)]
+        if use_of(state.fold.keys, key, _what(state, command), command=doing, session=state.flow_id) is not None:
+            return ()
+    match command:
+        case Start():
+            return _start(state, command)
+        case Resume():
+            return _resume(state, command)
+        case Retry():
+            return _retry(state, command)
+        case Settle():
+            return _settle(state, command)
+        case Pause():
+            return _pause(state, command)
+        case Stop():
+            return _stop(state, command)
+        case Leave():
+            return _leave(state)
+    assert_never(command)
+
+
+def said_by(state: FlowState, command: Start) -> str:
+    """Return the text by which the input of a command is recognised."""
+    return said(_started(state, command))
+
+
+def _what(state: FlowState, command: FlowCommand) -> str:
+    return said_by(state, command) if isinstance(command, Start) else type(command).__name__.lower()
+
+
+def _start(state: FlowState, command: Start) -> tuple[FlowEvent, ...]:
+    if state.is_open:
+        why = (
+            f"execution {state.execution_id} is {state.status.value} and has another input: `resume` goes on with it, "
+            "`stop` ends it"
+        )
+        raise CommandRejected("run", state.flow_id, why)
+    opened: tuple[FlowEvent, ...] = ()
+    if state.phase is Phase.ABSENT:
+        name = command.flow.definition.name
+        opened = (SessionStarted(name=name, parent=command.parent, metadata=command.metadata),)
+    elif command.new:
+        raise CommandRejected("open", state.flow_id, "it exists already")
+    elif changes := {k: v for k, v in command.metadata.items() if k not in state.metadata or state.metadata[k] != v}:
+        opened = (MetadataChanged(changes=changes, by=command.by),)
+    return (*opened, _started(state, command))
+
+
+def _started(state: FlowState, command: Start) -> FlowStarted:
+    ordinal = state.fold.executions + 1
+    return FlowStarted(
+        execution_id=execution_id(state.flow_id, ordinal),
+        ordinal=ordinal,
+        segment=state.fold.segment + (command.worker is not None),
+        worker=command.worker,
+        library=VERSION,
+        flow=command.flow.definition.name,
+        definition=command.flow.text,
+        digest=command.flow.digest,
+        options=command.options,
+        input=command.input,
+        vars=command.vars,
+        messages=command.messages,
+        artifacts=command.artifacts,
+        context=command.context,
+        key=command.key,
+        by=command.by,
+    )
+
+
+def _changes(state: FlowState, run: RunFold, brought: Brought | None, *, strict: bool, doing: str) -> tuple[str, ...]:
+    recorded = state.definition
+    if brought is None or recorded is None or brought.digest == run.started.digest:
+        return ()
+    changes = changes_between(recorded, brought.definition)
+    if strict and changes:
+        raise CommandRejected(doing, state.flow_id, f"the workflow is not the recorded one: {', '.join(changes)}")
+    return changes
+
+
+def _resume(state: FlowState, command: Resume) -> tuple[FlowEvent, ...]:
+    run = state.run
+    if run is None or not state.is_open:
+        raise CommandRejected("resume", state.flow_id, "no execution is open: its last one has finished")
+    ended_by = command.ended_by or _how_the_segment_ended(state, run)
+    was_productive = run.productive or ended_by in {SegmentEnd.PAUSE, SegmentEnd.WAIT, SegmentEnd.START}
+    return (
+        FlowResumed(
+            segment=state.fold.segment + 1,
+            worker=command.worker,
+            library=VERSION,
+            ended_by=ended_by,
+            # What runs streams of its own makes progress there, and their own guard counts.
+            was_productive=was_productive or any(task.stream is not None for task in state.tasks),
+            changes=_changes(state, run, command.flow, strict=command.strict, doing="resume"),
+            options=command.options,
+            by=command.by,
+            key=command.key,
+        ),
+    )
+
+
+def _how_the_segment_ended(state: FlowState, run: RunFold) -> SegmentEnd:
+    match state.phase:
+        case Phase.PAUSED:
+            return SegmentEnd.PAUSE
+        case Phase.PENDING:
+            return SegmentEnd.START
+        case Phase.WAITING:
+            return SegmentEnd.WAIT
+        case _:
+            # An answer ends the wait, and no process has gone on since.
+            return SegmentEnd.WAIT if run.waits else SegmentEnd.CRASH
+
+
+def why_no_retry(state: FlowState) -> str | None:
+    """Return why a run cannot be retried; None when it can."""
+    if state.run is None:
+        return "no execution has run yet"
+    if state.is_open:
+        return f"execution {state.execution_id} is {state.status.value}: `resume` goes on with it"
+    if state.status is ExecutionStatus.COMPLETED:
+        return "its last execution has completed: `run` begins the next"
+    return None
+
+
+def _retry(state: FlowState, command: Retry) -> tuple[FlowEvent, ...]:
+    run = state.run
+    if (why := why_no_retry(state)) is not None or run is None:
+        raise CommandRejected("retry", state.flow_id, why or "no execution has run yet")
+    ordinal = state.fold.executions + 1
+    return (
+        FlowRetried(
+            execution_id=execution_id(state.flow_id, ordinal),
+            ordinal=ordinal,
+            segment=state.fold.segment + 1,
+            worker=command.worker,
+            library=VERSION,
+            visits=tuple(visit.number for visit in run.open.values()),
+            changes=_changes(state, run, command.flow, strict=command.strict, doing="retry"),
+            options=command.options,
+            reason=command.reason,
+            by=command.by,
+            key=command.key,
+        ),
+    )
+
+
+def _settle(state: FlowState, command: Settle) -> tuple[FlowEvent, ...]:
+    task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
+    if task is None or task.phase is not TaskPhase.PARKED:
+        raise CommandRejected("settle", state.flow_id, f"nobody waits for a verdict on {command.effect_id}")
+    ended = () if state.phase is not Phase.WAITING else (WaitEnded(reason="settled", by=command.by),)
+    return (_settled(task, command), *ended)
+
+
+def _settled(task: Task, command: Settle) -> FlowEvent:
+    match command.verdict:
+        case "completed":
+            return NodeAttemptCompleted(
+                node=task.node,
+                visit=task.visit,
+                item=task.item,
+                attempt=task.attempt,
+                output=command.output,
+                duration_seconds=0.0,
+                settled_by=command.by,
+            )
+        case "failed":
+            error = ErrorInfo(
+                type=ErrorType.UNKNOWN,
+                error_class="steptrail:SettledAsFailed",
+                message=command.message or "it failed",
+                retryable=False,
+            )
+            return NodeAttemptFailed(
+                node=task.node,
+                visit=task.visit,
+                item=task.item,
+                attempt=task.attempt,
+                failure=FailureClass.UNKNOWN_OUTCOME,
+                error=error,
+                duration_seconds=0.0,
+                settled_by=command.by,
+            )
+        case "rerun":
+            return NodeAttemptInterrupted(
+                node=task.node,
+                visit=task.visit,
+                item=task.item,
+                attempt=task.attempt,
+                reason=CutReason.CRASH,
+                then=NodeThen.RERUN,
+                duration_seconds=0.0,
+            )
+
+
+def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
+    if not state.is_open:
+        raise CommandRejected("pause", state.flow_id, "no execution is open")
+    if state.phase is Phase.PAUSED or state.pause_request is not None:
+        return ()
+    return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
+
+
+def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
+    if not state.is_open:
+        raise CommandRejected("stop", state.flow_id, "no execution is open")
+    if state.stop_request is not None:
+        return ()
+    return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+
+
+def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
+    if not state.is_open or state.phase is Phase.PAUSED:
+        return ()
+    asked = PauseRequested(by=CALLER, reason="cancelled")
+    return (asked, ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0))

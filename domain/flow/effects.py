@@ -1,0 +1,69 @@
+"""The effects that the machine of a workflow asks the runtime for. Each is performed once and answered with events."""
+
+from dataclasses import dataclass
+
+from steptrail.domain.flow.events import CutReason, FlowEvent
+from steptrail.domain.flow.task import TaskKey
+from steptrail.domain.shared.events import WaitKind
+
+__all__ = ["Await", "CutOff", "Evaluate", "FlowEffect", "KeepWaiting", "Record", "ScheduleRetry", "StartTasks"]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Record these events, which follow from the state alone."""
+
+    events: tuple[FlowEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Compute the result of a node that does not leave the process, and record it or the failure."""
+
+    key: TaskKey
+
+
+@dataclass(frozen=True, slots=True)
+class StartTasks:
+    """Record that these nodes are about to run, or that they cannot. They begin in the next `Await`."""
+
+    keys: tuple[TaskKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRetry:
+    """Choose the delay before the next try and record it."""
+
+    key: TaskKey
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Run these nodes until one of them ends, something is stored by others, or it is `until` (microseconds of UTC).
+
+    What leads to them must be durable first.
+    """
+
+    keys: tuple[TaskKey, ...]
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """Cut off the nodes `now`, and let the `others` run until `until` (microseconds of UTC). Record all that ends."""
+
+    now: tuple[TaskKey, ...]
+    others: tuple[TaskKey, ...]
+    reason: CutReason
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeepWaiting:
+    """Wait until `until` (microseconds of UTC). None means that only a command or another stream ends the wait."""
+
+    kind: WaitKind
+    until: int | None
+
+
+FlowEffect = Record | Evaluate | StartTasks | ScheduleRetry | Await | CutOff | KeepWaiting

@@ -1,0 +1,50 @@
+"""The fold: the only way in which the state of a workflow changes. It is total, and decides nothing."""
+
+from collections.abc import Iterable
+
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.fold import FlowFold
+from steptrail.domain.flow.fold_nodes import NODE_HANDLERS
+from steptrail.domain.flow.fold_run import RUN_HANDLERS
+from steptrail.domain.flow.fold_tasks import TASK_HANDLERS
+from steptrail.domain.flow.phases import phase_after
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.kernel.event import EventKind
+from steptrail.domain.kernel.handlers import complete
+from steptrail.domain.kernel.record import Recorded
+
+__all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
+
+HANDLERS = complete(FlowEvent, RUN_HANDLERS, TASK_HANDLERS, NODE_HANDLERS)
+"""Event class -> the function that applies such an event, for every event of a workflow."""
+
+
+def initial(flow_id: str) -> FlowState:
+    """Return the state of a stream that has no events yet."""
+    return FlowState(FlowFold(flow_id=flow_id), as_of=0)
+
+
+def evolve(state: FlowState, recorded: Recorded[FlowEvent]) -> FlowState:
+    """Return the state after one more event. `state` is not changed."""
+    return evolve_all(state, (recorded,))
+
+
+def evolve_all(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowState:
+    """Return the state after `records`, in order. `state` is not changed."""
+    return extend(FlowState(state.fold.copied(), as_of=state.as_of), records)
+
+
+def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowState:
+    """Return the same as `evolve_all`, faster, by changing `state` in place. Nobody may use `state` afterwards."""
+    fold = state.fold
+    for version, at, event, _ in records:
+        # The handler runs before the phase changes: it sees the phase in which the event arrived.
+        HANDLERS[type(event)](fold, event, at)
+        is_ending = fold.run is not None and fold.run.ended_by is not None
+        fold.phase = phase_after(fold.phase, event, is_ending=is_ending)
+        # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
+        fold.version, fold.updated_at = version, max(fold.updated_at, at)
+        if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
+            fold.seen_at = at
+        state.as_of = at
+    return state

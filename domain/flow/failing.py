@@ -1,0 +1,93 @@
+"""The failure of a node as the tiers see it: its class, its message and what is known of it."""
+
+from typing import NamedTuple
+
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow.envelope import NodeError, Tier
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    CutReason,
+    HumanAnswered,
+    HumanExpired,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+)
+from steptrail.domain.flow.nodes import MapNode, Node, ToolNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.task import Landing, Task
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["Failure", "failure_of", "node_error", "working_node"]
+
+
+class Failure(NamedTuple):
+    """A failure, whatever it came from. `attempt` is the last try, 0 if the node never ran."""
+
+    failure: FailureClass
+    message: str
+    attempt: int
+    may_retry: bool = False
+    details: dict[str, JsonValue] = {}
+    error: ErrorInfo | None = None
+    retry_after: float | None = None
+
+
+def working_node(node: Node, item: int | None) -> Node:
+    """Return the node that is tried: the inner one of a map for an item, else the node itself."""
+    return node.node if isinstance(node, MapNode) and item is not None else node
+
+
+def failure_of(landing: Landing, attempt: int) -> Failure | None:
+    """Return the failure with which a task has landed; None when it has landed well."""
+    match landing:
+        case NodeAttemptFailed(failure=failure, error=error):
+            return Failure(
+                failure=failure,
+                message=error.message,
+                attempt=landing.attempt,
+                may_retry=landing.may_retry,
+                details=landing.details,
+                error=error,
+                retry_after=error.retry_after,
+            )
+        case NodeAttemptInterrupted(reason=reason):
+            failure = FailureClass.TIMEOUT if reason is CutReason.TIMEOUT else FailureClass.UNKNOWN_OUTCOME
+            return Failure(failure, f"it was cut off ({reason}), and its outcome is unknown", landing.attempt)
+        case ApprovalDenied(by=by, reason=reason):
+            return Failure(FailureClass.REJECTED, f"{by} said no" + (f": {reason}" if reason else ""), 0)
+        case ApprovalExpired():
+            return Failure(FailureClass.EXPIRED, "nobody said yes in time", 0)
+        case HumanExpired():
+            return Failure(FailureClass.EXPIRED, "timed out: nobody answered", attempt)
+        case HumanAnswered(by=by, notes=notes):
+            return Failure(FailureClass.REJECTED, f"{by} said no" + (f": {notes}" if notes else ""), attempt)
+        case _:
+            return None
+
+
+def node_error(node: Node, task: Task, failed: Failure, tier: Tier, at: int) -> NodeError:
+    """Return the recorded form of a failure. After several tries the message says how many there were."""
+    tried = working_node(node, task.item)
+    message = failed.message
+    if failed.attempt > 1:
+        name = tried.tool.name if isinstance(tried, ToolNode) else node.id
+        message = f'{_kind(tried)} "{name}" failed after {failed.attempt} attempts: {message}'
+    details = {**failed.details, "tool": tried.tool.name} if isinstance(tried, ToolNode) else failed.details
+    return NodeError(
+        node_id=node.id,
+        kind=_kind(node),
+        message=message,
+        attempt=failed.attempt,
+        visit=task.visit,
+        item=task.item,
+        failure=failed.failure,
+        tier=tier,
+        at=at,
+        details=details,
+        error=failed.error,
+    )
+
+
+def _kind(node: Node) -> str:
+    return str(node.__struct_config__.tag)

@@ -1,0 +1,178 @@
+"""The accumulators that the fold fills from the events of a workflow.
+
+They change only inside one call of `evolve_all`, which works on copies. What grows with the length of a run is held in
+persistent collections, so a copy costs the same after ten nodes and after ten thousand.
+"""
+
+import copy
+
+from msgspec import Struct, field
+
+from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
+from steptrail.domain.flow.joins import Marking
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
+from steptrail.domain.flow.views import Ended, View
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.persistent import Layers
+from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.prices import Cost
+from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
+from steptrail.domain.shared.keys import KeyUse
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.requests import Request
+from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
+
+__all__ = ["EndedBy", "FlowFold", "RunFold", "VisitFold"]
+
+EndedBy = NodeFailed | LimitReached | StepAnswered | Request
+"""What brings a run to its end before its work is done."""
+
+
+class VisitFold(Struct):
+    """A visit that has not ended well: it is open, or it was cut when its run ended.
+
+    `execution` is the id of the execution that opened it, and `number` its place among all visits. `view` is what it
+    sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
+    many have ended, and `results` are theirs. `errors` are the recorded failures of items.
+    `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
+    """
+
+    node: str
+    visit: int
+    number: int
+    execution: str
+    inputs: tuple[Token, ...]
+    view: View
+    opened_at: int
+    items: int | None = None
+    next_item: int = 0
+    ended_items: int = 0
+    results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
+    unknown: frozenset[int | None] = frozenset()
+    errors: tuple[NodeError, ...] = ()
+    usage: Usage = Usage()
+    model_usage: tuple[ModelUsage, ...] = ()
+
+
+class RunFold(Struct):
+    """The open execution, or the last one.
+
+    `marking` says which tokens wait where. `views` are what is seen after the visits whose tokens wait, were taken by
+    an open visit, or end a branch; `ended` is what each visit has written; `ends` are the nodes of the visits after
+    which nothing comes; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
+    `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
+    `visits_of` the same since the start. `order` numbers what becomes due or lands.
+    """
+
+    id: str
+    ordinal: int
+    started: FlowStarted
+    options: RunOptions
+    key: str | None
+    started_at: int
+    wall_from: int
+    errors: Log[NodeError] = field(default_factory=Log[NodeError])
+    marking: Marking = Marking()
+    views: dict[int, View] = {}
+    ended: Layers[int, Ended] = field(default_factory=Layers[int, Ended])
+    ends: Layers[int, str] = field(default_factory=Layers[int, str])
+    counts: Layers[str, int] = field(default_factory=Layers[str, int])
+    visits_of: Layers[str, int] = field(default_factory=Layers[str, int])
+    visits: int = 0
+    finished_visits: int = 0
+    attempts: int = 0
+    open: dict[str, VisitFold] = {}
+    tasks: dict[TaskKey, Task] = {}
+    order: int = 0
+    usage: Usage = Usage()
+    model_usage: tuple[ModelUsage, ...] = ()
+    active_us: int = 0
+    active_since: int | None = None
+    ended_by: EndedBy | None = None
+    ending_at: int = 0
+    stop_request: Request | None = None
+    pause_request: Request | None = None
+    paused: Request | None = None
+    wait: WaitStarted | None = None
+    waits: tuple[Wait, ...] = ()
+    waiting_since: int = 0
+    unproductive_segments: int = 0
+    productive: bool = False
+    finished: ExecutionFinished | None = None
+    finished_at: int | None = None
+    retries: int = 0
+
+    def running(self) -> list[Task]:
+        """Return the tasks with a try that has not ended, in the order of their start."""
+        return [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING]
+
+    def next_order(self) -> int:
+        """Return the next number in the order of what becomes due or lands."""
+        self.order += 1
+        return self.order
+
+    def active_seconds(self, now: int) -> float:
+        """Return the seconds in which any node ran, as of `now`."""
+        running = max(0, now - self.active_since) if self.active_since is not None else 0
+        return (self.active_us + running) / 1e6
+
+    def stop_clock(self, at: int) -> None:
+        """Count the active time up to `at`, and stop its clock."""
+        if self.active_since is not None:
+            self.active_us += max(0, at - self.active_since)
+            self.active_since = None
+
+    def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> None:
+        """Add a bill to the run and to a visit, less what was `counted` of it before."""
+        if bill is None:
+            return
+        fresh = bill if counted is None else bill.beyond(counted)
+        self.usage, self.model_usage = self.usage + fresh, billed_together(self.model_usage, fresh.models)
+        if visit is not None:
+            visit.usage = visit.usage + fresh
+            visit.model_usage = billed_together(visit.model_usage, fresh.models)
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of the run so far by the prices of its options; None without prices."""
+        prices = self.options.prices
+        return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
+
+
+class FlowFold(Struct):
+    """A stream of a workflow after `version` events. `seen_at` is the instant of the owner's last event."""
+
+    flow_id: str
+    phase: Phase = Phase.ABSENT
+    version: int = 0
+    name: str = ""
+    parent: ParentRef | None = None
+    metadata: dict[str, JsonValue] = {}
+    created_at: int = 0
+    updated_at: int = 0
+    seen_at: int = 0
+    segment: int = 0
+    worker: str = ""
+    executions: int = 0
+    keys: dict[str, KeyUse] = {}
+    ended_at_version: Log[int] = field(default_factory=Log[int])
+    run: RunFold | None = None
+
+    def copied(self) -> "FlowFold":
+        """Return a copy that can be changed without changing this one."""
+        other = copy.copy(self)
+        if self.run is not None:
+            run = other.run = copy.copy(self.run)
+            run.views = dict(run.views)
+            run.open = {node: copy.copy(visit) for node, visit in run.open.items()}
+            run.tasks = {key: copy.copy(task) for key, task in run.tasks.items()}
+        return other
+
+    def remember(self, key: str | None, what: str) -> None:
+        """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
+        if key is not None:
+            self.keys = {**self.keys, key: KeyUse(self.executions, what)}

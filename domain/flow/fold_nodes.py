@@ -1,0 +1,138 @@
+"""Fold handlers of the visits of nodes: one opens, takes its tokens, ends in some way, and enables what comes next."""
+
+from steptrail.domain.flow.events import (
+    NodeAttemptCompleted,
+    NodeCancelled,
+    NodeCompleted,
+    NodeEvaluated,
+    NodeFailed,
+    NodeFailureRecorded,
+    NodeOpened,
+    NodeSkipped,
+)
+from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
+from steptrail.domain.flow.fold_run import end_run
+from steptrail.domain.flow.graph import Graph, graph_of
+from steptrail.domain.flow.task import Task
+from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
+from steptrail.domain.kernel.handlers import Handlers
+
+__all__ = ["NODE_HANDLERS"]
+
+NODE_HANDLERS = Handlers[FlowFold, [int], None]()
+
+
+@NODE_HANDLERS.of(NodeOpened)
+def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
+    if (run := fold.run) is None:
+        return
+    graph = graph_of(run.started.definition)
+    view = joined(sources(event.inputs), run.views, run.ended)
+    run.marking = run.marking.opening(graph, graph.numbers[event.node], event.number, event.inputs)
+    run.open[event.node] = VisitFold(
+        node=event.node,
+        visit=event.visit,
+        number=event.number,
+        execution=run.id,
+        inputs=event.inputs,
+        view=view,
+        opened_at=at,
+        items=event.items,
+    )
+    run.visits = event.number
+    run.counts = run.counts.set(event.node, run.counts.get(event.node, 0) + 1)
+    run.visits_of = run.visits_of.set(event.node, event.visit)
+    if event.items is None:
+        run.tasks[event.node, event.visit, None] = Task(event.node, event.visit, order=run.next_order())
+
+
+def _drop_views(run: RunFold) -> None:
+    """Drop the views that nobody can take any more."""
+    needed = {number for tokens in run.marking.tokens.values() for _, number in tokens}
+    needed.update(number for visit in run.open.values() for _, number in visit.inputs)
+    for number in [number for number in run.views if number not in needed and number not in run.ends]:
+        del run.views[number]
+
+
+def _visit(run: RunFold | None, node: str, visit: int) -> VisitFold | None:
+    found = run.open.get(node) if run is not None else None
+    return found if found is not None and found.visit == visit else None
+
+
+def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...]) -> None:
+    """End a visit: its view with what it has written goes on along the edges that are taken, or ends a branch."""
+    del run.open[visit.node]
+    for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
+        del run.tasks[key]
+    graph, view = graph_of(run.started.definition), visit.view.after(visit.number, delta)
+    run.views[visit.number] = view
+    run.ended = run.ended.set(visit.number, Ended(visit.inputs, delta))
+    run.marking = run.marking.ending(graph, graph.numbers[visit.node], visit.number, enables, view.past)
+    if not enables:
+        run.ends = run.ends.set(visit.number, visit.node)
+    _drop_views(run)
+    run.finished_visits += 1
+    run.productive = True
+
+
+@NODE_HANDLERS.of(NodeCompleted)
+def _completed(fold: FlowFold, event: NodeCompleted, at: int) -> None:
+    del at
+    run, visit = fold.run, _visit(fold.run, event.node, event.visit)
+    if run is None or visit is None:
+        return
+    task = run.tasks.get((event.node, event.visit, None))
+    _close(run, visit, _delta(graph_of(run.started.definition), visit, task), event.enables)
+
+
+def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
+    """Return what a visit has written that has ended well."""
+    key = graph.nodes[graph.numbers[visit.node]].output
+    if visit.items is not None:
+        results = [visit.results.get(item) for item in range(visit.items)]
+        return succeeded(key, results, Delta(errors=visit.errors))
+    match task.landing if task is not None else None:
+        case NodeAttemptCompleted() | NodeEvaluated() as ended:
+            changed = Delta(sets=ended.sets, unsets=ended.unsets, messages=ended.messages, artifacts=ended.artifacts)
+            return succeeded(key, ended.output, changed)
+        case _:
+            return Delta()
+
+
+@NODE_HANDLERS.of(NodeFailureRecorded)
+def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> None:
+    del at
+    run, visit = fold.run, _visit(fold.run, event.node, event.visit)
+    if run is None or visit is None:
+        return
+    run.errors = run.errors.appended(event.error)
+    if event.item is not None:
+        visit.errors = (*visit.errors, event.error)
+        visit.results = visit.results.set(event.item, None)
+        visit.ended_items += 1
+        run.tasks.pop((event.node, event.visit, event.item), None)
+        return
+    _close(run, visit, recorded(event.output_key, *visit.errors, event.error), event.enables)
+
+
+@NODE_HANDLERS.of(NodeFailed)
+def _failed(fold: FlowFold, event: NodeFailed, at: int) -> None:
+    if fold.run is not None:
+        fold.run.tasks.pop((event.node, event.visit, event.item), None)
+        end_run(fold.run, event, at)
+
+
+@NODE_HANDLERS.of(NodeSkipped)
+def _skipped(fold: FlowFold, event: NodeSkipped, at: int) -> None:
+    del at
+    run, visit = fold.run, _visit(fold.run, event.node, event.visit)
+    if run is not None and visit is not None:
+        _close(run, visit, Delta(), event.enables)
+
+
+@NODE_HANDLERS.of(NodeCancelled)
+def _cancelled(fold: FlowFold, event: NodeCancelled, at: int) -> None:
+    del at
+    if fold.run is not None:
+        for key in [key for key in fold.run.tasks if key[:2] == (event.node, event.visit)]:
+            del fold.run.tasks[key]

@@ -1,0 +1,185 @@
+"""Fold handlers of a run: its beginning and end, its segments, its waits, and what people ask of it."""
+
+from steptrail.domain.flow.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    FlowResumed,
+    FlowRetried,
+    FlowStarted,
+    LimitReached,
+    MetadataChanged,
+    PauseRequested,
+    SessionStarted,
+    StopRequested,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
+from steptrail.domain.flow.graph import graph_of
+from steptrail.domain.flow.joins import Marking
+from steptrail.domain.flow.phases import Phase, task_phase_after
+from steptrail.domain.flow.said import said
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.views import View
+from steptrail.domain.flow.waits import waits_of
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.kernel.log import Log
+from steptrail.domain.kernel.persistent import Layers
+from steptrail.domain.kernel.standing import Wait, answered
+from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import SegmentEnd
+
+__all__ = ["RUN_HANDLERS", "end_run"]
+
+RUN_HANDLERS = Handlers[FlowFold, [int], None]()
+
+
+def end_run(run: RunFold, by: EndedBy, at: int) -> None:
+    """Note what brings the run to its end. What came first stays."""
+    if run.ended_by is None:
+        run.ended_by, run.ending_at = by, at
+
+
+@RUN_HANDLERS.of(SessionStarted)
+def _session_started(fold: FlowFold, event: SessionStarted, at: int) -> None:
+    fold.name, fold.parent, fold.metadata, fold.created_at = event.name, event.parent, dict(event.metadata), at
+
+
+@RUN_HANDLERS.of(MetadataChanged)
+def _metadata_changed(fold: FlowFold, event: MetadataChanged, at: int) -> None:
+    del at
+    kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
+    fold.metadata = {**kept, **event.changes}
+
+
+@RUN_HANDLERS.of(FlowStarted)
+def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
+    fold.executions, fold.segment, fold.worker, fold.name = event.ordinal, event.segment, event.worker or "", event.flow
+    fold.remember(event.key, said(event) if event.key is not None else "")
+    graph = graph_of(event.definition)
+    view = View(vars=Layers(event.vars), messages=Log(event.messages), artifacts=Log(event.artifacts))
+    fold.run = RunFold(
+        id=event.execution_id,
+        ordinal=event.ordinal,
+        started=event,
+        options=event.options,
+        key=event.key,
+        started_at=at,
+        wall_from=at,
+        marking=Marking.at_entry(graph),
+        views={0: view},
+    )
+
+
+@RUN_HANDLERS.of(FlowResumed)
+def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
+    fold.segment, fold.worker = event.segment, event.worker
+    fold.remember(event.key, "resume")
+    if (run := fold.run) is None:
+        return
+    # A segment that has crashed lived until its last event.
+    run.stop_clock(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
+    for task in run.tasks.values():
+        task.stop_clock(fold.seen_at if task.phase is TaskPhase.RUNNING else at)
+        task.in_doubt = task.in_doubt or task.phase is TaskPhase.RUNNING
+        task.phase = task_phase_after(task.phase, event, task.back_to)
+        if task.phase is TaskPhase.RETRYING:
+            task.start_clock(at)
+    run.options = event.options or run.options
+    run.wall_from = at
+    run.pause_request = run.paused = None
+    run.waits = tuple(wait for wait in run.waits if wait.answered_at is None)
+    run.unproductive_segments = 0 if event.was_productive else run.unproductive_segments + 1
+    run.productive = False
+
+
+@RUN_HANDLERS.of(FlowRetried)
+def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
+    fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
+    fold.remember(event.key, "retry")
+    if (run := fold.run) is None:
+        return
+    run.id, run.ordinal, run.key, run.options = (
+        event.execution_id,
+        event.ordinal,
+        event.key,
+        event.options or run.options,
+    )
+    run.started_at = run.wall_from = at
+    run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
+    run.counts, run.unproductive_segments, run.productive = Layers(), 0, False
+    run.ended_by = run.stop_request = run.pause_request = run.paused = run.wait = None
+    run.finished = run.finished_at = None
+    run.waits = ()
+    for visit in run.open.values():
+        run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
+        items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
+        for item in items:
+            task = Task(visit.node, visit.visit, item, order=run.next_order())
+            if item in visit.unknown:
+                task.phase = TaskPhase.PARKED
+            run.tasks[task.key] = task
+
+
+@RUN_HANDLERS.of(PauseRequested)
+def _pause_requested(fold: FlowFold, event: PauseRequested, at: int) -> None:
+    fold.remember(event.key, "pause")
+    if fold.run is not None and fold.run.finished is None and fold.phase is not Phase.PAUSED:
+        fold.run.pause_request = Request(event.by, event.reason, at)
+
+
+@RUN_HANDLERS.of(StopRequested)
+def _stop_requested(fold: FlowFold, event: StopRequested, at: int) -> None:
+    fold.remember(event.key, "stop")
+    if fold.run is not None and fold.run.finished is None and fold.run.stop_request is None:
+        fold.run.stop_request = Request(event.by, event.reason, at)
+        end_run(fold.run, fold.run.stop_request, at)
+
+
+@RUN_HANDLERS.of(ExecutionPaused)
+def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
+    if (run := fold.run) is None:
+        return
+    run.pause_request, run.paused, run.productive = None, Request(event.by, event.reason, at), True
+    run.stop_clock(at)
+    for task in run.tasks.values():
+        task.stop_clock(at)
+
+
+@RUN_HANDLERS.of(LimitReached)
+def _limit_reached(fold: FlowFold, event: LimitReached, at: int) -> None:
+    if fold.run is not None and event.scope == "run":
+        end_run(fold.run, event, at)
+
+
+@RUN_HANDLERS.of(WaitStarted)
+def _wait_started(fold: FlowFold, event: WaitStarted, at: int) -> None:
+    if fold.run is not None:
+        fold.run.wait, fold.run.waits = event, waits_of(fold.run)
+        fold.run.waiting_since, fold.run.productive = at, True
+
+
+@RUN_HANDLERS.of(WaitEnded)
+def _wait_ended(fold: FlowFold, event: WaitEnded, at: int) -> None:
+    if fold.run is not None:
+        for task in fold.run.tasks.values():
+            if task.phase is TaskPhase.SUSPENDED and task.until is not None and task.until <= at:
+                task.phase = TaskPhase.DUE
+        fold.run.wait = None
+        # What a person has ended waits for a process that goes on with it.
+        fold.run.waits = _with_answers(fold.run, at) if event.is_verdict else ()
+
+
+def _with_answers(run: RunFold, at: int) -> tuple[Wait, ...]:
+    open_now = {wait.id for wait in waits_of(run)}
+    return tuple(wait if wait.id in open_now else answered((wait,), at)[0] for wait in run.waits)
+
+
+@RUN_HANDLERS.of(ExecutionFinished)
+def _execution_finished(fold: FlowFold, event: ExecutionFinished, at: int) -> None:
+    if (run := fold.run) is None:
+        return
+    run.stop_clock(at)
+    run.finished, run.finished_at, run.wait, run.waits = event, at, None, ()
+    # `version` still counts the events before this one.
+    fold.ended_at_version = fold.ended_at_version.appended(fold.version + 1)

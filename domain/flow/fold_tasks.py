@@ -1,0 +1,328 @@
+"""Fold handlers of what is open: the tries of nodes, and the questions about them."""
+
+from msgspec import structs
+
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    HumanAnswered,
+    HumanExpired,
+    HumanRequested,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptSettledLate,
+    NodeAttemptStarted,
+    NodeAttemptSuspended,
+    NodeEvaluated,
+    NodeRetryScheduled,
+    StepAnswered,
+    StepHeld,
+)
+from steptrail.domain.flow.fold import FlowFold, RunFold
+from steptrail.domain.flow.fold_run import end_run
+from steptrail.domain.flow.phases import task_phase_after
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.views import Delta
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import BilledUsage
+
+__all__ = ["TASK_HANDLERS"]
+
+TASK_HANDLERS = Handlers[FlowFold, [int], None]()
+
+_Tried = (
+    NodeAttemptStarted
+    | NodeAttemptCompleted
+    | NodeAttemptFailed
+    | NodeAttemptInterrupted
+    | NodeAttemptSuspended
+    | NodeRetryScheduled
+)
+
+
+def _tried(fold: FlowFold, event: _Tried) -> tuple[RunFold, Task] | None:
+    """Return the run and the task that an event is about; None when that is over. An item of a map becomes one."""
+    run = fold.run
+    if run is None:
+        return None
+    key = (event.node, event.visit, event.item)
+    task = run.tasks.get(key)
+    if task is None:
+        visit = run.open.get(event.node)
+        if visit is None or visit.visit != event.visit or event.item is None:
+            return None
+        task = run.tasks[key] = Task(*key, order=run.next_order())
+        visit.next_item = max(visit.next_item, event.item + 1)
+    return run, task
+
+
+def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
+    # The bill of a stream below grows from event to event; that of anything else stands alone.
+    run.charge(run.open.get(task.node), bill, task.billed if task.stream is not None else None)
+    if task.stream is not None and bill is not None:
+        task.billed = bill
+
+
+def _moved(run: RunFold, task: Task, event: "_Tried | NodeEvaluated") -> None:
+    was_running = task.phase is TaskPhase.RUNNING
+    task.phase = task_phase_after(task.phase, event, task.back_to)
+    if task.phase in {TaskPhase.LANDED, TaskPhase.DUE}:
+        task.order = run.next_order()
+    if was_running:
+        task.in_doubt = False
+
+
+def _rested(run: RunFold, at: int) -> None:
+    if not any(task.phase is TaskPhase.RUNNING for task in run.tasks.values()):
+        run.stop_clock(at)
+
+
+@TASK_HANDLERS.of(NodeAttemptStarted)
+def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
+    if (found := _tried(fold, event)) is None:
+        return
+    run, task = found
+    _moved(run, task, event)
+    task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
+    task.landing = task.retry = None
+    task.start_clock(at)
+    run.attempts += 1
+    if run.active_since is None:
+        run.active_since = at
+
+
+@TASK_HANDLERS.of(NodeAttemptCompleted)
+def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
+    if (ended := _ended(fold, event, at)) is not None:
+        run, task = ended
+        task.stop_clock(at)
+        if event.item is not None:
+            _end_item(run, task, event)
+
+
+@TASK_HANDLERS.of(NodeAttemptFailed)
+def _failed(fold: FlowFold, event: NodeAttemptFailed, at: int) -> None:
+    if (ended := _ended(fold, event, at)) is not None:
+        ended[1].failures += event.attempt > 0
+
+
+def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: int) -> tuple[RunFold, Task] | None:
+    if (found := _tried(fold, event)) is None:
+        return None
+    run, task = found
+    _bill(run, task, event.usage)
+    _moved(run, task, event)
+    task.landing, run.productive = event, True
+    _rested(run, at)
+    return run, task
+
+
+def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted) -> None:
+    """Keep the result of an item of a map. The visit ends when all items have."""
+    visit = run.open.get(task.node)
+    if visit is not None and event.item is not None:
+        visit.results = visit.results.set(event.item, event.output)
+        visit.ended_items += 1
+        visit.unknown -= {event.item}
+    del run.tasks[task.key]
+
+
+@TASK_HANDLERS.of(NodeAttemptInterrupted)
+def _interrupted(fold: FlowFold, event: NodeAttemptInterrupted, at: int) -> None:
+    if (found := _tried(fold, event)) is None:
+        return
+    run, task = found
+    _bill(run, task, event.usage)
+    _moved(run, task, event)
+    task.landing = event if task.phase is TaskPhase.LANDED else None
+    task.interruptions += 1
+    task.stop_clock(at)
+    visit = run.open.get(task.node)
+    if visit is not None and task.effect is ToolEffect.UNSAFE:
+        visit.unknown |= {task.item}
+    if task.phase is TaskPhase.PARKED:
+        task.asked_at, task.asked_at_version = at, fold.version + 1
+    _rested(run, at)
+
+
+@TASK_HANDLERS.of(NodeAttemptSuspended)
+def _suspended(fold: FlowFold, event: NodeAttemptSuspended, at: int) -> None:
+    if (found := _tried(fold, event)) is None:
+        return
+    run, task = found
+    task.stream, task.until = event.stream, event.until
+    _bill(run, task, event.usage)
+    _moved(run, task, event)
+    task.stop_clock(at)
+    task.asked_at, task.asked_at_version = at, fold.version + 1
+    run.productive = True
+    _rested(run, at)
+
+
+@TASK_HANDLERS.of(NodeRetryScheduled)
+def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None:
+    if (found := _tried(fold, event)) is None:
+        return
+    run, task = found
+    _moved(run, task, event)
+    task.retry = event
+    task.start_clock(at)
+    task.asked_at, task.asked_at_version = at, fold.version + 1
+
+
+@TASK_HANDLERS.of(NodeAttemptSettledLate)
+def _settled_late(fold: FlowFold, event: NodeAttemptSettledLate, at: int) -> None:
+    del at
+    if fold.run is not None:
+        fold.run.charge(None, event.usage, None)
+
+
+@TASK_HANDLERS.of(NodeEvaluated)
+def _evaluated(fold: FlowFold, event: NodeEvaluated, at: int) -> None:
+    del at
+    task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
+    if fold.run is not None and task is not None:
+        _moved(fold.run, task, event)
+        task.landing = event
+        fold.run.productive = True
+
+
+def _ask(fold: FlowFold, task: Task, at: int, event: ApprovalRequested | HumanRequested | StepHeld) -> None:
+    task.back_to = task.phase
+    task.phase = task_phase_after(task.phase, event, task.back_to)
+    task.stop_clock(at)
+    task.asked_at, task.asked_at_version = at, fold.version + 1
+
+
+@TASK_HANDLERS.of(ApprovalRequested)
+def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> None:
+    if fold.run is None or event.node is None or event.visit is None:
+        return
+    task = fold.run.tasks.get((event.node, event.visit, event.item))
+    if task is None:
+        return
+    _ask(fold, task, at, event)
+    task.approval = Approval(
+        id=event.approval_id,
+        digest=event.arguments_digest,
+        expires_at=event.expires_at,
+        asked_at=at,
+        asked_at_version=task.asked_at_version,
+        asked_by=event.asked_by,
+        reason=event.reason,
+    )
+
+
+@TASK_HANDLERS.of(HumanRequested)
+def _human_requested(fold: FlowFold, event: HumanRequested, at: int) -> None:
+    task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
+    if task is not None:
+        _ask(fold, task, at, event)
+        task.request = event
+
+
+@TASK_HANDLERS.of(StepHeld)
+def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
+    task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
+    if task is not None:
+        _ask(fold, task, at, event)
+        task.held = event.point
+
+
+@TASK_HANDLERS.of(ApprovalGranted)
+def _approval_granted(fold: FlowFold, event: ApprovalGranted, at: int) -> None:
+    del at
+    fold.remember(event.key, f"approve {event.approval_id}")
+    if (asked := _asked(fold, event.approval_id)) is not None:
+        run, task, approval = asked
+        granted = event.arguments_digest or approval.digest
+        task.approval = structs.replace(approval, answer="granted", by=event.by, granted=granted)
+        task.arguments = event.arguments
+        _answer(run, task, event)
+
+
+@TASK_HANDLERS.of(ApprovalDenied)
+def _approval_denied(fold: FlowFold, event: ApprovalDenied, at: int) -> None:
+    del at
+    fold.remember(event.key, f"deny {event.approval_id}")
+    if (asked := _asked(fold, event.approval_id)) is not None:
+        run, task, approval = asked
+        task.approval = structs.replace(approval, answer="denied", by=event.by)
+        task.landing = event
+        _answer(run, task, event)
+
+
+@TASK_HANDLERS.of(ApprovalExpired)
+def _approval_expired(fold: FlowFold, event: ApprovalExpired, at: int) -> None:
+    del at
+    if (asked := _asked(fold, event.approval_id)) is not None:
+        run, task, approval = asked
+        task.approval = structs.replace(approval, answer="expired")
+        task.landing = event
+        _answer(run, task, event)
+
+
+def _asked(fold: FlowFold, approval_id: str) -> tuple[RunFold, Task, Approval] | None:
+    run = fold.run
+    for task in run.tasks.values() if run is not None else ():
+        approval = task.approval
+        if run is not None and approval is not None and approval.id == approval_id and approval.is_open:
+            return run, task, approval
+    return None
+
+
+def _answer(
+    run: RunFold,
+    task: Task,
+    event: ApprovalGranted | ApprovalDenied | ApprovalExpired | HumanAnswered | HumanExpired | StepAnswered,
+) -> None:
+    task.phase = task_phase_after(task.phase, event, task.back_to)
+    task.order = run.next_order()
+    run.productive = True
+
+
+@TASK_HANDLERS.of(HumanAnswered)
+def _human_answered(fold: FlowFold, event: HumanAnswered, at: int) -> None:
+    del at
+    fold.remember(event.key, f"answer {event.request_id}")
+    _hear(fold, event)
+
+
+@TASK_HANDLERS.of(HumanExpired)
+def _human_expired(fold: FlowFold, event: HumanExpired, at: int) -> None:
+    del at
+    _hear(fold, event)
+
+
+def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired) -> None:
+    run = fold.run
+    for task in run.tasks.values() if run is not None else ():
+        is_open = task.phase is TaskPhase.ASKED and task.held is None
+        if run is not None and is_open and task.request is not None and task.request.request_id == event.request_id:
+            task.landing = event
+            _answer(run, task, event)
+
+
+@TASK_HANDLERS.of(StepAnswered)
+def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
+    fold.remember(event.key, f"step {event.node}:{event.visit}")
+    run = fold.run
+    task = run.tasks.get((event.node, event.visit, None)) if run is not None else None
+    if run is None or task is None or task.held is None:
+        return
+    task.may_begin = task.may_begin or task.held == "before"
+    task.may_end = task.may_end or task.held == "after"
+    task.held = None
+    visit = run.open.get(event.node)
+    if visit is not None and event.point == "before":
+        visit.view = visit.view.with_changes(Delta(sets=event.sets, unsets=event.unsets))
+    _answer(run, task, event)
+    if event.action == "abort":
+        end_run(run, event, at)
+    elif event.action == "skip":
+        task.skipped = event

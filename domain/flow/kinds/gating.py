@@ -1,0 +1,122 @@
+"""The kinds that let a run pass, or not: gates, and guardians with their checks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from steptrail.domain.flow.kinds.conditions import holds
+from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.seen import Evaluated, Seen
+from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of
+from steptrail.domain.flow.nodes import CheckSpec, GateNode, GuardianNode, OnFail
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["finding", "gate", "guardian"]
+
+
+def gate(node: GateNode, seen: Seen, means: Means) -> Evaluated:
+    """Return whether the run passes. Raises `NodeFault` of the class `blocked`."""
+    if node.when is None or holds(node.when, seen, means):
+        return Evaluated(output={"passed": True, "action": "pass"}, route=_past(node, seen))
+    why = node.message or f"{node.when.text} does not hold"
+    return _stopped(node, why, {"when": node.when.text})
+
+
+def guardian(node: GuardianNode, seen: Seen, means: Means) -> Evaluated:
+    """Return what the checks found. Raises `NodeFault` of the class `blocked` when there is anything."""
+    findings = [(check, message) for check in node.checks if (message := finding(check, seen, means)) is not None]
+    listed: list[JsonValue] = [
+        {"check": check.kind, "path": check.path, "message": check.message or message} for check, message in findings
+    ]
+    if not findings:
+        return Evaluated(output={"passed": True, "action": "pass", "findings": []}, route=_past(node, seen))
+    why = "; ".join(check.message or message for check, message in findings)
+    return _stopped(node, why, {"findings": listed})
+
+
+def finding(check: CheckSpec, seen: Seen, means: Means) -> str | None:
+    """Return what is wrong with the value that is checked; None for nothing.
+
+    A missing value is wrong for `required` and `expr` alone. Raises `NodeFault` of the class `config` for a check that
+    cannot be done.
+    """
+    is_there, value = (True, None) if check.path is None else seen.find(check.path)
+    place = check.path or "the run"
+    if check.kind == "expr":
+        return None if _expression_holds(check, seen, means, value) else f"{place}: the expression does not hold"
+    if check.path is None:
+        raise NodeFault(FailureClass.CONFIG, f"a check of the kind {check.kind} needs a path")
+    if check.kind == "required":
+        return f"{place}: it is missing" if value is None or value in ("", [], {}) else None
+    wrong = _wrong(check, value, means) if is_there else None
+    return None if wrong is None else f"{place}: {wrong}"
+
+
+def _wrong(check: CheckSpec, value: JsonValue, means: Means) -> str | None:
+    settings = check.settings
+    match check.kind:
+        case "length":
+            if not isinstance(value, str | list | dict):
+                return "it has no length"
+            return _outside(len(value), check, "its length is")
+        case "range":
+            number = number_in(value)
+            return "it is no number" if number is None else _outside(number, check, "it is")
+        case "pattern":
+            pattern = pattern_of(settings.get("pattern"))
+            return None if isinstance(value, str) and pattern.search(value) else f"it does not fit {pattern.pattern!r}"
+        case "enum":
+            allowed = settings.get("values")
+            if not isinstance(allowed, list):
+                raise NodeFault(FailureClass.CONFIG, "a check of the kind enum needs values")
+            return None if identity(value) in map(identity, allowed) else f"it is none of {identity(allowed)}"
+        case "type":
+            name = settings.get("type")
+            return None if has_type(value, str(name)) else f"it is not of the type {name}"
+        case "schema":
+            schema = settings.get("schema")
+            if not isinstance(schema, dict):
+                raise NodeFault(FailureClass.CONFIG, "a check of the kind schema needs a schema")
+            return "; ".join(means.schemas.problems(schema, value)) or None
+        case _:
+            raise NodeFault(FailureClass.CONFIG, f"{check.kind!r} is no kind of check")
+
+
+def _outside(number: float, check: CheckSpec, words: str) -> str | None:
+    least, most = number_setting(check.settings, "min"), number_setting(check.settings, "max")
+    if least is None and most is None:
+        raise NodeFault(FailureClass.CONFIG, f"a check of the kind {check.kind} needs min or max")
+    if least is not None and number < least:
+        return f"{words} {number:g}, less than {least:g}"
+    if most is not None and number > most:
+        return f"{words} {number:g}, more than {most:g}"
+    return None
+
+
+def _expression_holds(check: CheckSpec, seen: Seen, means: Means, value: JsonValue) -> bool:
+    if check.expression is None:
+        raise NodeFault(FailureClass.CONFIG, "a check of the kind expr needs an expression")
+    if check.path is None:
+        return holds(check.expression, seen, means)
+    return holds(check.expression, replace(seen, item=value), means, value)
+
+
+def _past(node: GateNode | GuardianNode, seen: Seen) -> Route | None:
+    """Return the route of a run that passes: it does not lead to the node for those that do not."""
+    if node.on_fail is not OnFail.REDIRECT:
+        return None
+    return Route(targets=_others(seen.successors, node.redirect), reason="passed")
+
+
+def _others(successors: Sequence[str], redirect: str | None) -> tuple[str, ...]:
+    return tuple(each for each in successors if each != redirect)
+
+
+def _stopped(node: GateNode | GuardianNode, why: str, details: dict[str, JsonValue]) -> Evaluated:
+    if node.on_fail is OnFail.BLOCK:
+        raise NodeFault(FailureClass.BLOCKED, why, details)
+    route = None if node.redirect is None else Route(targets=(node.redirect,), reason=why)
+    action = node.on_fail.value
+    found = {"findings": details["findings"]} if "findings" in details else {}
+    return Evaluated(output={"passed": False, "action": action, "message": why, **found}, route=route)

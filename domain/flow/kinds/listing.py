@@ -1,0 +1,124 @@
+"""The kind `filter`: keeps some items of a list, in their order, or the highest of them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from steptrail.domain.flow.envelope import found
+from steptrail.domain.flow.kinds.conditions import holds
+from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
+from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of, text_of
+from steptrail.domain.flow.nodes import FilterNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["filtered"]
+
+_Items = list[JsonValue]
+
+
+def filtered(node: FilterNode, seen: Seen, means: Means) -> Evaluated:
+    """Return the items that are kept. Raises `NodeFault`: `config` for no value, `validation` for one that is no list.
+
+    An item without a usable value at `by` is never kept by `top_n`, `threshold`, `type` and `match`, and always by
+    `dedupe` and `exclude`.
+    """
+    items = needed(seen, node.over)
+    if not isinstance(items, list):
+        kind = "null" if items is None else type(items).__name__
+        raise NodeFault(FailureClass.VALIDATION, f"at {node.over!r} stands no list, but a value of the type {kind}")
+    kept = [items[place] for place in _kept(node, items, seen, means)]
+    return Evaluated(output=kept, detail={"kept": len(kept), "of": len(items)})
+
+
+def _kept(node: FilterNode, items: _Items, seen: Seen, means: Means) -> Iterator[int]:
+    """Yield the places of the items that are kept."""
+    match node.operation:
+        case "top_n":
+            yield from _highest(node, items)
+        case "threshold":
+            yield from _between(node, items)
+        case "dedupe":
+            yield from _first_of_equals(node, items)
+        case "type":
+            types = _listed(node, "types")
+            yield from (
+                place
+                for place, item in enumerate(items)
+                if (at := _at(node, item))[0] and any(has_type(at[1], str(name)) for name in types)
+            )
+        case "match":
+            yield from (place for place, item in enumerate(items) if _fits(node, item))
+        case "exclude":
+            yield from (place for place, item in enumerate(items) if not _fits(node, item))
+        case "expression":
+            expression = node.expression
+            if expression is None:
+                raise NodeFault(FailureClass.CONFIG, "the operation expression needs an expression")
+            for place, item in enumerate(items):
+                if holds(expression, replace(seen, item=item, index=place), means, item):
+                    yield place
+
+
+def _highest(node: FilterNode, items: _Items) -> list[int]:
+    count = number_setting(node.settings, "n")
+    if count is None or count < 0:
+        raise NodeFault(FailureClass.CONFIG, "the operation top_n needs n")
+    sign = 1 if node.settings.get("order") == "asc" else -1
+    scores = [(sign * score, place) for place, score in _scores(node, items)]
+    return [place for _, place in sorted(scores)[: int(count)]]
+
+
+def _between(node: FilterNode, items: _Items) -> Iterator[int]:
+    least, most = number_setting(node.settings, "min"), number_setting(node.settings, "max")
+    if least is None and most is None:
+        raise NodeFault(FailureClass.CONFIG, "the operation threshold needs min or max")
+    for place, score in _scores(node, items):
+        if (least is None or score >= least) and (most is None or score <= most):
+            yield place
+
+
+def _scores(node: FilterNode, items: _Items) -> Iterator[tuple[int, float]]:
+    for place, item in enumerate(items):
+        is_there, value = _at(node, item)
+        score = number_in(value) if is_there else None
+        if score is not None:
+            yield place, score
+
+
+def _first_of_equals(node: FilterNode, items: _Items) -> Iterator[int]:
+    met = set[str]()
+    for place, item in enumerate(items):
+        is_there, value = _at(node, item)
+        key = identity(value)
+        if not is_there or key not in met:
+            yield place
+        if is_there:
+            met.add(key)
+
+
+def _fits(node: FilterNode, item: JsonValue) -> bool:
+    pattern, values = node.settings.get("pattern"), node.settings.get("values")
+    if pattern is None and values is None:
+        raise NodeFault(FailureClass.CONFIG, f"the operation {node.operation} needs a pattern or values")
+    is_there, value = _at(node, item)
+    if not is_there:
+        return False
+    if pattern is not None and pattern_of(pattern).search(text_of(value)):
+        return True
+    return isinstance(values, list) and identity(value) in map(identity, values)
+
+
+def _at(node: FilterNode, item: JsonValue) -> tuple[bool, JsonValue]:
+    """Return whether an item has the value that is looked at, and the value."""
+    by = node.settings.get("by")
+    if by is None:
+        return True, item
+    return found(item, str(by)) if isinstance(item, dict) else (False, None)
+
+
+def _listed(node: FilterNode, name: str) -> _Items:
+    value = node.settings.get(name)
+    if not isinstance(value, list):
+        raise NodeFault(FailureClass.CONFIG, f"the operation {node.operation} needs {name}")
+    return value

@@ -1,0 +1,52 @@
+"""The ports through which instant nodes evaluate expressions and check values, and the fault that they raise."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["Expressions", "Means", "NodeFault", "Schemas"]
+
+
+class NodeFault(Exception):
+    """A node has failed: with this class, this message, and details that depend on the kind."""
+
+    def __init__(self, failure: FailureClass, message: str, details: Mapping[str, JsonValue] | None = None) -> None:
+        super().__init__(message)
+        self.failure, self.message = failure, message
+        self.details: dict[str, JsonValue] = dict(details or {})
+
+
+class Expressions(Protocol):
+    """Evaluates the sources of CEL expressions."""
+
+    def check(self, source: str, *, is_condition: bool) -> None:
+        """Compile a source. Raises `NodeFault` of the class `config`, with the column among its details.
+
+        `is_condition` is for a source that decides: its value must be a truth value, or of a type that shows later.
+        """
+        ...
+
+    def evaluate(self, source: str, variables: Mapping[str, JsonValue], *, is_condition: bool) -> JsonValue:
+        """Return the value of a source. Raises `NodeFault`: `config` as of `check`, `validation` for its value."""
+        ...
+
+
+class Schemas(Protocol):
+    """Checks values against JSON schemas."""
+
+    def problems(self, schema: Mapping[str, JsonValue], value: JsonValue) -> tuple[str, ...]:
+        """Return what is wrong with a value, each with its place; `()` for nothing.
+
+        Raises `NodeFault` of the class `config` for a schema that is none.
+        """
+        ...
+
+
+class Means(NamedTuple):
+    """The means by which a node is evaluated. `functions` are those that decide in it, by their recorded names."""
+
+    expressions: Expressions
+    schemas: Schemas
+    functions: Mapping[str, Callable[..., Any]] = {}

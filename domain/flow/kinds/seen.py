@@ -1,0 +1,89 @@
+"""The view of a node that is evaluated, the paths into it, and the result."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from msgspec import to_builtins
+
+from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError, found
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
+
+__all__ = ["ROOTS", "Evaluated", "Seen", "needed"]
+
+ROOTS = ("vars", "input", "item", "index", "errors", "messages", "artifacts")
+"""The first words of paths that do not begin with the name of a variable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The view of a node. `item` and `index` are set inside a map or a filter.
+
+    `successors` are the nodes to which its plain edges lead, in the order of the edges.
+    """
+
+    input: JsonValue = None
+    vars: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    messages: Sequence[Message] = ()
+    artifacts: Sequence[Artifact] = ()
+    errors: Sequence[NodeError] = ()
+    trace: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    item: JsonValue = None
+    index: int | None = None
+    successors: tuple[str, ...] = ()
+
+    def find(self, path: str) -> tuple[bool, JsonValue]:
+        """Return whether there is a value at a path, and the value.
+
+        A path begins with one of `ROOTS`, such as `input.id`, or with the name of a variable.
+        """
+        root, _, rest = path.partition(".")
+        if root not in ROOTS:
+            return found(self.vars, path)
+        value = self.root(root)
+        if not rest:
+            return True, value
+        return found(cast("Mapping[str, JsonValue]", value), rest) if isinstance(value, Mapping) else (False, None)
+
+    def root(self, name: str) -> JsonValue:
+        """Return all that stands under one of `ROOTS`."""
+        value = getattr(self, name)
+        return cast("JsonValue", to_builtins(value) if name in {"errors", "messages", "artifacts"} else value)
+
+    def envelope(self) -> Envelope:
+        """Return the view as functions read it."""
+        return Envelope(
+            input=self.input,
+            vars=self.vars,
+            messages=self.messages,
+            artifacts=self.artifacts,
+            errors=self.errors,
+            trace=self.trace,
+        )
+
+
+class Evaluated(NamedTuple):
+    """The result of a node. `sets` and `unsets` are what it changes in `vars` beside its output.
+
+    `route` names the nodes that come next; None for all to which its edges lead.
+    """
+
+    output: JsonValue = None
+    sets: dict[str, JsonValue] = {}
+    unsets: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    route: Route | None = None
+    detail: dict[str, JsonValue] = {}
+
+
+def needed(seen: Seen, path: str) -> JsonValue:
+    """Return the value at a path. Raises `NodeFault` of the class `config` when there is none."""
+    is_there, value = seen.find(path)
+    if not is_there:
+        raise NodeFault(FailureClass.CONFIG, f"there is nothing at {path!r}", {"path": path})
+    return value

@@ -1,0 +1,75 @@
+"""Templates: texts with `{{ path }}` in them. They look up and write down, and have no logic."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import Seen, needed
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import result_text
+
+__all__ = ["arguments", "filled", "is_path", "paths_in", "rendered"]
+
+_PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_PATH = re.compile(r"[^\s{}|()]+")
+
+
+def is_path(text: str) -> bool:
+    """Tell whether a text may stand between the braces of a template."""
+    return _PATH.fullmatch(text) is not None
+
+
+def paths_in(template: str) -> Iterator[tuple[str, int]]:
+    """Yield what stands between the braces of a template, each with the column at which it begins, from 1."""
+    for place in _PLACE.finditer(template):
+        yield place[1].strip(), place.start() + 1
+
+
+def rendered(template: str, seen: Seen) -> str:
+    """Return the text of a template: values that are texts as they are, others as compact JSON.
+
+    Raises `NodeFault` of the class `config` for a path at which there is nothing, and for what is no path.
+    """
+    return _PLACE.sub(lambda place: result_text(needed(seen, _path(place[1]))), template)
+
+
+def filled(value: JsonValue, seen: Seen) -> JsonValue:
+    """Return a value in which each text is rendered; a text that is one `{{ path }}` alone becomes the value itself.
+
+    Raises `NodeFault` as `rendered` does.
+    """
+    match value:
+        case str():
+            place = _PLACE.fullmatch(value)
+            # Two places in one text match as one that holds braces.
+            alone = place is not None and "{{" not in place[1]
+            return needed(seen, _path(place[1])) if place is not None and alone else rendered(value, seen)
+        case dict():
+            return {key: filled(item, seen) for key, item in value.items()}
+        case list():
+            return [filled(item, seen) for item in value]
+        case _:
+            return value
+
+
+def arguments(args: Mapping[str, JsonValue], seen: Seen, required: Collection[str]) -> dict[str, JsonValue]:
+    """Return the arguments of a call. One that is a path alone, at which there is nothing, is left out.
+
+    Raises `NodeFault` of the class `config` for such a one that is `required`, and as `rendered` does.
+    """
+    made: dict[str, JsonValue] = {}
+    for name, value in args.items():
+        place = _PLACE.fullmatch(value) if isinstance(value, str) else None
+        path = place[1].strip() if place is not None else ""
+        if is_path(path) and name not in required and not seen.find(path)[0]:
+            continue
+        made[name] = filled(value, seen)
+    return made
+
+
+def _path(text: str) -> str:
+    path = text.strip()
+    if not is_path(path):
+        raise NodeFault(FailureClass.CONFIG, f"{{{{{text}}}}} is no path: a template has no logic")
+    return path

@@ -1,0 +1,93 @@
+"""JSON values as nodes compare them: their types, their texts, and which of them are equal."""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["TYPES", "has_type", "identity", "number_in", "number_setting", "pattern_of", "text_of"]
+
+TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+"""The names of the types of JSON schemas."""
+
+_LONGEST_PATTERN = 1_000
+
+
+def has_type(value: JsonValue, name: str) -> bool:
+    """Tell whether a value has a type of `TYPES`. Raises `NodeFault` of the class `config` for another name."""
+    match name:
+        case "string":
+            return isinstance(value, str)
+        case "number":
+            return number_in(value) is not None
+        case "integer":
+            return isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+        case "boolean":
+            return isinstance(value, bool)
+        case "array":
+            return isinstance(value, list)
+        case "object":
+            return isinstance(value, dict)
+        case "null":
+            return value is None
+        case _:
+            raise NodeFault(FailureClass.CONFIG, f"{name!r} is no type: use one of {', '.join(TYPES)}")
+
+
+def number_in(value: JsonValue) -> float | None:
+    """Return a number as a float; None for what is no number, or too large for one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def number_setting(settings: Mapping[str, JsonValue], name: str) -> float | None:
+    """Return a number among the settings of a node; None where there is none.
+
+    Raises `NodeFault` of the class `config` for anything else.
+    """
+    value = settings.get(name)
+    number = number_in(value)
+    if value is not None and number is None:
+        raise NodeFault(FailureClass.CONFIG, f"{name} is a number, not {value!r}")
+    return number
+
+
+def text_of(value: JsonValue) -> str:
+    """Return a value as a text: a text as it is, else compact JSON. A whole number has no decimals."""
+    return value if isinstance(value, str) else identity(value)
+
+
+def identity(value: JsonValue) -> str:
+    """Return a text that is the same for equal values: 1 and 1.0 are equal, 1 and true are not."""
+    return json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def pattern_of(source: object) -> re.Pattern[str]:
+    """Return a regular expression. Raises `NodeFault` of the class `config`."""
+    if not isinstance(source, str) or len(source) > _LONGEST_PATTERN:
+        raise NodeFault(FailureClass.CONFIG, f"a pattern is a text of at most {_LONGEST_PATTERN} characters")
+    try:
+        return re.compile(source)
+    except re.error as error:
+        raise NodeFault(FailureClass.CONFIG, f"{source!r} is no pattern: {error}") from None
+
+
+def _whole(value: JsonValue) -> JsonValue:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_whole(item) for item in value]
+        case dict():
+            return {key: _whole(item) for key, item in value.items()}
+        case _:
+            return value

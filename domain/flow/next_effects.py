@@ -1,0 +1,320 @@
+"""`next_effects(state, now)`: the very next effect of a run of a workflow, from the state alone.
+
+Running and resuming are this same function. The order of the checks is their precedence, and is read here only.
+"""
+
+from collections.abc import Iterator
+
+from steptrail.domain.flow.concluding import breach, completed_map, conclude, enabled
+from steptrail.domain.flow.cutting import interrupted
+from steptrail.domain.flow.effects import (
+    Await,
+    CutOff,
+    Evaluate,
+    FlowEffect,
+    KeepWaiting,
+    Record,
+    StartTasks,
+)
+from steptrail.domain.flow.ending import finished
+from steptrail.domain.flow.envelope import found
+from steptrail.domain.flow.events import (
+    ApprovalExpired,
+    CancelReason,
+    CutReason,
+    ExecutionPaused,
+    HumanExpired,
+    LimitReached,
+    NodeCancelled,
+    NodeFailed,
+    NodeOpened,
+    NodeSkipped,
+    StepAnswered,
+    StepHeld,
+    WaitEnded,
+)
+from steptrail.domain.flow.failing import failure_of
+from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.joins import Opening
+from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WorkingNode
+from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.views import joined, sources
+from steptrail.domain.flow.waits import next_wait, waiting_until
+from steptrail.domain.tools import ToolEffect
+
+__all__ = ["leaves_the_process", "next_effects"]
+
+
+def leaves_the_process(node: Node) -> bool:
+    """Tell whether a node does something outside, so that it is tried and its tries are recorded."""
+    return isinstance(node, WorkingNode | LlmRouterNode | MapNode)
+
+
+def next_effects(state: FlowState, now: int) -> tuple[FlowEffect, ...]:
+    """Return the effect that is due; none when only a command can bring the run on.
+
+    `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
+    """
+    run, graph, phase = state.run, state.graph, state.phase
+    if run is None or graph is None or phase not in {Phase.WORKING, Phase.WAITING, Phase.ENDING}:
+        return ()
+    if phase is Phase.WAITING:
+        return (_waiting(run, graph, now),)
+    if phase is Phase.ENDING:
+        return (_in_doubt(run, graph) or _ending(run, graph, now),)
+    return (_working(run, graph, now),)
+
+
+def _working(run: RunFold, graph: Graph, now: int) -> FlowEffect:
+    if (effect := _on(run, graph, now)) is not None:
+        return effect
+    if (wait := next_wait(run)) is not None:
+        return Record((wait,))
+    return Record((finished(run, graph),))
+
+
+def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
+    """Return what can be done now; None when the run waits, or its work is done."""
+    if (doubt := _in_doubt(run, graph)) is not None:
+        return doubt
+    if (limit := _limit(run, now)) is not None:
+        return Record((limit,))
+    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED]
+    if landed:
+        return conclude(run, graph, min(landed, key=_order), now)
+    for visit in run.open.values():
+        if visit.items is not None and visit.ended_items == visit.items:
+            return Record((completed_map(graph, visit),))
+    running = run.running()
+    if run.pause_request is None:
+        effect = _expired(run, now) or _opened(run, graph) or _started(run, graph, now)
+        if effect is not None:
+            return effect
+    elif not running:
+        asked = run.pause_request
+        return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+    return Await(tuple(task.key for task in running), _until(run)) if running else None
+
+
+def _order(task: Task) -> int:
+    return task.order
+
+
+def _in_doubt(run: RunFold, graph: Graph) -> Record | None:
+    """Return the ends of the tries of an earlier segment, whose outcome nobody knows."""
+    doubtful = [task for task in run.tasks.values() if task.in_doubt]
+    ends = tuple(interrupted(run, graph, task, CutReason.CRASH) for task in doubtful)
+    return Record(ends) if ends else None
+
+
+def _limit(run: RunFold, now: int) -> LimitReached | None:
+    """Return the limit of the run that is passed; None when none is."""
+    options = run.options
+    if (passed := breach(options.budget, run.usage, run.cost)) is not None:
+        name, most, used = passed
+        return LimitReached(limit=name, scope="run", at_most=most, actual=used)
+    most_crashes = options.max_unproductive_segments
+    if most_crashes is not None and run.unproductive_segments >= most_crashes:
+        crashes = str(run.unproductive_segments)
+        return LimitReached(limit="crash_loop", scope="run", at_most=str(most_crashes), actual=crashes)
+    if options.timeout is not None and now - run.wall_from >= round(options.timeout * 1e6):
+        elapsed = f"{(now - run.wall_from) / 1e6:.3f}"
+        return LimitReached(limit="timeout", scope="run", at_most=f"{options.timeout:g}", actual=elapsed)
+    if options.cumulative_timeout is not None and run.active_seconds(now) >= options.cumulative_timeout:
+        active = f"{run.active_seconds(now):.3f}"
+        at_most = f"{options.cumulative_timeout:g}"
+        return LimitReached(limit="cumulative_timeout", scope="run", at_most=at_most, actual=active)
+    return None
+
+
+def _expired(run: RunFold, now: int) -> Record | None:
+    """Return the end of a question that nobody has answered in time."""
+    for task in run.tasks.values():
+        until = waiting_until(run, task) if task.phase is TaskPhase.ASKED else None
+        if until is None or until > now:
+            continue
+        if task.held is not None:
+            most, node = f"{run.options.step_timeout:g}", task.node
+            actual = f"{(now - task.asked_at) / 1e6:.3f}"
+            limit = LimitReached(
+                limit="step_timeout", scope="run", node=node, visit=task.visit, at_most=most, actual=actual
+            )
+            return Record((limit,))
+        if task.request is not None:
+            return Record((HumanExpired(request_id=task.request.request_id),))
+        if task.approval is not None:
+            return Record((ApprovalExpired(approval_id=task.approval.id),))
+    return None
+
+
+def _opened(run: RunFold, graph: Graph) -> Record | None:
+    """Return the opening of the next visit, while there is room for another node."""
+    if _used(run) >= run.options.concurrency:
+        return None
+    opening = next(run.marking.ready(graph), None)
+    if opening is None:
+        return None
+    node = graph.nodes[opening.node]
+    visit = run.counts.get(node.id, 0) + 1
+    if visit > run.options.max_visits:
+        most = str(run.options.max_visits)
+        limit = LimitReached(limit="max_visits", scope="run", node=node.id, at_most=most, actual=str(visit))
+        return Record((limit,))
+    return Record((_opening(run, node, opening),))
+
+
+def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
+    items = None
+    if isinstance(node, MapNode):
+        view = joined(sources(opening.inputs), run.views, run.ended)
+        listed = found(view.vars, node.over)[1]
+        items = len(listed) if isinstance(listed, list) else None
+    # Visits are numbered over all retries, so that an effect id is never used twice.
+    visits = run.visits_of.get(node.id, 0) + 1
+    return NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)
+
+
+def _used(run: RunFold) -> int:
+    """Return how many tasks run or are due, counting a map with further items to begin as one."""
+    busy = sum(task.phase in {TaskPhase.RUNNING, TaskPhase.DUE} for task in run.tasks.values())
+    return busy + sum(visit.items is not None and visit.next_item < visit.items for visit in run.open.values())
+
+
+def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
+    """Return what is done with the tasks that are due: retries whose time has come first."""
+    room = run.options.concurrency - len(run.running())
+    starts: list[Task] = []
+    for task in _due(run, graph, now):
+        node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
+        effect = _before(run, graph, node, visit, task)
+        if effect is not None:
+            return StartTasks(tuple(each.key for each in starts)) if starts else effect
+        if len(starts) < room:
+            starts.append(task)
+    return StartTasks(tuple(task.key for task in starts)) if starts else None
+
+
+def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
+    retries = [
+        task
+        for task in run.tasks.values()
+        if task.phase is TaskPhase.RETRYING and task.retry is not None and task.retry.due_at <= now
+    ]
+    yield from sorted(retries, key=_order)
+    yield from sorted((task for task in run.tasks.values() if task.phase is TaskPhase.DUE), key=_order)
+    for visit in run.open.values():
+        node = graph.nodes[graph.numbers[visit.node]]
+        if visit.items is None or not isinstance(node, MapNode):
+            continue
+        active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
+        until = min(visit.items, visit.next_item + max(0, node.concurrency - active))
+        for item in range(visit.next_item, until):
+            yield Task(visit.node, visit.visit, item, order=run.order)
+
+
+def _before(run: RunFold, graph: Graph, node: Node, visit: VisitFold, task: Task) -> FlowEffect | None:
+    """Return what comes before a task begins, or what it is if it does not leave the process; None to start it."""
+    if task.item is not None:
+        return None
+    if task.skipped is not None:
+        return Record((_skipped(graph, node, task, task.skipped),))
+    if run.options.pauses_before(node.id) and not task.may_begin and task.attempt == 0:
+        return Record((StepHeld(node=node.id, visit=task.visit, point="before"),))
+    return None if leaves_the_process(node) else Evaluate(task.key)
+
+
+def _skipped(graph: Graph, node: Node, task: Task, answer: StepAnswered) -> NodeSkipped:
+    taken = enabled(graph, node)
+    if answer.targets is not None:
+        taken = tuple(edge for edge in taken if graph.edges[edge].target in answer.targets)
+    return NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
+
+
+def _until(run: RunFold) -> int | None:
+    """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due."""
+    ends = [end for task in run.tasks.values() if (end := waiting_until(run, task)) is not None]
+    ends += _deadlines(run)
+    return min(ends, default=None)
+
+
+def _deadlines(run: RunFold) -> list[int]:
+    options, ends = run.options, list[int]()
+    if options.timeout is not None:
+        ends.append(run.wall_from + round(options.timeout * 1e6))
+    if options.cumulative_timeout is not None and run.active_since is not None:
+        ends.append(run.active_since + round(options.cumulative_timeout * 1e6) - run.active_us)
+    return ends
+
+
+def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
+    """Return the end of the wait if something can go on, else more waiting."""
+    wait = run.wait
+    if run.stop_request is not None:
+        return Record((WaitEnded(reason="stop", by=run.stop_request.by),))
+    if wait is None or _on(run, graph, now) is not None:
+        if run.pause_request is not None:
+            asked = run.pause_request
+            return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+        is_due = wait is not None and wait.until is not None and wait.until <= now
+        return Record((WaitEnded(reason="due" if is_due else "settled"),))
+    now_waits = next_wait(run)
+    until = min((end for end in (now_waits.until if now_waits else None, *_deadlines(run)) if end), default=None)
+    return KeepWaiting(wait.kind, until)
+
+
+def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
+    """Return the next effect of a run that is to end: what landed well is kept, what runs is cut off."""
+    for task in sorted(run.tasks.values(), key=_order):
+        if (
+            task.phase is TaskPhase.LANDED
+            and task.landing is not None
+            and failure_of(task.landing, task.attempt) is None
+        ):
+            return conclude(run, graph, task, now)
+    running = run.running()
+    if running:
+        return _cut(run, running, now)
+    if run.pause_request is not None and run.stop_request is None:
+        asked = run.pause_request
+        return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+    failed = run.ended_by.node if isinstance(run.ended_by, NodeFailed) else None
+    cancelled = tuple(
+        NodeCancelled(node=visit.node, visit=visit.visit, reason=_why(run))
+        for visit in run.open.values()
+        if visit.node != failed
+    )
+    return Record((*cancelled, finished(run, graph)))
+
+
+def _cut(run: RunFold, running: list[Task], now: int) -> CutOff:
+    until = run.ending_at + round(run.options.stop_grace * 1e6)
+    reads = [task.key for task in running if task.effect is ToolEffect.READ or now >= until]
+    others = [task.key for task in running if task.key not in reads]
+    return CutOff(tuple(reads), tuple(others), _reason(run), until)
+
+
+def _reason(run: RunFold) -> CutReason:
+    match run.ended_by:
+        case NodeFailed():
+            return CutReason.SIBLING
+        case LimitReached(limit="timeout" | "cumulative_timeout"):
+            return CutReason.DEADLINE
+        case LimitReached():
+            return CutReason.SIBLING
+        case _:
+            return CutReason.STOP
+
+
+def _why(run: RunFold) -> CancelReason:
+    match run.ended_by:
+        case NodeFailed():
+            return "sibling"
+        case LimitReached():
+            return "limit"
+        case StepAnswered():
+            return "abort"
+        case _:
+            return "stop"

@@ -1,0 +1,172 @@
+"""The phases of a run and of its tasks, and the tables of their transitions, which the fold runs on.
+
+An event without an entry in a phase changes nothing there: the fold accepts any event at any time.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    ExecutionFinished,
+    ExecutionPaused,
+    FlowEvent,
+    FlowResumed,
+    FlowRetried,
+    FlowStarted,
+    HumanAnswered,
+    HumanExpired,
+    HumanRequested,
+    LimitReached,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptStarted,
+    NodeAttemptSuspended,
+    NodeEvaluated,
+    NodeFailed,
+    NodeRetryScheduled,
+    NodeThen,
+    SessionStarted,
+    StepAnswered,
+    StepHeld,
+    StopRequested,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.flow.task import TaskPhase
+
+__all__ = ["TASK_TRANSITIONS", "TRANSITIONS", "Goal", "Phase", "TaskTarget", "phase_after", "task_phase_after"]
+
+
+class Phase(StrEnum):
+    """The phase of a stream of a workflow."""
+
+    ABSENT = "absent"
+    """No event yet."""
+    IDLE = "idle"
+    """The stream was opened, and no run has begun."""
+    PENDING = "pending"
+    """A run was started for a worker, and none has begun with it."""
+    WORKING = "working"
+    """Nodes are opened, run, and concluded."""
+    WAITING = "waiting"
+    """Nothing can go on before an instant, an answer, or another stream."""
+    PAUSED = "paused"
+    """The segment was closed on request."""
+    ENDING = "ending"
+    """The run has failed or is to stop: what runs is cut off, nothing is opened, and the run finishes."""
+    DONE = "done"
+    """The run has finished."""
+
+
+class Goal(StrEnum):
+    """A target that depends on the run."""
+
+    ON = "on"
+    """The ending if the run is to end, else the work."""
+
+
+_OPEN = (Phase.PENDING, Phase.WORKING, Phase.WAITING, Phase.PAUSED, Phase.ENDING)
+
+
+def _table() -> dict[Phase, dict[type[FlowEvent], Phase | Goal]]:
+    ends: dict[type[FlowEvent], Phase | Goal] = {
+        NodeFailed: Phase.ENDING,
+        LimitReached: Goal.ON,
+        StopRequested: Phase.ENDING,
+        StepAnswered: Goal.ON,
+    }
+    table: dict[Phase, dict[type[FlowEvent], Phase | Goal]] = {
+        Phase.ABSENT: {SessionStarted: Phase.IDLE},
+        Phase.IDLE: {FlowStarted: Phase.WORKING},
+        Phase.PENDING: {},
+        Phase.WORKING: {**ends, WaitStarted: Phase.WAITING, ExecutionFinished: Phase.DONE},
+        Phase.WAITING: {WaitEnded: Goal.ON},
+        Phase.PAUSED: {},
+        Phase.ENDING: {ExecutionFinished: Phase.DONE},
+        Phase.DONE: {FlowStarted: Phase.WORKING, FlowRetried: Phase.WORKING},
+    }
+    for phase in _OPEN:
+        table[phase][ExecutionPaused] = Phase.PAUSED
+        table[phase][FlowResumed] = Goal.ON
+    # A run that waits goes on waiting in its new segment, until something of it is over.
+    table[Phase.WAITING][FlowResumed] = Phase.WAITING
+    return table
+
+
+TRANSITIONS: Mapping[Phase, Mapping[type[FlowEvent], Phase | Goal]] = _table()
+"""Phase -> class of an event -> the phase that follows."""
+
+
+def phase_after(phase: Phase, event: FlowEvent, *, is_ending: bool) -> Phase:
+    """Return the phase of the run after `event`. `is_ending` says whether the run is to end, with the event counted."""
+    if isinstance(event, FlowStarted) and event.worker is None and phase in {Phase.IDLE, Phase.DONE}:
+        return Phase.PENDING
+    target = TRANSITIONS[phase].get(type(event), phase)
+    if isinstance(target, Phase):
+        return target
+    return Phase.ENDING if is_ending else Phase.WORKING
+
+
+class TaskTarget(StrEnum):
+    """A target that depends on the event or on the task."""
+
+    THEN = "then"
+    """What the event says: due again, landed, or parked."""
+    BACK = "back"
+    """The phase that the question interrupted."""
+
+
+_THEN = {NodeThen.RERUN: TaskPhase.DUE, NodeThen.FAIL: TaskPhase.LANDED, NodeThen.PARK: TaskPhase.PARKED}
+
+_SETTLED: dict[type[FlowEvent], TaskPhase | TaskTarget] = {
+    NodeAttemptCompleted: TaskPhase.LANDED,
+    NodeAttemptFailed: TaskPhase.LANDED,
+}
+
+TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTarget]] = {
+    TaskPhase.DUE: {
+        NodeAttemptStarted: TaskPhase.RUNNING,
+        **_SETTLED,  # a kept result, and a node that cannot run as it is written
+        NodeEvaluated: TaskPhase.LANDED,
+        ApprovalRequested: TaskPhase.ASKED,
+        HumanRequested: TaskPhase.ASKED,
+        StepHeld: TaskPhase.ASKED,
+    },
+    TaskPhase.RUNNING: {
+        **_SETTLED,
+        NodeAttemptInterrupted: TaskTarget.THEN,
+        NodeAttemptSuspended: TaskPhase.SUSPENDED,
+    },
+    TaskPhase.LANDED: {
+        NodeRetryScheduled: TaskPhase.RETRYING,
+        StepHeld: TaskPhase.ASKED,
+        NodeEvaluated: TaskPhase.LANDED,  # the answer of a person becomes the result of the node
+    },
+    TaskPhase.RETRYING: {NodeAttemptStarted: TaskPhase.RUNNING},
+    TaskPhase.SUSPENDED: {FlowResumed: TaskPhase.DUE},
+    TaskPhase.PARKED: {**_SETTLED, NodeAttemptInterrupted: TaskTarget.THEN},
+    TaskPhase.ASKED: {
+        ApprovalGranted: TaskTarget.BACK,
+        StepAnswered: TaskTarget.BACK,
+        HumanAnswered: TaskPhase.LANDED,
+        HumanExpired: TaskPhase.LANDED,
+        ApprovalDenied: TaskPhase.LANDED,
+        ApprovalExpired: TaskPhase.LANDED,
+    },
+}
+"""Phase of a task -> class of an event about it -> the phase that follows."""
+
+
+def task_phase_after(phase: TaskPhase, event: FlowEvent, back_to: TaskPhase) -> TaskPhase:
+    """Return the phase of a task after an event about it. `back_to` is the phase that a question interrupted."""
+    target = TASK_TRANSITIONS[phase].get(type(event), phase)
+    if target is TaskTarget.THEN and isinstance(event, NodeAttemptInterrupted):
+        return _THEN[event.then]
+    if target is TaskTarget.BACK:
+        return back_to
+    return target if isinstance(target, TaskPhase) else phase

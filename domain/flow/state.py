@@ -1,0 +1,226 @@
+"""`FlowState`: a stream of a workflow as of one instant, immutable and cheap to hand out."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from steptrail.domain.flow.definition import FlowDefinition
+from steptrail.domain.flow.envelope import Envelope, NodeError
+from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
+from steptrail.domain.flow.graph import Graph, graph_of
+from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.task import Task
+from steptrail.domain.flow.views import View, joined
+from steptrail.domain.instants import Datetime, seconds_between, to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.prices import Cost
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.usage import Usage
+
+__all__ = ["FlowState"]
+
+_STATUS = {
+    Phase.ABSENT: ExecutionStatus.PENDING,
+    Phase.IDLE: ExecutionStatus.PENDING,
+    Phase.PENDING: ExecutionStatus.PENDING,
+    Phase.WAITING: ExecutionStatus.WAITING,
+    Phase.PAUSED: ExecutionStatus.PAUSED,
+}
+
+
+class FlowState:
+    """A stream of a workflow as of one instant: its open execution, or the last one.
+
+    `as_of` is that instant, in microseconds of UTC; clocks such as `active_seconds` are read at it.
+    """
+
+    __slots__ = ("_fold", "as_of")
+
+    def __init__(self, fold: FlowFold, *, as_of: int) -> None:
+        self._fold = fold
+        self.as_of = as_of
+
+    def at(self, now: int) -> "FlowState":
+        """Return the same state as of the instant `now`."""
+        return FlowState(self._fold, as_of=now)
+
+    @property
+    def fold(self) -> FlowFold:
+        """The accumulator behind this state. Only the fold may change it, and it works on a copy."""
+        return self._fold
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FlowState) and self._fold == other._fold
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content, which cannot be hashed
+
+    def __repr__(self) -> str:
+        return f"FlowState({self.flow_id!r}, version={self.version}, status={self.status.value})"
+
+    @property
+    def flow_id(self) -> str:
+        """The id of the stream, without its prefix."""
+        return self._fold.flow_id
+
+    @property
+    def version(self) -> int:
+        """The number of events that the state was folded from."""
+        return self._fold.version
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the stream."""
+        return self._fold.phase
+
+    @property
+    def name(self) -> str:
+        """The name of the workflow."""
+        return self._fold.name
+
+    @property
+    def parent(self) -> ParentRef | None:
+        """What began this run in another stream; None when a caller did."""
+        return self._fold.parent
+
+    @property
+    def metadata(self) -> Mapping[str, JsonValue]:
+        """The metadata of the stream."""
+        return MappingProxyType(self._fold.metadata)
+
+    @property
+    def run(self) -> RunFold | None:
+        """The accumulator of the open execution, or of the last one; None before the first."""
+        return self._fold.run
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether an execution is open: started and not finished."""
+        return self.run is not None and self.run.finished is None
+
+    @property
+    def execution_id(self) -> str | None:
+        """The id of that execution; None before the first one."""
+        return self.run.id if self.run is not None else None
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """The status of the open execution, or of the last one."""
+        if self.run is not None and self.run.finished is not None:
+            return self.run.finished.status
+        return _STATUS.get(self.phase, ExecutionStatus.IN_PROGRESS)
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """The reason why the last execution stopped; None while one is open."""
+        return self.run.finished.stop_reason if self.run is not None and self.run.finished is not None else None
+
+    @property
+    def graph(self) -> Graph | None:
+        """The workflow as it was recorded, ready to be walked; None before the first execution."""
+        return graph_of(self.run.started.definition) if self.run is not None else None
+
+    def at_work(self) -> tuple[RunFold, Graph]:
+        """Return the run and its graph. Raises `ValueError` before the first execution."""
+        run, graph = self.run, self.graph
+        if run is None or graph is None:
+            raise ValueError(f"no execution of {self.flow_id} has begun")
+        return run, graph
+
+    @property
+    def definition(self) -> FlowDefinition | None:
+        """The workflow as it was recorded; None before the first execution."""
+        return self.graph.definition if self.graph is not None else None
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """What is open: visits of nodes, and items of maps."""
+        return tuple(self.run.tasks.values()) if self.run is not None else ()
+
+    @property
+    def open_visits(self) -> Sequence[VisitFold]:
+        """The visits that have not ended well."""
+        return tuple(self.run.open.values()) if self.run is not None else ()
+
+    @property
+    def errors(self) -> Sequence[NodeError]:
+        """The failures after which the run went on, in the order in which they were recorded."""
+        return self.run.errors if self.run is not None else ()
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of that execution, including the streams below it."""
+        return self.run.usage if self.run is not None else Usage()
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of that execution by its prices; None without prices."""
+        return self.run.cost if self.run is not None else None
+
+    @property
+    def active_seconds(self) -> float:
+        """The time of that execution in which any node ran."""
+        return self.run.active_seconds(self.as_of) if self.run is not None else 0.0
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """The wall time since that execution began, was resumed or retried."""
+        return seconds_between(self.run.wall_from, self.as_of) if self.run is not None else 0.0
+
+    @property
+    def started_at(self) -> Datetime:
+        """The time at which the stream began."""
+        return to_datetime(self._fold.created_at)
+
+    @property
+    def stop_request(self) -> Request | None:
+        """The request to stop; None when nobody asked for a stop."""
+        return self.run.stop_request if self.run is not None else None
+
+    @property
+    def pause_request(self) -> Request | None:
+        """The request to pause that is still to be carried out; None when there is none."""
+        return self.run.pause_request if self.run is not None else None
+
+    @property
+    def paused(self) -> Request | None:
+        """The request by which the execution was paused; None while it is not paused."""
+        return self.run.paused if self.run is not None else None
+
+    @property
+    def envelope(self) -> Envelope:
+        """What all branches together have come to: variables, messages, artifacts, and every recorded failure."""
+        run, graph = self.run, self.graph
+        if run is None or graph is None:
+            return Envelope()
+        view = self._last_view(run, graph)
+        return Envelope(
+            input=run.started.input,
+            vars=view.vars,
+            artifacts=view.artifacts,
+            messages=view.messages,
+            errors=tuple(run.errors),
+            trace={"run_id": self.flow_id, "execution_id": run.id, "started": run.started_at},
+        )
+
+    def _last_view(self, run: RunFold, graph: Graph) -> View:
+        """Join what is seen after ended branches, where tokens wait and in open visits, in the order of the nodes."""
+        places = [(graph.numbers[node], number) for number, node in run.ends.items()]
+        places += [(graph.numbers[visit.node], number) for visit in run.open.values() for _, number in visit.inputs]
+        places += [(target, number) for target, tokens in run.marking.tokens.items() for _, number in tokens]
+        numbers = tuple(dict.fromkeys(number for _, number in sorted(places)))
+        return joined(numbers, run.views, run.ended) if numbers else View()
+
+    @property
+    def output(self) -> JsonValue:
+        """The result of the run: the variable that the workflow names, or the output of the last node of a branch."""
+        run, graph = self.run, self.graph
+        if run is None or graph is None:
+            return None
+        if graph.definition.result is not None:
+            return self.envelope.get(graph.definition.result)
+        last = max(((graph.numbers[node], number) for number, node in run.ends.items()), default=None)
+        if last is None:
+            return None
+        key = graph.nodes[last[0]].output
+        return run.views[last[1]].vars.get(key) if key is not None else None

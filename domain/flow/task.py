@@ -1,0 +1,123 @@
+"""A task: one thing that a run has open. It is a visit of a node, or one item of a map.
+
+What has ended for good is no task any more: its traces are in the views of the run.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    HumanAnswered,
+    HumanExpired,
+    HumanRequested,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeEvaluated,
+    NodeRetryScheduled,
+    StepAnswered,
+    StepPoint,
+)
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import BilledUsage
+
+__all__ = ["Landing", "Task", "TaskKey", "TaskPhase"]
+
+TaskKey = tuple[str, int, int | None]
+"""The node, the number of the visit among those of the node, and the index of the item of a map."""
+
+Landing = (
+    NodeAttemptCompleted
+    | NodeAttemptFailed
+    | NodeAttemptInterrupted
+    | NodeEvaluated
+    | HumanAnswered
+    | HumanExpired
+    | ApprovalDenied
+    | ApprovalExpired
+)
+"""The event with which a task has landed: nothing has been concluded from it yet."""
+
+
+class TaskPhase(StrEnum):
+    """The phase of a task."""
+
+    DUE = "due"
+    """It is to be started, or started again."""
+    RUNNING = "running"
+    """A try was started and has not ended."""
+    LANDED = "landed"
+    """It has a result, a failure or an answer, from which the conclusion is to be drawn."""
+    RETRYING = "retrying"
+    """Another try is scheduled."""
+    SUSPENDED = "suspended"
+    """The stream that it runs rests."""
+    PARKED = "parked"
+    """A person has to say what happened."""
+    ASKED = "asked"
+    """A person is asked: for a yes, for an answer, or whether a step goes on."""
+
+
+class Task(Struct):
+    """One thing that a run has open.
+
+    `order` is the place in the order of what became due or landed. `attempt` is the number of the newest try.
+    `failures` counts those that failed, and `interruptions` those that were cut off. The clock of its timeout has
+    counted `used_us` and runs since `since`, or stands while that is None. `back_to` is the phase that a question
+    interrupted, `asked_at` the instant of the newest question or wait, and `asked_at_version` the version of its event.
+    `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
+    person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
+    the part of the bill of a stream below that is counted already.
+    """
+
+    node: str
+    visit: int
+    item: int | None = None
+    phase: TaskPhase = TaskPhase.DUE
+    order: int = 0
+    attempt: int = 0
+    failures: int = 0
+    interruptions: int = 0
+    effect: ToolEffect | None = None
+    effect_id: str = ""
+    in_doubt: bool = False
+    used_us: int = 0
+    since: int | None = None
+    landing: Landing | None = None
+    retry: NodeRetryScheduled | None = None
+    stream: str | None = None
+    until: int | None = None
+    back_to: TaskPhase = TaskPhase.DUE
+    approval: Approval | None = None
+    request: HumanRequested | None = None
+    held: StepPoint | None = None
+    may_begin: bool = False
+    may_end: bool = False
+    skipped: StepAnswered | None = None
+    arguments: dict[str, JsonValue] | None = None
+    asked_at: int = 0
+    asked_at_version: int = 0
+    billed: BilledUsage | None = None
+
+    @property
+    def key(self) -> TaskKey:
+        """What tells the task from all others of the execution."""
+        return self.node, self.visit, self.item
+
+    def clock_us(self, now: int) -> int:
+        """Return how much of the timeout of the node is used at `now`, in microseconds."""
+        return self.used_us + (max(0, now - self.since) if self.since is not None else 0)
+
+    def stop_clock(self, at: int) -> None:
+        """Count the time up to `at`, and stop the clock."""
+        self.used_us, self.since = self.clock_us(at), None
+
+    def start_clock(self, at: int) -> None:
+        """Let the clock run from `at` on, if it does not run yet."""
+        if self.since is None:
+            self.since = at

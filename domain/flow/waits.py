@@ -1,0 +1,87 @@
+"""What a run waits for, in the terms of the kernel: one wait for each question, retry and stream below."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.ids import effect_id
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.shared.events import WaitKind, WaitStarted
+
+__all__ = ["next_wait", "stays_for", "waiting_until", "waits_of"]
+
+_FIRST: Final[tuple[WaitKind, ...]] = ("human", "approval", "step", "unknown_outcome", "child", "node_retry")
+"""The kinds of waits. A run that waits for several things is said to wait for the first of these."""
+
+
+def kind_of(task: Task) -> WaitKind | None:
+    """Return what a task waits for; None for a task that waits for nobody."""
+    match task.phase:
+        case TaskPhase.RETRYING:
+            return "node_retry"
+        case TaskPhase.SUSPENDED:
+            return "child"
+        case TaskPhase.PARKED:
+            return "unknown_outcome"
+        case TaskPhase.ASKED if task.held is not None:
+            return "step"
+        case TaskPhase.ASKED:
+            return "human" if task.request is not None else "approval"
+        case _:
+            return None
+
+
+def waiting_until(run: RunFold, task: Task) -> int | None:
+    """Return when the wait of a task ends by itself, in microseconds of UTC; None when it does not."""
+    match kind_of(task):
+        case "node_retry":
+            return task.retry.due_at if task.retry is not None else None
+        case "child":
+            return task.until
+        case "step":
+            timeout = run.options.step_timeout
+            return None if timeout is None else task.asked_at + round(timeout * 1e6)
+        case "human":
+            return task.request.expires_at if task.request is not None else None
+        case "approval":
+            return task.approval.expires_at if task.approval is not None else None
+        case _:
+            return None
+
+
+def next_wait(run: RunFold) -> WaitStarted | None:
+    """Return the wait of a run in which nothing can go on; None when it waits for nothing."""
+    tasks = [task for task in run.tasks.values() if kind_of(task) is not None]
+    kinds = {kind_of(task) for task in tasks}
+    ends = [end for task in tasks if (end := waiting_until(run, task)) is not None]
+    kind: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
+    return None if kind is None else WaitStarted(kind=kind, until=min(ends, default=None))
+
+
+def stays_for(run: RunFold, until: int | None, now: int) -> bool:
+    """Tell whether the owner of a run stays for a wait that ends at `until`; otherwise it lets the run rest."""
+    return until is not None and (until - now) / 1e6 <= run.options.longest_wait
+
+
+def waits_of(run: RunFold) -> tuple[Wait, ...]:
+    """Return what the run waits for now."""
+    return tuple(_waits(run))
+
+
+def _waits(run: RunFold) -> Iterator[Wait]:
+    for task in run.tasks.values():
+        kind, visit = kind_of(task), run.open.get(task.node)
+        if kind is None or visit is None:
+            continue
+        name = effect_id(visit.execution, task.node, task.visit, task.item)
+        if task.held is not None:
+            name = f"{name}:{task.held}"
+        yield Wait(
+            id=task.approval.id if kind == "approval" and task.approval is not None else name,
+            kind=kind,
+            since=task.asked_at,
+            asked_at_version=task.asked_at_version,
+            due_at=waiting_until(run, task),
+            on=task.stream if kind == "child" else None,
+        )

@@ -1,0 +1,91 @@
+"""`Flow`: a handle on the runs of a workflow in one stream, from any process."""
+
+from steptrail.domain.flow.commands import Settle, Verdict
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.ids import checked_flow_id, flow_stream
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.interfaces.python.handle import Handle
+from steptrail.projections.flow_explanation import FlowExplanation
+from steptrail.runtime.flow.control import FlowControl, a_flow
+from steptrail.runtime.flow.result import FlowResult
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.json_form import to_json_value
+
+__all__ = ["Flow"]
+
+
+class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
+    """A handle on the runs of a workflow in one stream, from any process. Holds nothing open."""
+
+    def __init__(self, environment: Environment, flow_id: str) -> None:
+        super().__init__(environment, flow_stream(checked_flow_id(flow_id)))
+        self._control = FlowControl(environment, flow_id)
+
+    async def resume(
+        self,
+        flow: BuiltWorkflow,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        options: RunOptions | None = None,
+        by: str = "user",
+    ) -> FlowResult:
+        """Go on with the unfinished execution. One that has ended, or would only wait again, is returned as it is.
+
+        The graph and its settings are those that were recorded; only the code comes from `flow`. What differs is
+        recorded, or refused with `strict`. `options` replace the recorded ones. Raises `SessionNotFound`,
+        `SessionBusy` while another process runs it, and `CommandRejected`.
+        """
+        return await self._control.resume(a_flow(flow), take_over=take_over, strict=strict, options=options, by=by)
+
+    async def retry(
+        self,
+        flow: BuiltWorkflow,
+        *,
+        strict: bool = False,
+        options: RunOptions | None = None,
+        reason: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+    ) -> FlowResult:
+        """Let a run that failed, met a limit or was stopped go on: what had failed or was cut off is tried again.
+
+        What was finished is not run again. Limits count anew. Raises `SessionNotFound`, and `CommandRejected` for a run
+        that is open or has completed.
+        """
+        return await self._control.retry(a_flow(flow), strict=strict, options=options, reason=reason, by=by, key=key)
+
+    async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
+        """Pause when what runs has ended. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
+        return await self._control.request(Pause(by=by, reason=reason, key=key))
+
+    async def stop(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
+        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
+        return await self._control.request(Stop(by=by, reason=reason, key=key))
+
+    async def settle(
+        self,
+        effect_id: str,
+        verdict: Verdict,
+        *,
+        by: str = "user",
+        output: JsonValue = None,
+        message: str | None = None,
+    ) -> FlowResult:
+        """Say what became of a parked node: it `completed` with an `output`, it `failed`, or it is to `rerun`.
+
+        The run goes on at the next `resume`. Raises `SessionNotFound`, `CommandRejected` when nobody waits for such a
+        verdict, and `NotStorable` for an output that is not JSON.
+        """
+        said = to_json_value(output, "output")
+        return await self._control.settle(
+            Settle(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
+        )
+
+    async def result(self) -> FlowResult:
+        """Return where the newest execution stands. Raises `SessionNotFound`."""
+        return FlowResult(await self.state())

@@ -1,0 +1,15 @@
+"""Tells workflows from agents, without the import of what is needed for workflows."""
+
+import sys
+from typing import TYPE_CHECKING, TypeGuard
+
+if TYPE_CHECKING:
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
+
+__all__ = ["is_flow"]
+
+
+def is_flow(given: object) -> "TypeGuard[BuiltWorkflow]":
+    """Tell whether a value is a built workflow. Who has one has imported its module."""
+    module = sys.modules.get("steptrail.runtime.flow.workflow")
+    return module is not None and isinstance(given, module.BuiltWorkflow)

@@ -1,0 +1,328 @@
+"""Why a run of a workflow stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from steptrail.domain.base import full_form
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    FlowEvent,
+    FlowRetried,
+    FlowStarted,
+    LimitReached,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptStarted,
+    NodeFailed,
+    NodeFailureRecorded,
+    NodeRetryScheduled,
+    WaitStarted,
+)
+from steptrail.domain.flow.evolve import extend, initial
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.prices import Cost
+from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.rendering import by_whom, request_data
+
+__all__ = ["FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowSpent:
+    """What the execution has used. Times in seconds; `cost` where prices are recorded."""
+
+    nodes: int
+    finished_visits: int
+    attempts: int
+    tokens: int
+    active_seconds: float
+    wall_seconds: float
+    cost: Cost | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowAttempt:
+    """One try of the node that decided. `outcome` is `completed`, `interrupted (crash)` or the class of the failure.
+
+    `seconds` is how long it took; None while it runs. `wait_seconds` is how long the node waits, or waited, after it.
+    """
+
+    node: str
+    attempt: int
+    at: int
+    version: int
+    outcome: str = "running"
+    seconds: float | None = None
+    wait_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowExplanation:
+    """The whole answer. `events` maps what happened to the version of its event in the stream.
+
+    `error` is the failure that ended the run, and `rule` the setting by which it did. `attempts` are the tries of that
+    node, and `recorded` the failures after which the run went on. `not_reached` names the nodes that no visit was
+    opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open and
+    none does. `damage` is why no more than the events before it could be read.
+    """
+
+    flow_id: str
+    name: str
+    execution_id: str | None
+    status: ExecutionStatus
+    stop_reason: str | None
+    resolved_by: str | None
+    verdict: str
+    error: NodeError | None
+    rule: str | None
+    limit: LimitReached | None
+    attempts: tuple[FlowAttempt, ...]
+    recorded: tuple[NodeError, ...]
+    not_reached: tuple[str, ...]
+    spent: FlowSpent
+    waits: tuple[Wait, ...]
+    waits_for: str | None
+    events: dict[str, int]
+    paused: Request | None = None
+    stop_requested: Request | None = None
+    is_newest: bool = True
+    is_owned: bool | None = None
+    is_crashed: bool = False
+    damage: str | None = None
+    state: FlowState = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        return {
+            "flowId": self.flow_id,
+            "name": self.name,
+            "executionId": self.execution_id,
+            "status": self.status.value,
+            "stopReason": self.stop_reason,
+            "resolvedBy": self.resolved_by,
+            "verdict": self.verdict,
+            "crashed": self.is_crashed,
+            "damage": self.damage,
+            "error": None if self.error is None else full_form(self.error),
+            "rule": self.rule,
+            "limit": None if self.limit is None else full_form(self.limit),
+            "attempts": [
+                {
+                    "node": each.node,
+                    "attempt": each.attempt,
+                    "at": to_datetime(each.at).isoformat(),
+                    "version": each.version,
+                    "outcome": each.outcome,
+                    "seconds": each.seconds,
+                    "waitSeconds": each.wait_seconds,
+                }
+                for each in self.attempts
+            ],
+            "recorded": [full_form(error) for error in self.recorded],
+            "notReached": list(self.not_reached),
+            "spent": {
+                "nodes": self.spent.nodes,
+                "finishedVisits": self.spent.finished_visits,
+                "attempts": self.spent.attempts,
+                "tokens": self.spent.tokens,
+                "activeSeconds": self.spent.active_seconds,
+                "wallSeconds": self.spent.wall_seconds,
+                "cost": None if self.spent.cost is None else self.spent.cost.to_dict(),
+            },
+            "waitsFor": self.waits_for,
+            "waits": [full_form(wait) for wait in self.waits],
+            "pausedBy": request_data(self.paused),
+            "stopRequestedBy": request_data(self.stop_requested),
+            "events": dict(self.events),
+        }
+
+
+class FlowExplainer:
+    """Explains one execution of a stream from all events that it is folded from, which it is given in order."""
+
+    def __init__(self, flow_id: str, execution: str | int | None = None) -> None:
+        self._id, self._asked = flow_id, execution
+        self._state = initial(flow_id)
+        self._started: list[str] = []
+        self._events: dict[str, int] = {}
+        self._tries: dict[str, list[FlowAttempt]] = {}
+        self._of: str | None = None
+        self._rule: str | None = None
+        self._is_over = False
+
+    @property
+    def version(self) -> int:
+        """The version of the newest event it has been given."""
+        return self._state.version
+
+    def add(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
+        """Take the events that come next."""
+        for record in records:
+            event = record.event
+            if isinstance(event, FlowStarted | FlowRetried):
+                if self._is_asked():
+                    self._is_over = True
+                else:
+                    self._begin(event.execution_id, record.version)
+            if not self._is_over:
+                self._note(record)
+                self._state = extend(self._state, [record])
+            elif isinstance(event, FlowStarted | FlowRetried):
+                self._started.append(event.execution_id)
+
+    def _is_asked(self) -> bool:
+        """Tell whether the execution that was seen last is the one that is asked for."""
+        if self._asked is None or not self._started:
+            return False
+        return self._asked in {self._started[-1], len(self._started)} or str(self._asked) == str(len(self._started))
+
+    def _begin(self, execution: str, version: int) -> None:
+        self._started.append(execution)
+        self._of, self._rule = execution, None
+        self._events, self._tries = {"started": version}, {}
+
+    def _note(self, record: Recorded[FlowEvent]) -> None:
+        event, at, version = record.event, record.at, record.version
+        match event:
+            case NodeAttemptStarted():
+                tries = self._tries.setdefault(event.node, [])
+                tries.append(FlowAttempt(node=event.node, attempt=event.attempt, at=at, version=version))
+            case NodeAttemptCompleted():
+                self._end(event.node, event.attempt, "completed", event.duration_seconds)
+            case NodeAttemptFailed():
+                said = f"failed ({event.failure})"
+                self._end(event.node, event.attempt, said, event.duration_seconds)
+            case NodeAttemptInterrupted():
+                self._end(event.node, event.attempt, f"interrupted ({event.reason})", event.duration_seconds)
+            case NodeRetryScheduled():
+                self._replace(event.node, event.attempt - 1, wait_seconds=event.delay_seconds)
+            case NodeFailureRecorded():
+                self._events["recorded"] = version
+            case NodeFailed():
+                self._events["failed"], self._rule = version, event.rule
+            case LimitReached(scope="run"):
+                self._events["limit"] = version
+            case WaitStarted():
+                self._events["waits"] = version
+            case ExecutionPaused():
+                self._events["paused"] = version
+            case ExecutionFinished():
+                self._events["finished"] = version
+            case _:
+                pass
+
+    def _end(self, node: str, attempt: int, outcome: str, seconds: float) -> None:
+        self._replace(node, attempt, outcome=outcome, seconds=seconds)
+
+    def _replace(self, node: str, attempt: int, **changes: object) -> None:
+        tries = self._tries.get(node, [])
+        for place in range(len(tries) - 1, -1, -1):
+            if tries[place].attempt == attempt:
+                tries[place] = replace(tries[place], **changes)  # type: ignore[arg-type]
+                return
+
+    def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> FlowExplanation:
+        """Return the explanation at `now`. Raises `ConfigurationError` when there is no such execution."""
+        state = self._state.at(now)
+        if self._asked is not None and not (self._is_over or self._is_asked()):
+            raise ConfigurationError(f"{self._id} has no execution {self._asked!r}: it has {len(self._started)}")
+        run, graph = state.run, state.graph
+        error, limit = None, None
+        if run is not None and isinstance(run.ended_by, NodeFailed):
+            error = run.ended_by.error
+        if run is not None and isinstance(run.ended_by, LimitReached):
+            limit = run.ended_by
+        finished = run.finished if run is not None else None
+        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and not (run and run.waits)
+        visited = run.visits_of if run is not None else {}
+        names = [node.id for node in graph.nodes] if graph is not None else []
+        waits = run.waits if run is not None else ()
+        end = run.finished_at if run is not None and run.finished_at is not None else now
+        deciding = error.node_id if error is not None else None
+        return FlowExplanation(
+            flow_id=self._id,
+            name=state.name,
+            execution_id=state.execution_id,
+            status=state.status,
+            stop_reason=state.stop_reason.value if state.stop_reason is not None else None,
+            resolved_by=finished.resolved_by if finished is not None else None,
+            verdict=_verdict(state, self._rule, is_crashed=is_crashed, damage=damage),
+            error=error,
+            rule=self._rule,
+            limit=limit,
+            attempts=tuple(self._tries.get(deciding, ())) if deciding is not None else (),
+            recorded=tuple(state.errors),
+            not_reached=tuple(name for name in names if name not in visited),
+            spent=FlowSpent(
+                nodes=len(names),
+                finished_visits=run.finished_visits if run is not None else 0,
+                attempts=run.attempts if run is not None else 0,
+                tokens=state.usage.total,
+                active_seconds=state.active_seconds,
+                wall_seconds=seconds_between(run.started_at, end) if run is not None else 0.0,
+                cost=state.cost,
+            ),
+            waits=waits,
+            waits_for=_waits_for(state),
+            events=dict(self._events),
+            paused=state.paused,
+            stop_requested=state.stop_request,
+            is_newest=not self._is_over,
+            is_owned=owned,
+            is_crashed=is_crashed,
+            damage=damage,
+            state=state,
+        )
+
+
+def _waits_for(state: FlowState) -> str | None:
+    waits = state.run.waits if state.run is not None else ()
+    asked = next((wait for wait in waits if wait.answered_at is None), None)
+    return None if asked is None else f"{asked.kind} {asked.id}"
+
+
+def _verdict(state: FlowState, rule: str | None, *, is_crashed: bool, damage: str | None) -> str:
+    said = _standing(state, rule)
+    if is_crashed:
+        said = f"{said}; its process died: no process runs it"
+    return said if damage is None else f"{said}; damaged: so it stood after event {state.version}, and {damage}"
+
+
+def _standing(state: FlowState, rule: str | None) -> str:
+    run, status = state.run, state.status.value
+    if run is None:
+        return f"{status}: no execution has begun"
+    reason = f" ({state.stop_reason.value})" if state.stop_reason is not None else ""
+    by = run.finished.resolved_by if run.finished is not None else None
+    match run.ended_by:
+        case NodeFailed(error=error):
+            tries = f" after {error.attempt} attempts" if error.attempt > 1 else ""
+            decided = f", decided by {by}: {rule}" if by is not None else f": {rule}"
+            return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'
+        case LimitReached(limit=limit, at_most=at_most, actual=actual):
+            return f"{status}{reason}: {limit} is {at_most}, and it was {actual}"
+        case Request() as asked:
+            return f"{status}{reason} {by_whom(asked)}"
+        case _:
+            pass
+    if run.finished is not None:
+        count = len(run.errors)
+        said = f" with {count} recorded error{'' if count == 1 else 's'}" if count else ""
+        return f"{status}{said}{reason}: nothing was left to do"
+    if state.paused is not None:
+        return f"paused {by_whom(state.paused)}"
+    if (waits_for := _waits_for(state)) is not None:
+        until = run.wait.until if run.wait is not None else None
+        when = f" until {to_datetime(until).isoformat(sep=' ', timespec='seconds')}" if until is not None else ""
+        return f"waiting for {waits_for}{when}"
+    running = sorted({task.node for task in state.tasks})
+    return f"{status}: {', '.join(running)}" if running else status

@@ -1,0 +1,1 @@
+"""Workflows: how one is written, and how its runs are carried on."""

@@ -1,0 +1,310 @@
+"""Makes the tries of nodes as effects: each is recorded before it is made, and when it ends, in whatever way."""
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import partial
+
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.concluding import time_left_us
+from steptrail.domain.flow.cutting import interrupted
+from steptrail.domain.flow.events import (
+    CutReason,
+    FlowEvent,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptStarted,
+    NodeAttemptSuspended,
+)
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.ids import effect_id
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.nodes import MapNode, Node
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskKey
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.machine import CallInFlight
+from steptrail.domain.tools import ToolEffect
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.deadline import is_out_of_time
+from steptrail.runtime.agent.run_log import RUNS, call_failed
+from steptrail.runtime.flow.calls.making import call_of
+from steptrail.runtime.flow.calls.port import Call, Failed, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.failure_class import failure_class
+from steptrail.runtime.flow.functions import NodeContext
+from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.seeing import seen_by
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.faults import Reach
+from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.log_context import LogPlace, within
+from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
+
+__all__ = ["Attempts"]
+
+_MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED})
+"""What may be said to have failed when its time was up, because to do it twice does no harm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Began:
+    key: TaskKey
+    node: Node
+    call: Call
+    in_flight: CallInFlight
+    at: int
+    timeout: float | None
+
+
+class Attempts:
+    """Makes the tries of the nodes of one run."""
+
+    def __init__(
+        self,
+        journal: Journal[FlowState, FlowEvent],
+        flow: BuiltWorkflow,
+        flight: InFlight,
+        reach: Reach,
+        means: FlowMeans,
+    ) -> None:
+        self._journal, self._flow, self._flight, self._reach, self._means = journal, flow, flight, reach, means
+        self._prepared: dict[TaskKey, Call] = {}
+        self._cut_for: dict[TaskKey, CutReason] = {}
+        self.resources: object = None
+
+    def start(self, keys: tuple[TaskKey, ...]) -> None:
+        """Record that these tries are about to be made, or that they cannot be made."""
+        for key in keys:
+            run, graph, visit = self._place(key)
+            node = working_node(graph.nodes[graph.numbers[key[0]]], key[2])
+            task = run.tasks.get(key) or Task(*key)
+            try:
+                call = self._prepare(run, graph, visit, task)
+            except NodeFault as fault:
+                self._journal.record(_not_made(key, fault, task.attempt))
+                continue
+            self._prepared[key] = call
+            now = self._journal.asked.as_of
+            left = time_left_us(node, task, now)
+            self._journal.record(
+                NodeAttemptStarted(
+                    node=key[0],
+                    visit=key[1],
+                    item=key[2],
+                    attempt=task.attempt + 1,
+                    effect_id=effect_id(visit.execution, *key),
+                    effect=call.effect,
+                    input_digest=_digest(call.given),
+                    deadline_at=None if left is None else now + left,
+                )
+            )
+
+    def begin(self, keys: tuple[TaskKey, ...]) -> None:
+        """Make the tries that are recorded and not in flight. What leads to them must be durable."""
+        for key in keys:
+            if key not in self._flight:
+                self._begin(key)
+
+    def cut(self, keys: tuple[TaskKey, ...], reason: CutReason) -> None:
+        """Cut off tries. Their ends are recorded when they land."""
+        self._cut_for.update(dict.fromkeys(keys, reason))
+        self._flight.cut(keys)
+
+    def _place(self, key: TaskKey) -> tuple[RunFold, Graph, VisitFold]:
+        run, graph = self._journal.peek().at_work()
+        return run, graph, run.open[key[0]]
+
+    def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> Call:
+        outer = graph.nodes[graph.numbers[task.node]]
+        if isinstance(outer, MapNode) and task.item is None:
+            raise NodeFault(FailureClass.CONFIG, f"there is no list at {outer.over!r}", {"path": outer.over})
+        seen = seen_by(run, graph, visit, task.item)
+        return call_of(working_node(outer, task.item), self._flow.code.get(outer.id), seen, task, self._means)
+
+    def _begin(self, key: TaskKey) -> None:
+        run, graph, visit = self._place(key)
+        outer, task, now = graph.nodes[graph.numbers[key[0]]], run.tasks[key], self._journal.now()
+        node = working_node(outer, key[2])
+        try:
+            call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)
+        except NodeFault as fault:
+            self._journal.record(_not_made(key, fault, task.attempt))
+            return
+        left = time_left_us(node, task, now)
+        timeout = None if left is None else max(0.0, left / 1e6)
+        state = self._journal.peek()
+        context = NodeContext(
+            effect_id=task.effect_id,
+            flow_id=state.flow_id,
+            execution_id=run.id,
+            node=key[0],
+            visit=key[1],
+            attempt=task.attempt,
+            item=key[2],
+            deadline_seconds=timeout,
+            context=run.started.context,
+            resources=self.resources,
+        )
+        made = Try(context=context, seen=seen_by(run, graph, visit, key[2]), timeout=timeout, now=now / 1e6)
+        began = _Began(
+            key=key,
+            node=node,
+            call=call,
+            in_flight=CallInFlight(task.effect_id, task.attempt),
+            at=now,
+            timeout=timeout,
+        )
+        self._reach("before-node")
+        RUNS.debug("flow %s: node %s starts, attempt %d", state.flow_id, key[0], task.attempt)
+        place = LogPlace(state.flow_id, run.id, run.visits, task.effect_id)
+        self._flight.begin(
+            key,
+            within(place, partial(_in_time, call, made)),
+            partial(self._ended, began),
+            patience=call.patience,
+            at_most=timeout,
+            drops_late=call.patience is not None,
+        )
+
+    def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
+        self._reach("after-node")
+        seconds = (self._journal.now() - began.at) / 1e6
+        if isinstance(outcome, Deaf):
+            outcome = TimedOut(error=_late(began.timeout), is_over=False)
+        if isinstance(outcome, Exception):
+            outcome = _raised(outcome, began, self._journal.now() / 1e6)
+        if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):
+            outcome = TimedOut(error=outcome.error, is_over=True, usage=outcome.usage)
+        if isinstance(outcome, Failed):
+            call_failed(self._journal.peek().flow_id, f"node {began.key[0]}", outcome.error, outcome.raised)
+        self._journal.record_outcome(began.in_flight, self._event(began, outcome, seconds))
+
+    def _event(self, began: _Began, outcome: Outcome | Cut, seconds: float) -> FlowEvent:
+        node, visit, item = began.key
+        attempt, policy = began.in_flight.attempt, began.node.retry
+        match outcome:
+            case Succeeded():
+                return NodeAttemptCompleted(
+                    node=node,
+                    visit=visit,
+                    item=item,
+                    attempt=attempt,
+                    output=outcome.output,
+                    sets=dict(outcome.sets),
+                    unsets=outcome.unsets,
+                    messages=outcome.messages,
+                    artifacts=outcome.artifacts,
+                    usage=outcome.usage,
+                    route=outcome.route,
+                    detail=dict(outcome.detail),
+                    duration_seconds=seconds,
+                )
+            case Failed(failure=failure, error=error):
+                return NodeAttemptFailed(
+                    node=node,
+                    visit=visit,
+                    item=item,
+                    attempt=attempt,
+                    failure=failure,
+                    error=error,
+                    details=dict(outcome.details),
+                    may_retry=policy.covers(failure, is_retryable=error.retryable),
+                    usage=outcome.usage,
+                    duration_seconds=seconds,
+                )
+            case TimedOut() if outcome.is_over or began.call.effect in _MAY_FAIL_LATE:
+                return NodeAttemptFailed(
+                    node=node,
+                    visit=visit,
+                    item=item,
+                    attempt=attempt,
+                    failure=FailureClass.TIMEOUT,
+                    error=outcome.error,
+                    may_retry=began.call.effect in _MAY_FAIL_LATE
+                    and policy.covers(FailureClass.TIMEOUT, is_retryable=True),
+                    usage=outcome.usage,
+                    duration_seconds=seconds,
+                )
+            case TimedOut():
+                return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
+            case Suspended():
+                return NodeAttemptSuspended(
+                    node=node,
+                    visit=visit,
+                    item=item,
+                    attempt=attempt,
+                    stream=outcome.stream,
+                    reason=outcome.reason,
+                    until=outcome.until,
+                    usage=outcome.usage,
+                    duration_seconds=seconds,
+                )
+            case _:
+                reason = self._cut_for.pop(began.key, CutReason.CANCELLED)
+                return self._interrupted(began.key, reason, seconds)
+
+    def _interrupted(self, key: TaskKey, reason: CutReason, seconds: float) -> FlowEvent:
+        run, graph, _ = self._place(key)
+        return interrupted(run, graph, run.tasks[key], reason, seconds=seconds)
+
+
+async def _in_time(call: Call, made: Try) -> Outcome:
+    """Make the try, at most for its timeout."""
+    limit = asyncio.timeout(made.timeout)
+    try:
+        async with limit:
+            return await call.run(made)
+    except TimeoutError as error:
+        if limit.expired():
+            # What was cancelled has ended; a thread that was given up may run on.
+            return TimedOut(error=_late(made.timeout), is_over=call.patience is None or _is_async(call))
+        raise error
+
+
+def _is_async(call: Call) -> bool:
+    return getattr(call, "ends_when_cancelled", True)
+
+
+def _raised(error: Exception, began: _Began, now: float) -> Failed:
+    if isinstance(error, NodeFault):
+        info = _fault(error)
+        return Failed(failure=error.failure, error=info, details=error.details, raised=error)
+    info = capture(error, default=ErrorType.TOOL, now=now)
+    return Failed(failure=failure_class(info, began.call.usual), error=info, raised=error)
+
+
+def _fault(fault: NodeFault) -> ErrorInfo:
+    return ErrorInfo(
+        type=ErrorType.VALIDATION,
+        error_class=f"steptrail:{fault.failure.value}",
+        message=fault.message,
+        retryable=False,
+    )
+
+
+def _not_made(key: TaskKey, fault: NodeFault, attempt: int) -> NodeAttemptFailed:
+    node, visit, item = key
+    return NodeAttemptFailed(
+        node=node,
+        visit=visit,
+        item=item,
+        attempt=attempt,
+        failure=fault.failure,
+        error=_fault(fault),
+        details=fault.details,
+        duration_seconds=0.0,
+    )
+
+
+def _late(timeout: float | None) -> ErrorInfo:
+    said = "its time was up" if timeout is None else f"it did not end within {timeout:g} s"
+    return ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)
+
+
+def _digest(given: JsonValue) -> str:
+    text = json.dumps(given, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,292 @@
+"""`Workflow`: writes a workflow one node and one edge at a time, and builds what can be run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+
+from steptrail.domain.flow.nodes import (
+    ConditionalNode,
+    FilterNode,
+    GateNode,
+    GuardianNode,
+    HumanNode,
+    MergeNode,
+    NoopNode,
+    OnFail,
+    RuleRouterNode,
+    TransformNode,
+)
+from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.flow import working
+from steptrail.runtime.flow.graph_builder import about
+from steptrail.runtime.flow.working_builder import WorkingBuilder, checked
+from steptrail.runtime.flow.written import (
+    Case,
+    Check,
+    Deciding,
+    NodeSettings,
+    Rule,
+    When,
+)
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["Workflow"]
+
+OnFailName = OnFail | Literal["block", "skip", "redirect"]
+
+
+class Workflow(WorkingBuilder):
+    """Writes a workflow. Each method adds to it and returns it; `build` makes what can be run.
+
+    `result` is the variable that is the output of a run; without it that is the output of the node that ended its
+    branch last, by the order of the nodes. A run begins at `entry`, or else at every node that no edge but a loop leads
+    to. `options` are those of runs that bring none.
+
+    The output of a node stands in the variable `output`, by default `<id>_output`, and `<id>_decision` of a node that
+    chooses. What is written wrongly is a `ConfigurationError`: at once where it is about one node, in `build` where it
+    is about the graph.
+    """
+
+    def merge(
+        self,
+        node_id: str,
+        /,
+        *,
+        strategy: Literal["json", "concat", "best_score", "all", "function"] = "json",
+        conflict: Literal["last", "first", "error"] = "last",
+        deep: bool = False,
+        vars_only: bool = False,
+        key: str | None = None,
+        separator: str = "\n",
+        function: Callable[..., object] | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Bring branches together; see `MergeNode`. A `function` is a strategy of its own."""
+        deciding = Deciding()
+        with about(node_id):
+            node = MergeNode(
+                id=node_id,
+                strategy="function" if function is not None else strategy,
+                conflict=conflict,
+                deep=deep,
+                vars_only=vars_only,
+                key=key,
+                separator=separator,
+                function=None if function is None else deciding.named(function),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def transform(
+        self,
+        node_id: str,
+        operation: Literal["pick", "omit", "rename", "flatten", "combine", "template", "stringify", "parse", "expr"],
+        /,
+        *,
+        source: str | None = None,
+        keys: Sequence[str] | None = None,
+        names: Mapping[str, str] | None = None,
+        paths: Sequence[str] | None = None,
+        deep: bool | None = None,
+        separator: str | None = None,
+        template: str | None = None,
+        expression: When | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Compute a value from the one at the path `source`, or from all variables.
+
+        `pick` and `omit` have `keys`, and `rename` has `names`, old to new. `flatten` makes one list of lists, or one
+        object with keys such as `a.b`, by `separator`. `combine` makes one value of those at `paths`, `deep` or not.
+        `template` has a `template`, and `expr` an `expression` or function. `stringify` and `parse` write and read
+        JSON.
+        """
+        given = {"keys": keys, "names": names, "paths": paths, "deep": deep, "separator": separator}
+        deciding = Deciding()
+        with about(node_id):
+            node = TransformNode(
+                id=node_id,
+                operation=operation,
+                source=source,
+                settings=_said(given | {"template": template}),
+                expression=None if expression is None else deciding.expression(expression),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def filter(
+        self,
+        node_id: str,
+        operation: Literal["top_n", "threshold", "dedupe", "type", "match", "exclude", "expression"],
+        /,
+        *,
+        over: str,
+        by: str | None = None,
+        n: int | None = None,
+        order: Literal["desc", "asc"] | None = None,
+        min: float | None = None,  # noqa: A002 - as in a check
+        max: float | None = None,  # noqa: A002
+        types: Sequence[str] | None = None,
+        pattern: str | None = None,
+        values: Sequence[object] | None = None,
+        expression: When | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Keep some items of the list at the path `over`; `by` is the path inside an item, None for the item itself.
+
+        `top_n` keeps the `n` highest numbers, or the lowest with `order="asc"`, and `threshold` those from `min` to
+        `max`. `dedupe` keeps the first of equals, and `type` items of these JSON `types`. `match` keeps, and `exclude`
+        drops, what fits `pattern` or is one of `values`. `expression` sees `item`; a function gets it.
+        """
+        given = {"by": by, "n": n, "order": order, "min": min, "max": max}
+        deciding = Deciding()
+        with about(node_id):
+            node = FilterNode(
+                id=node_id,
+                over=over,
+                operation=operation,
+                settings=_said(given | {"types": types, "pattern": pattern, "values": values}),
+                expression=None if expression is None else deciding.expression(expression),
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def rule_router(
+        self,
+        node_id: str,
+        rules: Sequence[Rule],
+        /,
+        *,
+        allow_multiple: bool = False,
+        default: str | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Choose the next node by rules: the first that holds, or all of them; else `default`, or none."""
+        deciding = Deciding()
+        with about(node_id):
+            node = RuleRouterNode(
+                id=node_id,
+                rules=tuple(deciding.rule(rule) for rule in rules),
+                allow_multiple=allow_multiple,
+                default=default,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def conditional(
+        self,
+        node_id: str,
+        cases: Sequence[Case],
+        /,
+        *,
+        evaluate: Literal["first", "all"] = "first",
+        default: str | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Choose the next node by expressions: the first that holds, or all of them; else `default`, or it fails."""
+        deciding = Deciding()
+        with about(node_id):
+            node = ConditionalNode(
+                id=node_id,
+                cases=tuple(deciding.case(case) for case in cases),
+                evaluate=evaluate,
+                default=default,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def gate(
+        self,
+        node_id: str,
+        /,
+        *,
+        when: When | None = None,
+        on_fail: OnFailName = OnFail.BLOCK,
+        redirect: str | None = None,
+        message: str | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Let the run pass if `when` holds; without `when` always.
+
+        Else the node fails (`block`), the run goes on all the same (`skip`), or goes on at the node `redirect`.
+        """
+        deciding = Deciding()
+        with about(node_id):
+            node = GateNode(
+                id=node_id,
+                when=None if when is None else deciding.expression(when),
+                on_fail=cast("OnFail", on_fail),
+                redirect=redirect,
+                message=message,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def guardian(
+        self,
+        node_id: str,
+        checks: Sequence[Check],
+        /,
+        *,
+        on_fail: OnFailName = OnFail.BLOCK,
+        redirect: str | None = None,
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Let the run pass if all checks hold. Its output is what they found."""
+        deciding = Deciding()
+        with about(node_id):
+            node = GuardianNode(
+                id=node_id,
+                checks=tuple(deciding.check(check) for check in checks),
+                on_fail=cast("OnFail", on_fail),
+                redirect=redirect,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node, functions=deciding.functions)
+
+    def human(
+        self,
+        node_id: str,
+        /,
+        *,
+        type: Literal["approval", "choice", "edit", "input", "review"] = "approval",  # noqa: A002 - the recorded name
+        prompt: str = "",
+        show: Sequence[str] = (),
+        options: Sequence[str] = (),
+        schema: "working.SchemaGiven | None" = None,
+        expires: float | None = None,
+        on_timeout: Literal["fail", "default", "skip"] = "fail",
+        default: object = None,
+        on_reject: Literal["continue", "fail"] = "continue",
+        **settings: Unpack[NodeSettings],
+    ) -> Self:
+        """Ask a person. `prompt` is a template, `show` names the variables that the person sees.
+
+        After `expires` seconds `on_timeout` decides. A rejection is an answer; a gate, or `on_reject="fail"`, makes it
+        a stop.
+        """
+        with about(node_id):
+            node = HumanNode(
+                id=node_id,
+                type=type,
+                prompt=prompt,
+                show=tuple(show),
+                options=tuple(options),
+                schema=working.json_schema(schema),
+                expires=expires,
+                on_timeout=on_timeout,
+                default=cast("JsonValue", default),
+                on_reject=on_reject,
+                **checked(settings, NodeSettings),
+            )
+        return self.add(node)
+
+    def noop(self, node_id: str, /, **settings: Unpack[NodeSettings]) -> Self:
+        """Add a node that does nothing. It can join branches, and be the target of edges."""
+        with about(node_id):
+            node = NoopNode(id=node_id, **checked(settings, NodeSettings))
+        return self.add(node)
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, JsonValue]:
+    return {name: value for name, value in given.items() if value is not None}

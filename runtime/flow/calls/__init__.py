@@ -1,0 +1,1 @@
+"""What a try of a node does outside: one module for each kind of node."""

@@ -1,0 +1,79 @@
+"""A try of a node with a function of the service."""
+
+import inspect
+from collections.abc import Awaitable
+from functools import partial
+from typing import cast
+
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.nodes import FunctionNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import ToolEffect
+from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try
+from steptrail.runtime.flow.functions import NodeFunction, Update, takes_context
+from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.kernel.thread_calls import run_in_thread
+
+__all__ = ["FunctionCall"]
+
+_PATIENCE_SECONDS = 1.0
+"""How long a function that was cancelled may take to end."""
+
+
+class FunctionCall:
+    """Calls a function: an async one in the loop, any other on a thread of its own."""
+
+    def __init__(self, node: FunctionNode, code: object) -> None:
+        if not callable(code):
+            raise NodeFault(FailureClass.CONFIG, f"nobody brought the function {node.function}")
+        self._function: NodeFunction = code
+        self._name = node.id
+        self.effect: ToolEffect = node.effect
+        self.usual = FailureClass.ERROR
+        self.given: JsonValue = None
+        self.patience: float | None = _PATIENCE_SECONDS
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Call the function, and return what it returned as JSON."""
+        seen = attempt.seen.envelope()
+        given = (seen, attempt.context) if takes_context(self._function) else (seen,)
+        call = partial(self._function, *given)
+        if inspect.iscoroutinefunction(inspect.unwrap(self._function)):
+            returned = await cast("Awaitable[object]", call())
+        else:
+            returned = _unpacked(await run_in_thread(partial(_called, call), name=f"steptrail-node-{self._name}"))
+            if inspect.isawaitable(returned):
+                returned = await returned
+        return _outcome(returned)
+
+
+class _Raised:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def _called(call: "partial[object]") -> object:
+    try:
+        return call()
+    except BaseException as error:
+        return _Raised(error)
+
+
+def _unpacked(returned: object) -> object:
+    if isinstance(returned, _Raised):
+        raise returned.error
+    return returned
+
+
+def _outcome(returned: object) -> Succeeded:
+    if not isinstance(returned, Update):
+        return Succeeded(output=to_json_value(returned))
+    sets = {key: to_json_value(value, f"set.{key}") for key, value in returned.set.items()}
+    return Succeeded(
+        output=to_json_value(returned.output, "output"),
+        sets=sets,
+        unsets=tuple(returned.unset),
+        messages=tuple(returned.messages),
+        artifacts=tuple(returned.artifacts),
+    )

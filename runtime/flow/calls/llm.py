@@ -1,0 +1,143 @@
+"""A try of a node that calls a model, for an answer or for a choice."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.kinds.port import NodeFault, Schemas
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.kinds.templates import filled, rendered
+from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
+from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message, MessageRole, TextPart
+from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import BilledUsage, ModelUsage
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
+from steptrail.runtime.kernel.ports import ModelDriver
+
+__all__ = ["LlmCall"]
+
+_PATIENCE_SECONDS = 1.0
+"""How long a driver that was cancelled may take to end."""
+_FENCE = re.compile(r"\s*```[a-z]*\n(.*)\n```\s*", re.DOTALL)
+
+
+class LlmCall:
+    """Asks a model once. A reply that was cut off is `incomplete`; one that does not fit the schema is `validation`."""
+
+    def __init__(self, node: LlmNode | LlmRouterNode, code: object, seen: Seen, schemas: Schemas) -> None:
+        if not hasattr(code, "infer"):
+            raise NodeFault(FailureClass.CONFIG, f"nobody brought the model {node.model!r}")
+        self._model, self._node, self._schemas = cast("ModelDriver", code), node, schemas
+        self.effect, self.usual = ToolEffect.READ, FailureClass.MODEL
+        self.patience: float | None = _PATIENCE_SECONDS
+        self._messages = tuple(_messages(node, seen))
+        self.given: JsonValue = [[message.role.value, message.text] for message in self._messages]
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Ask the model, and return its answer with what it cost."""
+        model = self._model.describe().model
+        request = ModelRequest(
+            messages=self._messages,
+            parameters=dict(self._node.parameters),
+            timeout=attempt.timeout,
+            call_index=attempt.context.visit - 1,
+        )
+        reply = cast("object", await self._model.infer(request))
+        if not isinstance(reply, ModelReply):
+            raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
+        billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
+        if not reply.is_whole:
+            why = f"the reply of {model} was not whole: {reply.raw_finish_reason or reply.finish_reason.value}"
+            return _failed(FailureClass.INCOMPLETE, why, billed)
+        if isinstance(self._node, LlmRouterNode):
+            return self._chosen(self._node, reply.text, billed)
+        return self._answered(self._node, reply.text, billed)
+
+    def _answered(self, node: LlmNode, text: str, billed: BilledUsage) -> Outcome:
+        if node.schema is None:
+            return _succeeded(node.output, text, billed)
+        try:
+            value = _json(text)
+        except ValueError as error:
+            return _failed(FailureClass.VALIDATION, f"the answer is no JSON: {error}", billed)
+        problems = self._schemas.problems(node.schema, value)
+        if problems:
+            why = f"the answer does not fit the schema: {'; '.join(problems)}"
+            return _failed(FailureClass.VALIDATION, why, billed, {"problems": list(problems)})
+        return _succeeded(node.output, value, billed)
+
+    def _chosen(self, node: LlmRouterNode, text: str, billed: BilledUsage) -> Outcome:
+        label, reason, confidence = _choice(text, tuple(node.routes))
+        target = node.routes.get(label) if label is not None else None
+        if target is None and node.default is None:
+            why = f"the model named none of {', '.join(node.routes)}"
+            return _failed(FailureClass.NO_MATCH, why, billed, {"said": text[:200]})
+        chosen = target or node.default or ""
+        route = Route(targets=(chosen,), reason=reason or (label or "default"), confidence=confidence)
+        decision: dict[str, JsonValue] = {"targets": [chosen], "label": label, "reason": route.reason}
+        if confidence is not None:
+            decision["confidence"] = confidence
+        return _succeeded(node.output, decision, billed, route)
+
+
+def _messages(node: LlmNode | LlmRouterNode, seen: Seen) -> list[Message]:
+    said: list[Message] = []
+    if node.system is not None:
+        said.append(Message.system(rendered(node.system, seen)))
+    if isinstance(node, LlmRouterNode):
+        labels = json.dumps(list(node.routes), ensure_ascii=False)
+        how = f'Choose one of {labels}. Answer with JSON: {{"label": "...", "reason": "...", "confidence": 0.0}}'
+        said.append(Message.user(f"{rendered(node.prompt, seen)}\n\n{how}"))
+        return said
+    for message in node.messages:
+        filled_in = cast("dict[str, Any]", filled(message, seen))
+        said.append(_message(filled_in))
+    if node.prompt is not None:
+        said.append(Message.user(rendered(node.prompt, seen)))
+    return said
+
+
+def _message(given: Mapping[str, Any]) -> Message:
+    role, text = str(given.get("role", "user")), str(given.get("content", ""))
+    try:
+        return Message(role=MessageRole(role), parts=(TextPart(text=text),))
+    except ValueError:
+        raise NodeFault(FailureClass.CONFIG, f"{role!r} is no role of a message") from None
+
+
+def _succeeded(key: str | None, output: JsonValue, billed: BilledUsage, route: Route | None = None) -> Succeeded:
+    sets: dict[str, JsonValue] = {} if key is None else {f"{key}_usage": cast("JsonValue", billed.to_dict())}
+    return Succeeded(output=output, sets=sets, usage=billed, route=route)
+
+
+def _failed(
+    failure: FailureClass, why: str, billed: BilledUsage, details: dict[str, JsonValue] | None = None
+) -> Failed:
+    error = ErrorInfo(type=ErrorType.MODEL, error_class=f"steptrail:{failure.name.title()}", message=why)
+    return Failed(failure=failure, error=error, details=details or {}, usage=billed)
+
+
+def _json(text: str) -> JsonValue:
+    fenced = _FENCE.fullmatch(text)
+    return cast("JsonValue", json.loads(fenced[1] if fenced else text))
+
+
+def _choice(text: str, labels: tuple[str, ...]) -> tuple[str | None, str, float | None]:
+    """Return the label that a model chose, why, and how sure it is: from its JSON, or the one label in its text."""
+    try:
+        said = _json(text)
+    except ValueError:
+        said = None
+    if isinstance(said, dict):
+        label, confidence = said.get("label"), said.get("confidence")
+        sure = float(confidence) if isinstance(confidence, int | float) and not isinstance(confidence, bool) else None
+        reason = said.get("reason")
+        return (label if isinstance(label, str) and label in labels else None), str(reason or ""), sure
+    named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
+    return (named[0] if len(named) == 1 else None), "", None

@@ -1,0 +1,45 @@
+"""The table of what nodes do outside. A kind that leaves the process is one line in it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, Node, ToolNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.task import Task
+from steptrail.runtime.flow.calls.function import FunctionCall
+from steptrail.runtime.flow.calls.llm import LlmCall
+from steptrail.runtime.flow.calls.port import Call
+from steptrail.runtime.flow.calls.tool import ToolCall
+from steptrail.runtime.flow.means import FlowMeans
+
+__all__ = ["call_of"]
+
+
+def _function(node: FunctionNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+    return FunctionCall(node, code)
+
+
+def _tool(node: ToolNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+    return ToolCall(node, code, seen, task.arguments)
+
+
+def _llm(node: LlmNode | LlmRouterNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+    return LlmCall(node, code, seen, means.schemas)
+
+
+_CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], Call]] = {
+    FunctionNode: _function,
+    ToolNode: _tool,
+    LlmNode: _llm,
+    LlmRouterNode: _llm,
+}
+
+
+def call_of(node: Node, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+    """Return what a try of a node does. Raises `NodeFault` for a node that cannot run as it is written."""
+    make = _CALLS.get(type(node))
+    if make is None:
+        raise NodeFault(FailureClass.CONFIG, f"nodes of this kind cannot be run yet: {type(node).__name__}")
+    return make(node, code, seen, task, means)

@@ -1,0 +1,99 @@
+"""The port between the tries of nodes and what they do: what a try is given, and how it may end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.route import Route
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
+from steptrail.domain.storable import storable
+from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import BilledUsage
+from steptrail.runtime.flow.functions import NodeContext
+from steptrail.runtime.kernel.child_place import ChildPlace
+
+__all__ = ["Call", "Failed", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Try:
+    """What a try of a node is given. `timeout` is in seconds. `child` is the place for a stream that it begins."""
+
+    context: NodeContext
+    seen: Seen
+    timeout: float | None
+    now: float
+    child: ChildPlace | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """The try returned. Raises `NotStorable` for what could not be read back."""
+
+    output: JsonValue = None
+    sets: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    unsets: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+    usage: BilledUsage | None = None
+    route: Route | None = None
+    detail: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+    def __post_init__(self) -> None:
+        for name in ("output", "sets", "detail"):
+            object.__setattr__(self, name, storable(getattr(self, name), name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The try failed, or was refused before it began. `raised` is kept for `logging`."""
+
+    failure: FailureClass
+    error: ErrorInfo
+    details: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    usage: BilledUsage | None = None
+    raised: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """The time of the try was up. `is_over` means that no part of it runs any more."""
+
+    error: ErrorInfo
+    is_over: bool
+    usage: BilledUsage | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspended:
+    """The stream that the node runs waits or is paused, for `reason`, until `until` (microseconds of UTC) or longer."""
+
+    stream: str
+    reason: str
+    until: int | None = None
+    usage: BilledUsage | None = None
+
+
+Outcome = Succeeded | Failed | TimedOut | Suspended
+
+
+class Call(Protocol):
+    """What one node does in a try, prepared from what the node sees. It raises `NodeFault` where it cannot be made.
+
+    `given` is what it gives to the world, for its digest. `usual` is the class of a failure of which nothing more is
+    known. With a `patience` (seconds) a try that was cut off is left behind after that; None waits until it ends.
+    """
+
+    effect: ToolEffect
+    given: JsonValue
+    usual: FailureClass
+    patience: float | None
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Make the try, and return how it ended. What is raised counts as a failure."""
+        ...

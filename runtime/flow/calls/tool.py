@@ -1,0 +1,86 @@
+"""A try of a node with a tool."""
+
+from typing import cast
+
+from steptrail.domain.copies import own
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.kinds.templates import arguments
+from steptrail.domain.flow.nodes import ToolNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.tool_port import (
+    RunnableTool,
+    ToolContext,
+    ToolFailed,
+    ToolSucceeded,
+    ToolSuspended,
+    ToolTimedOut,
+)
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.failure_class import failure_class
+
+__all__ = ["ToolCall"]
+
+
+class ToolCall:
+    """Calls a tool with arguments that were made from what the node sees."""
+
+    def __init__(self, node: ToolNode, code: object, seen: Seen, approved: dict[str, JsonValue] | None = None) -> None:
+        if getattr(code, "spec", None) is None:
+            raise NodeFault(FailureClass.CONFIG, f"nobody brought the tool {node.tool.name}")
+        self._tool = cast("RunnableTool", code)
+        # What it declares now holds for new tries.
+        self.effect = self._tool.spec.effect
+        self.usual = FailureClass.TOOL
+        self._timeout = self._tool.spec.timeout
+        required = node.tool.parameters.get("required")
+        names = {str(name) for name in required} if isinstance(required, list) else set[str]()
+        # What a person made of the arguments replaces them as a whole.
+        self.given: JsonValue = arguments(node.args, seen, names) if approved is None else approved
+        patience = getattr(self._tool, "patience", None)
+        self.patience: float | None = getattr(patience, "seconds", None)
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Call the tool, and return its outcome."""
+        given = attempt.context
+        limits = [each for each in (self._timeout, attempt.timeout) if each is not None]
+        timeout = min(limits, default=None)
+        context = ToolContext(
+            effect_id=given.effect_id,
+            session_id=given.flow_id,
+            execution_id=given.execution_id,
+            step=given.visit,
+            call_id=given.effect_id,
+            attempt=given.attempt,
+            data=given.context,
+            resources=given.resources,
+            deadline_seconds=timeout,
+            report=given.report,
+            child=attempt.child,
+        )
+        raised: list[BaseException] = []
+
+        def classify(error: BaseException) -> ErrorInfo:
+            raised.append(error)
+            return capture(error, default=ErrorType.TOOL, now=attempt.now)
+
+        given_to_tool = cast("dict[str, JsonValue]", own(self.given))
+        outcome = await self._tool.run(given_to_tool, None, context, timeout=timeout, capture=classify)
+        match outcome:
+            case ToolSucceeded(result=result, usage=usage):
+                return Succeeded(output=result, usage=usage)
+            case ToolFailed(error=error, usage=usage):
+                failure = failure_class(error, FailureClass.TOOL)
+                return Failed(failure=failure, error=error, usage=usage, raised=raised[-1] if raised else None)
+            case ToolTimedOut(error=error, cancelled=cancelled, usage=usage):
+                return TimedOut(error=error, is_over=cancelled, usage=usage)
+            case ToolSuspended(session=session, reason=reason, until=until, usage=usage):
+                return Suspended(
+                    stream=f"{self._tool.spec.runs_children or 'agent'}:{session}",
+                    reason=reason,
+                    until=until,
+                    usage=usage,
+                )

@@ -1,0 +1,135 @@
+"""The commands to one stream of a workflow, from any process: run, resume, retry, pause, stop, and verdicts.
+
+`StreamControl` owns the stream and drives it. This module decides which execution a command is about.
+"""
+
+from collections.abc import Sequence
+
+from steptrail.domain.errors import CommandRejected, ConfigurationError
+from steptrail.domain.flow.commands import Brought, FlowCommand, Resume, Retry, Settle, Start
+from steptrail.domain.flow.decide import said_by
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.flow.said import said
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop
+from steptrail.runtime.flow.means import WITHOUT, FlowMeans
+from steptrail.runtime.flow.owner import FlowOwner
+from steptrail.runtime.flow.result import FlowResult
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.environment import Environment
+
+__all__ = ["FlowControl", "a_flow", "brought"]
+
+
+def a_flow(given: object) -> BuiltWorkflow:
+    """Return `given`, which must be a built workflow. Raises `ConfigurationError` for anything else."""
+    if isinstance(given, BuiltWorkflow):
+        return given
+    hint = ": `.build()` makes one of it" if hasattr(given, "build") else ""
+    raise ConfigurationError(f"what runs is a built workflow, not {type(given).__name__}{hint}")
+
+
+def brought(flow: BuiltWorkflow) -> Brought:
+    """Return what is recorded of a workflow."""
+    return Brought(definition=flow.definition, text=flow.text, digest=flow.digest)
+
+
+class FlowControl:
+    """The commands to one stream of a workflow. Keeps no connection and no lease between two calls."""
+
+    def __init__(self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT) -> None:
+        self._env = environment
+        self._owner = FlowOwner(environment, flow_id, means)
+        self.stream = self._owner.stream
+
+    async def run(self, flow: BuiltWorkflow, start: Start) -> FlowResult:
+        """Start an execution, go on with the one that has this input, or return where that one ended.
+
+        An execution is found again if it is the newest and has the same input, or if it came with the same key.
+        """
+
+        def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
+            if start.key is None and _has_input(state, start):
+                return (Resume(worker=self._env.worker, flow=start.flow, by=start.by),) if state.is_open else ()
+            return (start,)
+
+        before = await self._env.store.version(self.stream.stream)
+        state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key)
+        return FlowResult(state, stored=state.version <= before)
+
+    async def start(self, start: Start) -> FlowState:
+        """Store that an execution is to be run, and run nothing: a worker begins with it. Safe to repeat like `run`."""
+        journal = await self.stream.journal()
+        while True:
+            state = journal.committed
+            if start.key is None and _has_input(state, start):
+                return state
+            try:
+                return (await self.stream.append(journal, start)).committed
+            except CommandRejected:
+                if not await self.stream.has_grown_since(journal):
+                    raise
+            journal = await journal.reloaded()
+
+    async def resume(
+        self,
+        flow: BuiltWorkflow,
+        *,
+        take_over: bool = False,
+        strict: bool = False,
+        options: RunOptions | None = None,
+        by: str = "user",
+    ) -> FlowResult:
+        """Go on with the open execution. One that has ended, or would only wait again, is returned as it is."""
+
+        def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
+            if not state.is_open or (not took_over and self._only_waits(state)):
+                return ()
+            reopening = Resume(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
+            return (reopening,)
+
+        await self.stream.existing()
+        state = await self.stream.own(begin, self._owner.performed_by(flow), take_over=take_over)
+        return FlowResult(state)
+
+    def _only_waits(self, state: FlowState) -> bool:
+        """Tell whether the run waits for something that has not come, so that to resume it would change nothing."""
+        stands, now = self.stream.machine.control.standing(state), self._env.clock.utc()
+        children = any(wait.on is not None for wait in stands.waits)
+        return stands.state.value == "resting" and not stands.is_due(now) and not children
+
+    async def retry(
+        self,
+        flow: BuiltWorkflow,
+        *,
+        strict: bool = False,
+        options: RunOptions | None = None,
+        reason: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+    ) -> FlowResult:
+        """Let a run that failed or was stopped go on where it was."""
+        command = Retry(
+            worker=self._env.worker,
+            flow=brought(flow),
+            options=options,
+            strict=strict,
+            reason=reason,
+            by=by,
+            key=key,
+        )
+        await self.stream.existing()
+        state = await self.stream.own(lambda _, took_over: (command,), self._owner.performed_by(flow), key=key)
+        return FlowResult(state)
+
+    async def request(self, command: Pause | Stop) -> FlowResult:
+        """Ask for a pause or a stop."""
+        return FlowResult(await self.stream.request(command))
+
+    async def settle(self, command: Settle) -> FlowResult:
+        """Store a verdict on a node whose outcome is unknown; the run goes on at the next `resume`."""
+        return FlowResult(await self.stream.tell(command))
+
+
+def _has_input(state: FlowState, start: Start) -> bool:
+    return state.run is not None and said(state.run.started) == said_by(state, start)

@@ -1,0 +1,89 @@
+"""The functions of a service that a workflow calls: what they are given, and what they may return."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, get_type_hints
+
+from steptrail.domain.continuation.names import function_name
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
+
+__all__ = ["NodeContext", "NodeFunction", "Update", "takes_context"]
+
+NodeFunction: TypeAlias = Callable[..., object]
+"""A function, sync or async. It is called with an `Envelope`, or with that and a `NodeContext`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeContext:
+    """The context of one try of a node.
+
+    The effect id is the same over tries, crashes and machines: give it to the other side as an idempotency key. `visit`
+    counts the runs of the node, `attempt` the tries of this one, both from 1; `item` is the index of the item of a map.
+    `deadline_seconds` is the time that the node had left when the try began; None means that there is no limit.
+    `context` is what was said of the run, and `resources` is what is open for it; None when nothing is.
+    """
+
+    effect_id: str
+    flow_id: str
+    execution_id: str
+    node: str
+    visit: int
+    attempt: int
+    item: int | None = None
+    deadline_seconds: float | None = None
+    context: JsonValue = None
+    resources: Any = field(default=None, repr=False, compare=False)
+    report: Callable[[str, float | None, float | None], None] | None = field(default=None, repr=False, compare=False)
+
+    def progress(self, message: str = "", *, done: float | None = None, total: float | None = None) -> None:
+        """Show the progress of the try to those who watch the run. May be called in any thread. It is not stored."""
+        if self.report is not None:
+            self.report(message, done, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """The result of a function that does more than to return its output.
+
+    `set` and `unset` change variables, set first. `messages` and `artifacts` are added to those of the envelope.
+    """
+
+    output: object = None
+    set: Mapping[str, object] = field(default_factory=dict[str, object])
+    unset: tuple[str, ...] = ()
+    messages: tuple[Message, ...] = ()
+    artifacts: tuple[Artifact, ...] = ()
+
+
+def takes_context(function: NodeFunction) -> bool:
+    """Tell whether a function wants a `NodeContext` beside the envelope.
+
+    It does if its second parameter has no default, or is annotated `NodeContext`. Raises `ConfigurationError` for what
+    can be called in neither way.
+    """
+    if not callable(function):
+        raise ConfigurationError(f"{function!r} is no function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return False  # it has no signature that could be read
+    given = [p for p in signature.parameters.values() if p.kind in {p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD}]
+    wants = len(given) > 1 and (given[1].default is inspect.Parameter.empty or _is_context(function, given[1]))
+    try:
+        signature.bind(*([None, None] if wants else [None]))
+    except TypeError as error:
+        why = f"it is called with an Envelope, or an Envelope and a NodeContext: {error}"
+        raise ConfigurationError(f"{function_name(function)} cannot be a node: {why}") from None
+    return wants
+
+
+def _is_context(function: NodeFunction, parameter: inspect.Parameter) -> bool:
+    try:
+        hint = get_type_hints(function).get(parameter.name, parameter.annotation)
+    except (NameError, TypeError, AttributeError):
+        hint = parameter.annotation
+    return hint is NodeContext or (isinstance(hint, str) and hint.rpartition(".")[2] == NodeContext.__name__)

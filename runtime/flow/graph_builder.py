@@ -1,0 +1,155 @@
+"""The graph of a workflow while it is written: nodes with their code, edges, and what is built of them."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from itertools import pairwise
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
+
+from steptrail.domain.base import full_form, made
+from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, shown
+from steptrail.domain.flow.definition import EdgeWhen, FlowDefinition
+from steptrail.domain.flow.ids import is_node_id
+from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNode, WorkingNode
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.storable import storable
+from steptrail.runtime.agent.resources import checked_opener
+from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
+from steptrail.runtime.flow.working import refuse_unsafe_cache
+
+__all__ = ["EdgeWhenName", "GraphBuilder", "about"]
+
+EdgeWhenName: TypeAlias = EdgeWhen | Literal["done", "success", "error"]
+"""A member of `EdgeWhen`."""
+
+_Functions: TypeAlias = Mapping[str, Callable[..., object]]
+
+
+@contextmanager
+def about(node_id: str) -> Generator[None, None, None]:
+    """Say in every `ConfigurationError` which node it is about."""
+    try:
+        yield
+    except InvalidSetting as error:
+        raise ConfigurationError(f"node {node_id!r}: {error.problem}") from None
+    except ConfigurationError as error:
+        raise ConfigurationError(f"node {node_id!r}: {error}") from None
+
+
+class GraphBuilder:
+    """Collects the nodes and edges of a workflow. `Workflow` adds a method for each kind of node."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        result: str | None = None,
+        entry: str | Iterable[str] = (),
+        options: RunOptions | None = None,
+        description: str | None = None,
+    ) -> None:
+        if not name.strip():
+            raise ConfigurationError("a workflow needs a name")
+        self._name, self._result, self._description = name.strip(), result, description
+        self._entry = (entry,) if isinstance(entry, str) else tuple(entry)
+        self._options = RunOptions() if options is None else options
+        self._nodes: list[Node] = []
+        self._edges: list[WrittenEdge] = []
+        self._code: dict[str, Code] = {}
+        self._functions: dict[str, _Functions] = {}
+        self._resources: Callable[[Any], AbstractAsyncContextManager[object]] | None = None
+
+    def add(self, node: Node, code: Code | None = None, *, functions: _Functions | None = None) -> Self:
+        """Add a node that is made already, with the code that it calls and the functions that its settings name."""
+        with about(node.id):
+            if not is_node_id(node.id):
+                raise ConfigurationError("an id is 1 to 64 letters, digits, _ or -, and begins with a letter or _")
+            inner = node.node if isinstance(node, MapNode) else node
+            if isinstance(inner, (*get_args(WorkingNode), LlmRouterNode)):
+                if code is None and not isinstance(inner, WebhookNode):
+                    raise ConfigurationError("it needs the code that it calls")
+                refuse_unsafe_cache(inner)
+        self._nodes.append(node)
+        if code is not None:
+            self._code[node.id] = code
+        if functions:
+            self._functions[node.id] = dict(functions)
+        return self
+
+    def edge(
+        self,
+        source: str | Iterable[str],
+        *targets: str,
+        when: EdgeWhenName | None = None,
+        loop: bool = False,
+    ) -> Self:
+        """Add an edge from each source to each target.
+
+        `when` is the end of the source after which it is taken: `done` (a success, or a failure that was recorded),
+        `success` or `error`. Without it an edge is taken when the source is done, or after a success alone where the
+        source has an error edge. `loop` marks an edge that leads back.
+        """
+        try:
+            ends = None if when is None else EdgeWhen(when)
+        except ValueError as error:
+            raise ConfigurationError(f"the edge from {source!r}: {error}") from None
+        if not targets:
+            raise ConfigurationError(f"the edge from {source!r} leads nowhere")
+        sources = (source,) if isinstance(source, str) else tuple(source)
+        self._edges += [WrittenEdge(each, target, ends, loop) for each in sources for target in targets]
+        return self
+
+    def chain(self, *nodes: str) -> Self:
+        """Add an edge from each of the nodes to the next."""
+        self._edges += [WrittenEdge(*pair) for pair in pairwise(nodes)]
+        return self
+
+    def with_resources(self, opener: Callable[[Any], AbstractAsyncContextManager[object]]) -> Self:
+        """Open things for each run, such as clients, which functions and tools read as `resources`.
+
+        `opener` is called with the context of the run, or None, and returns an async context manager. It is entered in
+        each process that goes on with the run, and left when that process is done with it. Nothing of it is stored.
+        Raises `ConfigurationError` for anything that cannot be called so.
+        """
+        self._resources = checked_opener(opener)
+        return self
+
+    def build(self) -> BuiltWorkflow:
+        """Return what can be run. Raises one `ConfigurationError` that lists what is wrong with the graph."""
+        nodes, edges = resolved_nodes(self._nodes, self._edges), resolved_edges(self._edges)
+        written = FlowDefinition(
+            name=self._name,
+            nodes=nodes,
+            edges=edges,
+            entry=self._entry or entry_of(nodes, edges),
+            result=self._result,
+            options=self._options,
+            description=self._description,
+        )
+        try:
+            # What people gave is copied and checked as it will be stored.
+            definition = made(FlowDefinition, cast("dict[str, JsonValue]", storable(full_form(written))))
+        except (NotStorable, ValueError) as error:
+            raise ConfigurationError(f"workflow {shown(self._name)}: {error}") from None
+        if problems := _problems(definition):
+            listed = "".join(f"\n  {problem}" for problem in problems)
+            raise ConfigurationError(f"workflow {shown(self._name)} cannot be built:{listed}")
+        return BuiltWorkflow(
+            definition=definition,
+            code=dict(self._code),
+            functions=dict(self._functions),
+            resources=self._resources,
+        )
+
+
+def _problems(definition: FlowDefinition) -> list[str]:
+    ids = [node.id for node in definition.nodes]
+    known = set(ids)
+    ends = [(f"the edge {edge.source} > {edge.target}", (edge.source, edge.target)) for edge in definition.edges]
+    named = [*ends, ("the entry", definition.entry)]
+    return [
+        *([] if ids else ["FL-109 it has no nodes"]),
+        *(f"GR-005 two nodes are called {each!r}" for each in sorted(known) if ids.count(each) > 1),
+        *(f"GR-001 {place}: no node is called {each!r}" for place, used in named for each in used if each not in known),
+    ]

@@ -1,0 +1,45 @@
+"""Connects runs of workflows to the kernel: makes their performers."""
+
+from functools import partial
+from typing import TypeAlias
+
+from steptrail.domain.flow.commands import FlowCommand
+from steptrail.domain.flow.effects import FlowEffect
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.ids import flow_stream
+from steptrail.domain.flow.machine import FLOW
+from steptrail.domain.flow.state import FlowState
+from steptrail.runtime.flow.means import WITHOUT, FlowMeans
+from steptrail.runtime.flow.performer import FlowRunner
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.control import StreamControl
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.segment import Perform, Segment
+
+__all__ = ["FlowOwner", "FlowStream"]
+
+FlowStream: TypeAlias = StreamControl[FlowState, FlowCommand, FlowEvent, FlowEffect]
+
+
+class FlowOwner:
+    """Makes the performers of one stream of a workflow, and its `stream` that they drive."""
+
+    def __init__(self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT) -> None:
+        self._env, self._means = environment, means
+        self.stream: FlowStream = FlowStream(
+            FLOW,
+            environment,
+            flow_stream(flow_id),
+            alone=self.performed_by(None),
+            below=partial(control_of, environment),
+        )
+
+    def performed_by(self, flow: BuiltWorkflow | None) -> Perform[FlowState, FlowEvent, FlowEffect]:
+        """Return a function that makes performers; without a workflow they only close what is open."""
+        return partial(self._runner, flow)
+
+    def _runner(self, flow: BuiltWorkflow | None, segment: Segment[FlowState, FlowEvent]) -> FlowRunner:
+        return FlowRunner(
+            segment.journal, flow, segment.flight, self._means, reach=self._env.reach, draw=self._env.draw
+        )

@@ -1,0 +1,163 @@
+"""Performs the effects of a run of a workflow: evaluates nodes in place, tries those that leave the process, waits.
+
+The performer has no state beside the journal and what is in flight, so running and resuming are the same loop. What
+leads to an effect outside the process is durable before it happens.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from steptrail.domain.flow.effects import (
+    Await,
+    CutOff,
+    Evaluate,
+    FlowEffect,
+    KeepWaiting,
+    Record,
+    ScheduleRetry,
+    StartTasks,
+)
+from steptrail.domain.flow.events import FlowEvent, NodeAttemptFailed, NodeRetryScheduled
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import TaskKey
+from steptrail.domain.flow.waits import stays_for
+from steptrail.domain.kernel.event import is_world_fact
+from steptrail.runtime.flow.attempts import Attempts
+from steptrail.runtime.flow.evaluating import evaluated
+from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.faults import Reach
+from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.log_context import LogPlace, log_place
+from steptrail.runtime.kernel.news import wait_for_news
+from steptrail.runtime.kernel.running_effects import InFlight
+
+if TYPE_CHECKING:
+    from steptrail.runtime.agent.resources import OpenResources
+
+__all__ = ["FlowRunner"]
+
+_NEED_CODE = (Evaluate, StartTasks, Await)
+_MOST_UNSTORED = 200
+"""Events. A long row of nodes that are evaluated in place is stored in commits of about this size."""
+
+_log = logging.getLogger("steptrail.runs")
+
+
+class FlowRunner:
+    """Performs the effects of one run that this process owns. Without a workflow it can only close what is open."""
+
+    def __init__(
+        self,
+        journal: Journal[FlowState, FlowEvent],
+        flow: BuiltWorkflow | None,
+        flight: InFlight,
+        means: FlowMeans,
+        *,
+        reach: Reach,
+        draw: Callable[[], float],
+    ) -> None:
+        self._journal, self._flow, self._flight, self._means = journal, flow, flight, means
+        self._reach, self._draw = reach, draw
+        self._attempts = Attempts(journal, flow, flight, reach, means) if flow is not None else None
+        self._resources: OpenResources | None = None
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None]:
+        """Log the beginning and the end of the work, and give the log lines between them the place in the run."""
+        state = self._journal.committed
+        said = "flow %s: execution %s of %s runs as segment %d"
+        _log.info(said, state.flow_id, state.execution_id, state.name, state.fold.segment)
+        place = log_place.set(LogPlace(state.flow_id, state.execution_id))
+        try:
+            yield
+        finally:
+            try:
+                if self._resources is not None:
+                    await self._resources.close()
+            finally:
+                log_place.reset(place)
+        _ended(self._journal.committed)
+
+    def is_for_somebody_else(self, effect: FlowEffect, /) -> bool:
+        """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
+        if isinstance(effect, KeepWaiting):
+            run = self._journal.peek().run
+            return self._flow is None or run is None or not stays_for(run, effect.until, self._journal.now())
+        return self._flow is None and isinstance(effect, _NEED_CODE)
+
+    async def perform(self, effect: FlowEffect, /) -> None:
+        """Perform the effect, and record the events that follow from it."""
+        journal, attempts = self._journal, self._attempts
+        match effect:
+            case Record(events=events):
+                journal.conclude(*events)
+                if journal.unstored > _MOST_UNSTORED:
+                    await journal.flush()
+            case ScheduleRetry(key=key):
+                self._schedule(key)
+            case Evaluate(key=key) if self._flow is not None:
+                await self._evaluate(key, self._flow)
+            case StartTasks(keys=keys) if attempts is not None:
+                attempts.start(keys)
+            case Await(keys=keys, until=until) if attempts is not None:
+                if await journal.flush():
+                    attempts.begin(keys)
+                    if not any(key not in self._flight for key in keys):
+                        at_most = None if until is None else max(0.0, (until - journal.now()) / 1e6)
+                        await self._flight.land(at_most=at_most, or_news=True)
+            case CutOff(now=now, until=until, reason=reason) if attempts is not None:
+                if await journal.flush():
+                    attempts.cut(now, reason)
+                    left = None if now else max(0.0, (until - journal.now()) / 1e6)
+                    await self._flight.land(at_most=left)
+            case KeepWaiting(until=until) if until is not None:
+                if await journal.flush():
+                    await self._wait(until)
+            case _:
+                raise AssertionError(f"{effect} is not for this process")
+
+    def _schedule(self, key: TaskKey) -> None:
+        state = self._journal.asked
+        run, graph = state.at_work()
+        task, node = run.tasks[key], working_node(graph.nodes[graph.numbers[key[0]]], key[2])
+        asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
+        draw = self._draw()
+        delay = node.retry.delay(max(1, task.failures), draw, asked)
+        self._journal.conclude(
+            NodeRetryScheduled(
+                node=key[0],
+                visit=key[1],
+                item=key[2],
+                attempt=task.attempt + 1,
+                draw=draw,
+                delay_seconds=delay,
+                due_at=state.as_of + round(delay * 1e6),
+                retry_after=asked,
+            )
+        )
+
+    async def _evaluate(self, key: TaskKey, flow: BuiltWorkflow) -> None:
+        # Events that the outside world knows of are made durable before code of the user runs.
+        if flow.functions.get(key[0]) and self._journal.holds(is_world_fact) and not await self._journal.flush():
+            return
+        run, graph = self._journal.peek().at_work()
+        self._journal.record(evaluated(run, graph, run.tasks[key], flow, self._means, self._journal.now()))
+
+    async def _wait(self, until: int) -> None:
+        self._reach("before-wait")
+        if await wait_for_news(self._journal, until):
+            await self._journal.refresh()
+        self._reach("after-wait")
+
+
+def _ended(state: FlowState) -> None:
+    """Log how the run ended in this process: finished, paused, or waiting."""
+    said = state.status.value
+    if state.stop_reason is not None and state.run is not None and state.run.finished is not None:
+        said = f"{said} ({state.stop_reason.value}), decided by {state.run.finished.resolved_by}"
+    level = logging.ERROR if state.status.value == "failed" else logging.INFO
+    _log.log(level, "flow %s: execution %s %s", state.flow_id, state.execution_id, said)

@@ -1,0 +1,112 @@
+"""The result of a run of a workflow. It has the same form for every ending."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from steptrail.domain.errors import ExecutionFailed
+from steptrail.domain.flow.envelope import Envelope, NodeError
+from steptrail.domain.flow.events import LimitReached, NodeFailed
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.prices import Cost
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.usage import Usage
+
+__all__ = ["FlowResult"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FlowResult:
+    """The result of a run of a workflow. `state` is the whole state of the stream when the run ended here.
+
+    `stored` says that nothing was run, because the same input had been run before.
+    """
+
+    state: FlowState
+    stored: bool = False
+
+    @property
+    def id(self) -> str:
+        """The id of the run, without its prefix."""
+        return self.state.flow_id
+
+    @property
+    def execution_id(self) -> str | None:
+        """The id of the execution."""
+        return self.state.execution_id
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """The status: `completed`, `failed` or `stopped` when the run is over; `paused` or `waiting` otherwise."""
+        return self.state.status
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """The reason why the run stopped; None when it has not stopped."""
+        return self.state.stop_reason
+
+    @property
+    def output(self) -> JsonValue:
+        """The variable that the workflow names as its result, or the output of the last node of a branch."""
+        return self.state.output
+
+    @property
+    def envelope(self) -> Envelope:
+        """What all branches together have come to, also of a run that failed."""
+        return self.state.envelope
+
+    @property
+    def errors(self) -> Sequence[NodeError]:
+        """The failures after which the run went on."""
+        return tuple(self.state.errors)
+
+    def has_errors(self) -> bool:
+        """Tell whether a failure was recorded."""
+        return bool(self.state.errors)
+
+    @property
+    def error(self) -> NodeError | None:
+        """The failure that ended the run; None when no failure did."""
+        ended_by = self.state.run.ended_by if self.state.run is not None else None
+        return ended_by.error if isinstance(ended_by, NodeFailed) else None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of this execution, including the streams below it."""
+        return self.state.usage
+
+    @property
+    def cost(self) -> Cost | None:
+        """The cost of this execution by its prices; None without prices."""
+        return self.state.cost
+
+    def __repr__(self) -> str:
+        """Return the status of the run, and the error if one ended it."""
+        said = [self.status.value, *([self.stop_reason.value] if self.stop_reason is not None else [])]
+        said += [f"{len(self.errors)} errors"] if self.has_errors() else []
+        said += [self.error.message] if self.error is not None else []
+        return f"<FlowResult {self.id!r}: {', '.join(said)}>"
+
+    def raise_for_stop(self, *, allow_errors: bool = False) -> Self:
+        """Return self when the run has completed. Raises `ExecutionFailed` otherwise, and for recorded errors.
+
+        With `allow_errors` a run that has completed with recorded errors is returned too.
+        """
+        said = f"execution {self.execution_id} is {self.status.value}"
+        if self.status is not ExecutionStatus.COMPLETED:
+            raise ExecutionFailed(said + self._why())
+        if self.has_errors() and not allow_errors:
+            first = self.errors[0]
+            raise ExecutionFailed(f"{said} with {len(self.errors)} recorded errors: {first.node_id}: {first.message}")
+        return self
+
+    def _why(self) -> str:
+        run, reason = self.state.run, f" ({self.stop_reason.value})" if self.stop_reason is not None else ""
+        match run.ended_by if run is not None else None:
+            case NodeFailed(error=error):
+                return f"{reason}: node {error.node_id}: {error.message}"
+            case LimitReached(limit=limit, at_most=at_most, actual=actual):
+                return f"{reason}: {limit} is {at_most}, and it was {actual}"
+            case _:
+                return reason

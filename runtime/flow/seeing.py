@@ -1,0 +1,31 @@
+"""What a node sees of the run in which it is visited."""
+
+from steptrail.domain.flow.concluding import enabled
+from steptrail.domain.flow.envelope import found
+from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.nodes import MapNode
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["seen_by"]
+
+
+def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
+    """Return what a visit of a node sees, and which item of the list of a map it is about."""
+    node, view = graph.nodes[graph.numbers[visit.node]], visit.view
+    value: JsonValue = None
+    if isinstance(node, MapNode) and item is not None:
+        listed = found(view.vars, node.over)[1]
+        value = listed[item] if isinstance(listed, list) else None
+    return Seen(
+        input=run.started.input,
+        vars=view.vars,
+        messages=view.messages,
+        artifacts=view.artifacts,
+        errors=view.errors,
+        trace={"run_id": run.id.rpartition(":")[0], "execution_id": run.id, "started": run.started_at},
+        item=value,
+        index=item,
+        successors=tuple(graph.edges[edge].target for edge in enabled(graph, node)),
+    )

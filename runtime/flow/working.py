@@ -1,0 +1,233 @@
+"""Makes the nodes that leave the process out of what people give: tools, models, agents, functions, requests.
+
+Each function returns the recorded node and the code that it calls. What cannot be used is a `ConfigurationError`; the
+builder says which node it is about.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from msgspec import structs
+
+from steptrail.domain.continuation.names import function_name
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.flow.nodes import (
+    AgentNode,
+    FlowNode,
+    FunctionNode,
+    LlmNode,
+    LlmRouterNode,
+    Node,
+    ToolNode,
+    WebhookNode,
+)
+from steptrail.domain.flow.policies import OnUnknownOutcome, RetryPolicy
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.policy.backoff import BackoffKind
+from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
+from steptrail.runtime.flow.functions import NodeFunction, takes_context
+from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
+from steptrail.runtime.kernel.given_model import a_model
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from steptrail.runtime.agent.agent import AnyAgent
+    from steptrail.runtime.agent.tool_port import RunnableTool
+    from steptrail.runtime.kernel.ports import ModelDriver
+
+__all__ = [
+    "EffectName",
+    "SchemaGiven",
+    "agent_node",
+    "flow_node",
+    "function_node",
+    "json_schema",
+    "llm_node",
+    "llm_router_node",
+    "refuse_unsafe_cache",
+    "tool_node",
+    "webhook_node",
+]
+
+EffectName: TypeAlias = ToolEffect | Literal["read", "idempotent", "keyed", "unsafe"]
+"""A member of `ToolEffect`."""
+SchemaGiven: TypeAlias = "Mapping[str, object] | type[BaseModel]"
+"""A JSON schema, or a pydantic model that has one."""
+_READING = frozenset({"GET", "HEAD"})
+_REPEATABLE = (ToolEffect.READ, ToolEffect.IDEMPOTENT)
+
+
+def tool_node(
+    node_id: str,
+    tool: "RunnableTool",
+    /,
+    *,
+    args: Mapping[str, object] | None = None,
+    approval: ApprovalRule | bool | None = None,
+    **settings: Any,
+) -> tuple[ToolNode, Code]:
+    """Return the node of a tool. What the tool says of retries is the node's policy, unless that is given."""
+    spec = getattr(tool, "spec", None)
+    if not isinstance(spec, ToolSpec):
+        raise ConfigurationError(f"{tool!r} is not a tool; decorate it with `@tool`")
+    if approval is not None:
+        spec = structs.replace(spec, approval=ApprovalRule() if approval is True else approval or None)
+    given = cast("dict[str, JsonValue]", dict(args or {}))  # checked when the workflow is built
+    _check_arguments(spec, given)
+    if spec.retry is not None:
+        settings.setdefault("retry", _policy(spec.retry))
+    if spec.on_unknown is not OnUnknown.TELL:
+        settings.setdefault("on_unknown", OnUnknownOutcome(spec.on_unknown.value))
+    return ToolNode(id=node_id, tool=spec, args=given, **settings), tool
+
+
+def llm_node(
+    node_id: str,
+    model: "ModelDriver",
+    /,
+    *,
+    schema: "SchemaGiven | None" = None,
+    messages: Sequence[Mapping[str, object]] = (),
+    **settings: Any,
+) -> tuple[LlmNode, Code]:
+    """Return the node of a model call."""
+    name = a_model(model, "a model call").describe().model
+    if (settings.get("prompt") is None) is not bool(messages):
+        raise ConfigurationError("give a prompt, or messages")
+    said = tuple(cast("dict[str, JsonValue]", dict(message)) for message in messages)
+    return LlmNode(id=node_id, model=name, schema=json_schema(schema), messages=said, **settings), model
+
+
+def llm_router_node(
+    node_id: str,
+    model: "ModelDriver",
+    /,
+    *,
+    routes: Mapping[str, str],
+    **settings: Any,
+) -> tuple[LlmRouterNode, Code]:
+    """Return the node in which a model chooses."""
+    name = a_model(model, "a model call").describe().model
+    if not routes:
+        raise ConfigurationError("it has no routes")
+    return LlmRouterNode(id=node_id, model=name, routes=dict(routes), **settings), model
+
+
+def agent_node(
+    node_id: str,
+    agent: "AnyAgent",
+    /,
+    **settings: Any,
+) -> tuple[AgentNode, Code]:
+    """Return the node of an agent."""
+    from steptrail.runtime.agent.given import an_agent
+
+    return AgentNode(id=node_id, agent=an_agent(agent).name, **settings), agent
+
+
+def flow_node(
+    node_id: str,
+    flow: object,
+    /,
+    **settings: Any,
+) -> tuple[FlowNode, Code]:
+    """Return the node of another workflow."""
+    if not isinstance(flow, BuiltWorkflow):
+        raise ConfigurationError(f"{type(flow).__name__} is no built workflow: `.build()` makes one")
+    return FlowNode(id=node_id, flow=flow.name, **settings), flow
+
+
+def function_node(
+    node_id: str,
+    function: NodeFunction,
+    /,
+    *,
+    effect: EffectName = ToolEffect.READ,
+    **settings: Any,
+) -> tuple[FunctionNode, Code]:
+    """Return the node of a function."""
+    if isinstance(spec := getattr(function, "spec", None), ToolSpec):
+        raise ConfigurationError(f"{spec.name!r} is a tool: add it with `.tool`")
+    takes_context(function)
+    name = function_name(function)
+    return FunctionNode(id=node_id, function=name, effect=cast("ToolEffect", effect), **settings), function
+
+
+def webhook_node(
+    node_id: str,
+    url: str,
+    /,
+    *,
+    method: str = "POST",
+    headers: Mapping[str, str] | None = None,
+    hosts: Sequence[str] = (),
+    effect: EffectName | None = None,
+    **settings: Any,
+) -> tuple[WebhookNode, None]:
+    """Return the node of an HTTP request. The host may be asked that the URL names, or those of `hosts`."""
+    verb = method.upper()
+    declared = (ToolEffect.READ if verb in _READING else ToolEffect.UNSAFE) if effect is None else effect
+    node = WebhookNode(
+        id=node_id,
+        url=url,
+        method=verb,
+        headers=dict(headers or {}),
+        hosts=tuple(hosts) or (_host(url),),
+        effect=cast("ToolEffect", declared),
+        **settings,
+    )
+    return node, None
+
+
+def refuse_unsafe_cache(node: Node) -> None:
+    """Raise `ConfigurationError` for a cache of a node that may not be left out: one that changes the world."""
+    match node:
+        case ToolNode():
+            effect = node.tool.effect
+        case FunctionNode() | WebhookNode():
+            effect = node.effect
+        case _:
+            return
+    if node.cache is not None and effect not in _REPEATABLE:
+        raise ConfigurationError(f"what is {effect.value} is not cached, or it would not be done")
+
+
+def _check_arguments(spec: ToolSpec, args: Mapping[str, object]) -> None:
+    known = spec.parameters.get("properties")
+    is_closed = isinstance(known, dict) and not spec.parameters.get("additionalProperties")
+    if is_closed and (unknown := args.keys() - cast("dict[str, JsonValue]", known)):
+        raise ConfigurationError(f"the tool {spec.name!r} has no argument {min(unknown)!r}")
+    required = spec.parameters.get("required")
+    if isinstance(required, list) and (missing := [name for name in required if name not in args]):
+        raise ConfigurationError(f"the tool {spec.name!r} needs the argument {missing[0]!r}")
+
+
+def _policy(rule: ToolRetry) -> RetryPolicy:
+    """Return the policy that is nearest to a tool's rule: the same tries, waits that grow by the same first wait."""
+    waits = rule.backoff
+    base = 0.0 if waits.kind is BackoffKind.NONE else waits.base_seconds
+    longest = waits.max_seconds or None
+    return RetryPolicy(max_attempts=rule.attempts, backoff=base, max_delay=longest, jitter=waits.jitter)
+
+
+def json_schema(given: "SchemaGiven | None") -> dict[str, JsonValue] | None:
+    """Return a schema as it is recorded; a pydantic model becomes the JSON schema of it."""
+    if given is None or isinstance(given, Mapping):
+        return None if given is None else cast("dict[str, JsonValue]", dict(given))
+    made = getattr(given, "model_json_schema", None)
+    if made is None:
+        raise ConfigurationError(f"{given!r} is neither a JSON schema nor a pydantic model")
+    return cast("dict[str, JsonValue]", made())
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname if parts.scheme in {"http", "https"} and "{" not in parts.netloc else None
+    except ValueError:
+        host = None
+    if not host:
+        raise ConfigurationError("the URL names no host: say in `hosts` which may be asked")
+    return host

@@ -1,0 +1,83 @@
+"""Workflows: graphs of nodes whose runs are recorded, with one owner of what happens after a failure."""
+
+from steptrail.domain.flow.definition import Edge, EdgeWhen, FlowDefinition
+from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError
+from steptrail.domain.flow.nodes import (
+    AgentNode,
+    CaseSpec,
+    CheckSpec,
+    Condition,
+    ConditionalNode,
+    Expression,
+    FilterNode,
+    FlowNode,
+    FunctionNode,
+    GateNode,
+    GuardianNode,
+    HumanNode,
+    Join,
+    LlmNode,
+    LlmRouterNode,
+    MapNode,
+    MergeNode,
+    NoopNode,
+    OnFail,
+    RuleRouterNode,
+    RuleSpec,
+    ToolNode,
+    TransformNode,
+    WebhookNode,
+)
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
+from steptrail.runtime.flow.builder import Workflow
+from steptrail.runtime.flow.functions import NodeContext, Update
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.flow.written import Case, Check, Rule
+
+__all__ = [
+    "AgentNode",
+    "Artifact",
+    "Budget",
+    "BuiltWorkflow",
+    "Cache",
+    "Case",
+    "CaseSpec",
+    "Check",
+    "CheckSpec",
+    "Condition",
+    "ConditionalNode",
+    "Edge",
+    "EdgeWhen",
+    "Envelope",
+    "Expression",
+    "FailureClass",
+    "FilterNode",
+    "FlowDefinition",
+    "FlowNode",
+    "FunctionNode",
+    "GateNode",
+    "GuardianNode",
+    "HumanNode",
+    "Join",
+    "LlmNode",
+    "LlmRouterNode",
+    "MapNode",
+    "MergeNode",
+    "NodeContext",
+    "NodeError",
+    "NoopNode",
+    "OnError",
+    "OnFail",
+    "OnUnknownOutcome",
+    "RetryPolicy",
+    "Rule",
+    "RuleRouterNode",
+    "RuleSpec",
+    "RunOptions",
+    "ToolNode",
+    "TransformNode",
+    "Update",
+    "WebhookNode",
+    "Workflow",
+]

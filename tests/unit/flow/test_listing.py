@@ -1,0 +1,125 @@
+"""Filters: each operation, items without the value, ties, and what cannot be filtered."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from steptrail.domain.flow.kinds.evaluation import evaluate
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.nodes import Expression, FilterNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from tests.unit.flow.json_values import json_values
+from tests.unit.flow.means import means
+
+ROWS: list[JsonValue] = [{"s": 2, "k": "a"}, {"s": 3}, {"k": "b"}, {"s": 2.0, "k": "ab"}, {"s": True}, "odd"]
+
+
+def kept(operation: Any, items: JsonValue = ROWS, **settings: JsonValue) -> JsonValue:
+    node = FilterNode(id="f", over="rows", operation=operation, settings=settings)
+    return evaluate(node, Seen(vars={"rows": items}), means()).output
+
+
+def places(operation: Any, **settings: JsonValue) -> list[int]:
+    found = kept(operation, **settings)
+    assert isinstance(found, list)
+    return [next(place for place, row in enumerate(ROWS) if row is each) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("operation", "settings", "expected"),
+    [
+        ("top_n", {"n": 2, "by": "s"}, [1, 0]),
+        ("top_n", {"n": 2, "by": "s", "order": "asc"}, [0, 3]),
+        ("top_n", {"n": 9, "by": "s"}, [1, 0, 3]),
+        ("top_n", {"n": 0, "by": "s"}, []),
+        ("threshold", {"min": 2, "by": "s"}, [0, 1, 3]),
+        ("threshold", {"max": 2, "by": "s"}, [0, 3]),
+        ("dedupe", {"by": "s"}, [0, 1, 2, 4, 5]),
+        ("type", {"types": ["object"]}, [0, 1, 2, 3, 4]),
+        ("type", {"types": ["number", "null"], "by": "s"}, [0, 1, 3]),
+        ("match", {"pattern": "^a", "by": "k"}, [0, 3]),
+        ("match", {"values": [2], "by": "s"}, [0, 3]),
+        ("match", {"values": ["odd"]}, [5]),
+        ("exclude", {"pattern": "^a", "by": "k"}, [1, 2, 4, 5]),
+    ],
+)
+def test_an_operation_keeps(operation: str, settings: dict[str, JsonValue], expected: list[int]) -> None:
+    assert places(operation, **settings) == expected
+
+
+def test_a_filter_tells_how_many_it_kept() -> None:
+    node = FilterNode(id="f", over="rows", operation="match", settings={"values": ["odd"]})
+    assert evaluate(node, Seen(vars={"rows": ROWS}), means()).detail == {"kept": 1, "of": 6}
+
+
+def test_an_expression_sees_each_item_and_its_index() -> None:
+    node = FilterNode(id="f", over="input", operation="expression", expression=Expression(kind="cel", text="e"))
+    even = means(e=lambda variables: variables["item"] > 1 and variables["index"] % 2 == 0)
+    assert evaluate(node, Seen(input=[1, 2, 3]), even).output == [3]
+    own = FilterNode(id="f", over="input", operation="expression", expression=Expression(kind="function", text="f"))
+    assert evaluate(own, Seen(input=[None, 2]), means({"f": lambda item: item is None})).output == [None]
+    path = FilterNode(id="f", over="input", operation="expression", expression=Expression.of("item.ok"))
+    assert evaluate(path, Seen(input=[{"ok": 1}, {}]), means()).output == [{"ok": 1}]
+
+
+@pytest.mark.parametrize("items", [None, {"a": 1}, "text", 3])
+def test_what_is_no_list_is_a_fault_of_validation(items: JsonValue) -> None:
+    with pytest.raises(NodeFault) as caught:
+        kept("dedupe", items)
+    assert caught.value.failure is FailureClass.VALIDATION
+
+
+@pytest.mark.parametrize(
+    ("operation", "settings"),
+    [
+        ("top_n", {}),
+        ("top_n", {"n": -1}),
+        ("top_n", {"n": "2"}),
+        ("threshold", {}),
+        ("type", {}),
+        ("type", {"types": ["text"]}),
+        ("match", {}),
+        ("exclude", {"pattern": "["}),
+        ("expression", {}),
+    ],
+)
+def test_a_filter_that_lacks_a_setting_is_a_fault_of_configuration(
+    operation: str, settings: dict[str, JsonValue]
+) -> None:
+    with pytest.raises(NodeFault) as caught:
+        kept(operation, **settings)
+    assert caught.value.failure is FailureClass.CONFIG
+
+
+def test_a_list_that_is_not_there_is_a_fault_of_configuration() -> None:
+    with pytest.raises(NodeFault, match="nothing at 'gone'"):
+        evaluate(FilterNode(id="f", over="gone", operation="dedupe"), Seen(), means())
+
+
+LISTS = st.lists(json_values, max_size=6)
+
+
+@given(LISTS)
+def test_what_fits_and_what_does_not_are_together_the_list(items: list[JsonValue]) -> None:
+    matching, rest = (kept(each, items, pattern="[0-9]", values=[None]) for each in ("match", "exclude"))
+    assert isinstance(matching, list)
+    assert isinstance(rest, list)
+    assert len(matching) + len(rest) == len(items)
+
+
+@given(LISTS)
+def test_equals_are_kept_once(items: list[JsonValue]) -> None:
+    once = kept("dedupe", items)
+    assert isinstance(once, list)
+    assert kept("dedupe", once) == once
+    assert kept("dedupe", [*items, *items]) == once
+
+
+@given(st.lists(st.integers(0, 3)), st.integers(0, 5))
+def test_the_highest_are_kept_and_of_equals_the_earlier(scores: list[int], n: int) -> None:
+    rows: list[JsonValue] = [{"s": score, "at": place} for place, score in enumerate(scores)]
+    found = kept("top_n", rows, n=n, by="s")
+    assert found == sorted(rows, key=lambda row: -row["s"] if isinstance(row, dict) else 0)[:n]  # type: ignore[operator]
