@@ -41,9 +41,9 @@ class Marking(Struct, frozen=True, kw_only=True):
     """The tokens of each node, in the order in which they came, and the nodes that have an open visit.
 
     It never changes. The nodes are in the order in which they got what they open with. `forward` and `looping` are the
-    nodes with tokens over edges of either kind. `released` are the tokens of nodes that waited only for each other,
-    when one of them has opened; such a node counts as opened. `newest` is the number of the newest visit of each node
-    that joins `any`.
+    nodes with tokens over edges of either kind. `released` are nodes that waited only for each other, when one of them
+    has opened, with those of their tokens that they will take; they count as opened. `newest` is the number of the
+    newest visit of each node that joins `any`.
     """
 
     tokens: Mapping[int, tuple[Token, ...]] = {}
@@ -61,32 +61,26 @@ class Marking(Struct, frozen=True, kw_only=True):
 
     def opening(self, graph: Graph, node: int, number: int, inputs: tuple[Token, ...]) -> "Marking":
         """Return the marking after visit `number` was opened with tokens that wait at its node."""
-        if node in self.released:
-            return replace(self, released={other: them for other, them in self.released.items() if other != node})
-        opened = self._taken(graph, node, inputs)
+        tokens, newest, released = dict(self.tokens), self.newest, dict(self.released)
+        taken, bit = frozenset(inputs), 1 << node
+        here = tokens.pop(node, ())
+        left = tuple(token for token in here if token not in taken)
         if graph.nodes[node].join is Join.ANY:
-            return replace(
-                opened._taken(graph, node, opened.tokens.get(node, ())), newest={**self.newest, node: number}
-            )
-        released = dict(self.released)
-        for other in members(self._group(graph, node) & ~(1 << node)):
-            released[other] = self._inputs(graph, other)
-            opened = opened._taken(graph, other, released[other])
-        return replace(opened, released=released)
-
-    def _taken(self, graph: Graph, node: int, inputs: tuple[Token, ...]) -> "Marking":
-        """Return the marking without these tokens, and with the node opened."""
-        tokens, taken, bit = dict(self.tokens), frozenset(inputs), 1 << node
-        left = tuple(token for token in tokens.pop(node, ()) if token not in taken)
+            left, newest = (), {**newest, node: number}
         if left:
             tokens[node] = left
         looping = sum(graph.is_loop(edge) for edge, _ in left)
-        return replace(
-            self,
+        together = self._group(graph, node) if here and node not in released else bit
+        for other in members(together & ~bit):
+            released[other] = self._inputs(graph, other)
+        released.pop(node, None)
+        return Marking(
             tokens=tokens,
+            released=released,
             forward=self.forward | bit if len(left) > looping else self.forward & ~bit,
             looping=self.looping | bit if looping else self.looping & ~bit,
-            opened=self.opened | bit,
+            opened=self.opened | bit | together,
+            newest=newest,
         )
 
     def reopening(self, node: int) -> "Marking":
