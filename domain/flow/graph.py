@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from steptrail.domain.flow.definition import FlowDefinition, read_definition
+from steptrail.domain.flow.nodes import Join
 
 __all__ = ["Graph", "Loop", "graph_of", "members"]
 
@@ -36,9 +37,11 @@ class Graph:
     - `entry`: the nodes at which a run begins;
     - `order`: all nodes, so that forward edges lead from earlier to later ones;
     - `loops`: the loops by the number of their head; `in_loops`: the heads of the loops that a node is in;
-    - `one_by_one`: the nodes with one way in and none back to them. They await nothing: each token is a visit;
+    - `takes_one`: the nodes that await nothing and take one token at a time: those that do not join `all`, and those
+      with one way in and none back to them;
     - `awaited`: for each other node, those that can reach it over forward edges, and over the loop edges of loops that
-      it is not in.
+      it is not in;
+    - `ahead`: for each node with a way back to it, the nodes before it with which it shares such a way.
     """
 
     def __init__(self, definition: FlowDefinition) -> None:
@@ -57,12 +60,13 @@ class Graph:
         )
         self.order, self.loops, self.in_loops = ways.order, ways.loops, ways.in_loops
         entries = frozenset(self.entry)
-        self.one_by_one = frozenset(
-            node
-            for node, edges in enumerate(self.incoming)
-            if len(edges) + (node in entries) <= 1 and not ways.leads_back(node)
+        self.takes_one = frozenset(
+            number
+            for number, (node, edges) in enumerate(zip(self.nodes, self.incoming, strict=True))
+            if node.join is not Join.ALL or (len(edges) + (number in entries) <= 1 and not ways.leads_back(number))
         )
-        self.awaited = tuple(0 if node in self.one_by_one else ways.awaited(node) for node in range(len(self.nodes)))
+        self.ahead = ways.ahead()
+        self.awaited = tuple(0 if node in self.takes_one else ways.awaited(node) for node in range(len(self.nodes)))
 
     def is_loop(self, edge: int) -> bool:
         """Tell whether an edge leads back. Edge -1, by which a run begins, does not."""
@@ -108,6 +112,10 @@ class _Ways:
     def awaited(self, node: int) -> _NodeSet:
         """Return the nodes that can reach a node, except over the loop edges of loops that it is in."""
         return self._grown(node, self._near[node]) & ~(1 << node)
+
+    def ahead(self) -> dict[int, _NodeSet]:
+        """Return the nodes of its ring from which forward ways lead to each node that is in one."""
+        return {node: self._near[node] & ring for ring in self._rings.values() for node in members(ring)}
 
     def _ordered(self) -> tuple[int, ...]:
         left = [len(before) for before in self.before]

@@ -9,6 +9,9 @@ nodes outside its loop, so that a loop ends its round before the next one begins
   it and open nothing.
 - With `each`, and where there is one way in and none back, each token opens a visit.
 
+Of nodes that wait only for each other, the first ones go on together, each with the tokens that it has then. A reviewer
+who sends two drafts back makes such a case: each of them is in the way of the other's next round.
+
 So a run has the same visits in whichever order its nodes end, unless it joins `any` or `each`.
 """
 
@@ -18,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from steptrail.domain.flow.events.nodes import Token
-from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.graph import Graph, members
 from steptrail.domain.flow.nodes import Join
 
 __all__ = ["START", "Marking", "Opening"]
@@ -38,11 +41,13 @@ class Marking(Struct, frozen=True, kw_only=True):
     """The tokens of each node, in the order in which they came, and the nodes that have an open visit.
 
     It never changes. The nodes are in the order in which they got what they open with. `forward` and `looping` are the
-    nodes with tokens over edges of either kind. `newest` is the number of the newest visit of each node that joins
-    `any`.
+    nodes with tokens over edges of either kind. `released` are nodes that waited only for each other, when one of them
+    has opened, with those of their tokens that they will take; they count as opened. `newest` is the number of the
+    newest visit of each node that joins `any`.
     """
 
     tokens: Mapping[int, tuple[Token, ...]] = {}
+    released: Mapping[int, tuple[Token, ...]] = {}
     forward: int = 0
     looping: int = 0
     opened: int = 0
@@ -56,20 +61,25 @@ class Marking(Struct, frozen=True, kw_only=True):
 
     def opening(self, graph: Graph, node: int, number: int, inputs: tuple[Token, ...]) -> "Marking":
         """Return the marking after visit `number` was opened with tokens that wait at its node."""
-        tokens, newest = dict(self.tokens), self.newest
-        taken = frozenset(inputs)
-        left = tuple(token for token in tokens.pop(node, ()) if token not in taken)
+        tokens, newest, released = dict(self.tokens), self.newest, dict(self.released)
+        taken, bit = frozenset(inputs), 1 << node
+        here = tokens.pop(node, ())
+        left = tuple(token for token in here if token not in taken)
         if graph.nodes[node].join is Join.ANY:
             left, newest = (), {**newest, node: number}
         if left:
             tokens[node] = left
-        bit = 1 << node
         looping = sum(graph.is_loop(edge) for edge, _ in left)
+        together = self._group(graph, node) if here and node not in released else bit
+        for other in members(together & ~bit):
+            released[other] = self._inputs(graph, other)
+        released.pop(node, None)
         return Marking(
             tokens=tokens,
+            released=released,
             forward=self.forward | bit if len(left) > looping else self.forward & ~bit,
             looping=self.looping | bit if looping else self.looping & ~bit,
-            opened=self.opened | bit,
+            opened=self.opened | bit | together,
             newest=newest,
         )
 
@@ -80,14 +90,14 @@ class Marking(Struct, frozen=True, kw_only=True):
     def ending(self, graph: Graph, node: int, number: int, enables: Iterable[int] = (), past: int = 0) -> "Marking":
         """Return the marking after a visit has ended and the edges `enables` were taken.
 
-        `past` are the visits that whoever comes next knows of, this one included.
+        `past` are the visits that the next ones know of, this one included.
         """
         tokens, forward, looping = dict(self.tokens), self.forward, self.looping
         for edge in enables:
             target = graph.targets[edge]
             if self.is_late(target, past):
                 continue
-            held = tokens.get(target, ()) if _takes_one(graph, target) else tokens.pop(target, ())
+            held = tokens.get(target, ()) if target in graph.takes_one else tokens.pop(target, ())
             tokens[target] = (*held, (edge, number))
             if graph.is_loop(edge):
                 looping |= 1 << target
@@ -100,32 +110,48 @@ class Marking(Struct, frozen=True, kw_only=True):
         return node in self.newest and not past >> self.newest[node] & 1
 
     def ready(self, graph: Graph) -> Iterator[Opening]:
-        """Yield the visits that may open now, in the order in which they became ready. None of them excludes another.
-
-        If nothing is open and all nodes wait for each other, as in loops that cross, the last one goes on: one with
-        tokens over loop edges first.
-        """
-        is_stuck = self.opened == 0
+        """Yield the visits that may open now, in the order in which they became ready; none excludes another."""
+        for node, inputs in self.released.items():
+            yield Opening(node, inputs)
         for node in self.tokens:
-            if not self.opened >> node & 1 and (inputs := self._inputs(graph, node)):
-                is_stuck = False
-                yield Opening(node, inputs)
-        if is_stuck and self.tokens:
-            node = next(node for node in reversed(graph.order) if (self.looping or self.forward) >> node & 1)
-            yield Opening(node, self._of_kind(graph, node, loop=bool(self.looping)))
+            if not self.opened >> node & 1 and self._group(graph, node):
+                yield Opening(node, self._inputs(graph, node))
 
     def _inputs(self, graph: Graph, node: int) -> tuple[Token, ...]:
-        """Return the tokens with which a node may open; none if it has to wait."""
-        if _takes_one(graph, node):
+        """Return the tokens with which a node opens when it need not wait."""
+        if node in graph.takes_one:
             return self.tokens[node][:1]
-        is_looping = not self.forward >> node & 1
-        awaited = graph.loops[node].awaited if is_looping else graph.awaited[node]
-        active = self.forward | self.opened | self.looping & ~graph.in_loops[node]
-        return () if active & awaited else self._of_kind(graph, node, loop=is_looping)
+        is_looping = self._is_looping(node)
+        return tuple(sorted(token for token in self.tokens[node] if graph.is_loop(token[0]) is is_looping))
 
-    def _of_kind(self, graph: Graph, node: int, *, loop: bool) -> tuple[Token, ...]:
-        return tuple(sorted(token for token in self.tokens[node] if graph.is_loop(token[0]) is loop))
+    def _is_looping(self, node: int) -> bool:
+        return not self.forward >> node & 1
 
+    def _awaited(self, graph: Graph, node: int) -> int:
+        """Return the active nodes that a node with tokens waits for."""
+        if node in graph.takes_one:
+            return 0
+        awaited = graph.loops[node].awaited if self._is_looping(node) else graph.awaited[node]
+        return awaited & (self.forward | self.opened | self.looping & ~graph.in_loops[node])
 
-def _takes_one(graph: Graph, node: int) -> bool:
-    return node in graph.one_by_one or graph.nodes[node].join is not Join.ALL
+    def _group(self, graph: Graph, node: int) -> int:
+        """Return a node and those that open with it, because they wait only for each other; none if it has to wait."""
+        if not self._awaited(graph, node):
+            return 1 << node
+        group, left = 1 << node, [node]
+        waits = dict[int, int]()
+        while left:
+            waiting = left.pop()
+            waits[waiting] = awaited = self._awaited(graph, waiting)
+            if not awaited or awaited & self.opened:
+                return 0
+            left.extend(members(awaited & ~group))
+            group |= awaited
+        back, before = 1 << node, 0
+        while back != before:
+            before = back
+            back |= sum(1 << waiting for waiting, awaited in waits.items() if awaited & before)
+        if back != group:
+            return 0
+        first = sum(1 << member for member in waits if not graph.ahead.get(member, 0) & group)
+        return first if first >> node & 1 else 0

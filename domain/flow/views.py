@@ -1,4 +1,4 @@
-"""What a visit sees of a run: all that its causal past has written, and nothing of what runs beside it.
+"""The view that a visit has of a run: all that its causal past has written, and nothing of what runs beside it.
 
 The view of a visit joins those of the tokens that it takes. It begins with the first one; from each further token come
 the changes of the visits that are new to it, each change once, in the order in which that branch has seen them. So what
@@ -22,7 +22,7 @@ __all__ = ["Delta", "Ended", "View", "changed_apart", "joined", "recorded", "sou
 
 
 class Delta(Value, frozen=True, kw_only=True):
-    """What a visit changes: variables are set, then others removed; the rest is added at the end."""
+    """The changes of a visit: variables are set, then others removed; the rest is added at the end."""
 
     CONTENT = frozenset({"artifacts", "errors", "messages", "sets"})
     STATE = frozenset({"unsets"})
@@ -41,7 +41,7 @@ class Ended(Value, frozen=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What is seen at one place of a run. `past` has the bits of the numbers of the visits that it comes after.
+    """All that is seen at one place of a run. `past` has the bits of the numbers of the visits that it comes after.
 
     Bit 0 is that of the start of the run, from which all views come.
     """

@@ -49,7 +49,7 @@ def test_what_a_node_awaits_is_what_a_search_finds(drawn: Routed) -> None:
     for node in range(len(graph.nodes)):
         ways = forward + [edge for edge in back if node not in loops[graph.targets[edge]]]
         assert set(members(graph.in_loops[node])) == {head for head, nodes in loops.items() if node in nodes}
-        if node not in graph.one_by_one:
+        if node not in graph.takes_one:
             assert set(members(graph.awaited[node])) == reaching({node}, ways) - {node}
         if node in loops:
             assert set(members(graph.loops[node].awaited)) == reaching(loops[node], ways) - {node}

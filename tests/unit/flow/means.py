@@ -1,9 +1,9 @@
-"""Means of evaluation for tests of single kinds: real functions, and ports that answer from a table."""
+"""NodeMeans of evaluation for tests of single kinds: real functions, and ports that answer from a table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
@@ -31,7 +31,7 @@ class Table:
 def means(
     functions: Mapping[str, Callable[[Any], Any]] | None = None,
     expressions: Mapping[str, Callable[[Any], JsonValue]] | None = None,
-) -> Means:
+) -> NodeMeans:
     """Return means with these functions, and with these expressions."""
     ports = Table(expressions or {})
-    return Means(ports, ports, functions or {})
+    return NodeMeans(ports, ports, functions or {})

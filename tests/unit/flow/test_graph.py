@@ -25,7 +25,7 @@ def test_nodes_and_edges_have_their_numbers_in_the_definition() -> None:
 def test_an_edge_that_repeats_another_is_one() -> None:
     made = graph("a > b, a > b, a > c")
     assert made.outgoing[0] == (0, 2)
-    assert made.numbers["b"] in made.one_by_one
+    assert made.numbers["b"] in made.takes_one
 
 
 def test_a_run_begins_where_no_forward_edge_leads_to_unless_it_is_said() -> None:
@@ -72,7 +72,7 @@ def test_of_nested_loops_the_outer_awaits_the_inner_and_not_the_other_way_round(
 
 def test_a_node_with_one_way_in_and_none_back_takes_one_token_at_a_time() -> None:
     made = graph("a > b > c > d, c ~> b, e > d, c > f", entry=["a", "e", "f"])
-    assert {made.nodes[node].id for node in made.one_by_one} == {"a", "e"}
+    assert {made.nodes[node].id for node in made.takes_one} == {"a", "e"}
 
 
 def test_the_graph_of_a_text_is_made_once() -> None:

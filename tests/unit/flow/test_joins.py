@@ -1,6 +1,6 @@
 """Which visits a run has: what each rule of joining waits for, and in which order nodes become ready."""
 
-from steptrail.domain.flow.joins import START, Marking
+from steptrail.domain.flow.joins import START, Marking, Opening
 from steptrail.domain.flow.nodes import Join
 from tests.unit.flow.graphs import graph, newest, oldest, walked
 
@@ -131,10 +131,37 @@ def test_a_visit_that_failed_holds_its_node_until_it_is_taken_up_again_and_ends(
     assert again == marking
 
 
-def test_loops_that_wait_for_each_other_go_on_with_the_last_one() -> None:
+def test_two_drafts_that_are_sent_back_are_both_written_before_the_next_review() -> None:
+    made = graph("start > text > review > done, start > images > review, review ~> text, review ~> images")
+    routes = Routes(review=[["text", "images"], ["done"]])
+    for concurrency in (1, 8):
+        walk = walked(made, routes, concurrency=concurrency)
+        assert walk.order[4:] == [("text", 2), ("images", 2), ("review", 2), ("done", 1)]
+        assert walk.pasts["images", 2] == {("start", 1), ("text", 1), ("images", 1), ("review", 1)}
+
+
+def test_what_was_released_from_waiting_for_each_other_keeps_its_tokens_until_a_place_is_free() -> None:
+    made = graph("a > c, b > c, c ~> a, c ~> b")
+    marking = Marking.at_entry(made)
+    for number, opening in enumerate(list(marking.ready(made)), 1):
+        marking = marking.opening(made, opening.node, number, opening.inputs)
+    marking = marking.ending(made, 0, 1, (0,), 0b11).ending(made, 2, 2, (1,), 0b101)
+    (opening,) = marking.ready(made)
+    marking = marking.opening(made, opening.node, 3, opening.inputs).ending(made, 1, 3, (2, 3), 0b1111)
+    first, second = marking.ready(made)
+    assert (first, second) == (Opening(0, ((2, 3),)), Opening(2, ((3, 3),)))
+    one = marking.opening(made, 0, 4, first.inputs)
+    assert list(one.ready(made)) == [second]
+    assert list(one.ending(made, 0, 4, (0,), 0b11111).ready(made)) == [second]
+    both = marking.opening(made, 2, 4, second.inputs).opening(made, 0, 5, first.inputs)
+    assert both == one.opening(made, 2, 5, second.inputs)
+
+
+def test_of_loops_that_cross_the_first_nodes_go_on_together() -> None:
     made = graph("x > a > m > s, x > b > n > t, a > t, b > s, s ~> b, t ~> a")
     routes = Routes(s=[["b"], []], t=[["a"], []])
     walks = [walked(made, routes, pick=pick) for pick in (oldest, newest)]
+    assert " ".join(f"{node}{visit}" for node, visit in walks[0].order) == "x1 a1 b1 m1 n1 s1 t1 b2 a2 n2 m2 t2 s2"
     assert walks[0].pasts == walks[1].pasts
     assert not walks[0].left.tokens
 
