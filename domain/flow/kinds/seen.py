@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
-from msgspec import to_builtins
-
+from steptrail.domain.base import full_form
 from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError, found
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
@@ -52,7 +51,7 @@ class Seen:
     def root(self, name: str) -> JsonValue:
         """Return all that stands under one of `ROOTS`."""
         value = getattr(self, name)
-        return cast("JsonValue", to_builtins(value) if name in {"errors", "messages", "artifacts"} else value)
+        return cast("JsonValue", full_form(value) if name in {"errors", "messages", "artifacts"} else value)
 
     def envelope(self) -> Envelope:
         """Return the view as functions read it."""

@@ -51,7 +51,10 @@ agent = AgentBuilder("agent").with_model(model).build()
 inner = Workflow("inner").function("x", compute).build()
 
 # Words that YAML 1.1 reads as something else stand among them.
-texts = st.sampled_from(["a", "{{ item }}", "yes", "0123", "1:30", "null", " ", "é\n'x\": #", "- a", "2026-01-01"])
+odd = ["yes", "0123", "1:30", "null", " ", "é\n'x\": #", "\x85", "\u2028\ufeff", "- a", "2026-01-01"]
+texts = st.sampled_from(["a", "{{ item }}", *odd])
+    ["a", "{{ item }}", "yes", "0123", "1:30", "null", " ", "é\n'x\": #", "\x85", "\u2028\ufeff", "- a", "2026-01-01"]
+)
 objects = st.dictionaries(st.sampled_from(["a", "on", "1"]), json_values, max_size=2)
 seconds = st.none() | st.sampled_from([0.5, 3, 1e20])
 when: st.SearchStrategy[Any] = st.sampled_from(["vars.ok", "vars.n > 1", is_big])

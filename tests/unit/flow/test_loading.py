@@ -172,6 +172,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
     "broken json": ('{"name": }', [("FL-100", "", 1, 10)]),
     "a key twice in json": ('{"name": "x", "name": "y"}', [("FL-100", "", 1, 1)]),
     "no number of json": ('{"name": NaN}', [("FL-100", "", 1, 1)]),
+    "a line end of YAML 1.1": ("name: x\nresult: 'a\u2028b'", [("FL-100", "", 2, 11)]),
     "half a character": ("name: \ud800", [("FL-100", "", 1, 1)]),
     "deep nesting": ("a: " + "[" * 200 + "]" * 200, [("FL-100", "a[0][0]", 1, 104)]),
     "deep json": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", [("FL-100", "", 1, 1)]),
@@ -233,6 +234,7 @@ def test_nine_levels_of_nine_aliases_are_refused_before_they_grow() -> None:
         ("a: yesterday", "yesterday"),
         ("a: |\n  x\n  y\n", "x\ny\n"),
         ("a: 😀", "😀"),
+        ('a: "\\u0085"', "\x85"),
     ],
 )
 def test_yaml_is_read_as_its_version_1_2_says(text: str, value: object) -> None:
