@@ -38,7 +38,7 @@ __all__ = ["FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSpent:
-    """What the execution has used. Times in seconds; `cost` where prices are recorded."""
+    """The use that the execution has made of time and money. Times in seconds; `cost` where prices are recorded."""
 
     nodes: int
     finished_visits: int

@@ -7,7 +7,7 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | { [key:
 /**
  * The status of a session: that of its open execution, or of the last one.
  */
-export type ExecutionStatus = "pending" | "in_progress" | "paused" | "waiting" | "completed" | "failed";
+export type ExecutionStatus = "pending" | "in_progress" | "paused" | "waiting" | "completed" | "failed" | "stopped";
 
 /**
  * The reason why a run stopped, in the words that dashboards use.

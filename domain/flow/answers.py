@@ -2,7 +2,7 @@
 
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.commands import Answer, AnswerStep, Settle
+from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
 from steptrail.domain.flow.digests import digest_of
 from steptrail.domain.flow.events import (
     ApprovalDenied,
@@ -18,7 +18,7 @@ from steptrail.domain.flow.events import (
     WaitEnded,
 )
 from steptrail.domain.flow.nodes import ConditionalNode, LlmRouterNode, RuleRouterNode
-from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -30,7 +30,7 @@ __all__ = ["answer", "answer_approval", "answer_step", "asked_task", "settle"]
 
 def _ended(state: FlowState, reason: str, by: str) -> tuple[WaitEnded, ...]:
     """Return the end of the wait, if the answer finds the run waiting."""
-    if state.phase is not Phase.WAITING:
+    if state.phase is not RunPhase.WAITING:
         return ()
     match reason:
         case "approved" | "denied" | "settled":
@@ -50,7 +50,7 @@ def asked_task(state: FlowState, to: str) -> Task:
     raise CommandRejected("answer", state.flow_id, why)
 
 
-def answer(state: FlowState, command: Answer) -> tuple[FlowEvent, ...]:
+def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
     """Return the events of an answer to a human node. It is taken once, and in time by the instant of the command."""
     request = asked_task(state, command.to).request
     if request is None:
@@ -131,7 +131,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
     return (answered, *_ended(state, "answered", command.by))
 
 
-def settle(state: FlowState, command: Settle) -> tuple[FlowEvent, ...]:
+def settle(state: FlowState, command: SettleNode) -> tuple[FlowEvent, ...]:
     """Return the events of a verdict on a node whose outcome is unknown. Raises `CommandRejected`."""
     task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
     if task is None or task.phase is not TaskPhase.PARKED:
@@ -139,7 +139,7 @@ def settle(state: FlowState, command: Settle) -> tuple[FlowEvent, ...]:
     return (_settled(task, command), *_ended(state, "settled", command.by))
 
 
-def _settled(task: Task, command: Settle) -> FlowEvent:
+def _settled(task: Task, command: SettleNode) -> FlowEvent:
     match command.verdict:
         case "completed":
             return NodeAttemptCompleted(

@@ -16,7 +16,17 @@ from steptrail.domain.shared.commands import Approve, Deny, FromOutside
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = ["Answer", "AnswerStep", "Brought", "FlowCommand", "Resume", "Retry", "Settle", "Start", "Verdict"]
+__all__ = [
+    "AnswerQuestion",
+    "AnswerStep",
+    "Brought",
+    "FlowCommand",
+    "ResumeFlow",
+    "RetryFlow",
+    "SettleNode",
+    "StartFlow",
+    "Verdict",
+]
 
 Verdict = Literal["completed", "failed", "rerun"]
 """A person's verdict on a node whose outcome is unknown: it completed, it failed, or it is to run again."""
@@ -32,7 +42,7 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start(FromOutside):
+class StartFlow(FromOutside):
     """Open an execution with an input. A stream that does not exist is opened with it; `new` rejects one that does.
 
     Without a `worker` the execution is pending: a worker begins with it.
@@ -54,7 +64,7 @@ class Start(FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resume(FromOutside):
+class ResumeFlow(FromOutside):
     """Go on with the open execution in a new segment.
 
     `flow` is what the worker brings, None for a worker without the code. `options` replace those of the execution.
@@ -70,7 +80,7 @@ class Resume(FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry(FromOutside):
+class RetryFlow(FromOutside):
     """Open an execution that goes on where the last one failed or was stopped: what had failed is due again."""
 
     worker: str
@@ -83,7 +93,7 @@ class Retry(FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settle(FromOutside):
+class SettleNode(FromOutside):
     """Give a verdict on the node with the effect id, whose outcome is unknown."""
 
     effect_id: str
@@ -94,8 +104,8 @@ class Settle(FromOutside):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(FromOutside):
-    """Answer the question of a human node, at the instant `at` (microseconds of UTC).
+class AnswerQuestion(FromOutside):
+    """AnswerQuestion the question of a human node, at the instant `at` (microseconds of UTC).
 
     `to` is the id of the node, or that of the request. With a `digest` the answer is to a question of that digest only.
     """
@@ -129,4 +139,6 @@ class AnswerStep(FromOutside):
     key: str | None = None
 
 
-FlowCommand = Start | Resume | Retry | Settle | Answer | AnswerStep | Approve | Deny | OwnersCommand
+FlowCommand = (
+    StartFlow | ResumeFlow | RetryFlow | SettleNode | AnswerQuestion | AnswerStep | Approve | Deny | OwnersCommand
+)

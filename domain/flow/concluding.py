@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 from steptrail.domain.flow.definition import EdgeWhen
-from steptrail.domain.flow.effects import CutOff, Evaluate, FlowEffect, Record, ScheduleRetry
+from steptrail.domain.flow.effects import CutOff, Evaluate, FlowEffect, RecordEvents, ScheduleNodeRetry
 from steptrail.domain.flow.events import (
     CutReason,
     FlowLimit,
@@ -96,15 +96,15 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
         if _is_tried_again(tried, task, failed):
             delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
             if left is None or delay * 1e6 < left:
-                return ScheduleRetry(task.key)
+                return ScheduleNodeRetry(task.key)
             failed = failed._replace(failure=FailureClass.TIMEOUT)
     if run.options.pauses_after(node.id) and not task.may_end and task.item is None:
-        return Record((*limit, StepHeld(node=node.id, visit=task.visit, point="after")))
+        return RecordEvents((*limit, StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
-        return Record((_completed(graph, node, task),))
+        return RecordEvents((_completed(graph, node, task),))
     if task.item is not None and isinstance(node, MapNode):
         return _item_failed(run, graph, node, task, failed, now)
-    return Record((*limit, *_failed(run, graph, node, task, failed, now)))
+    return RecordEvents((*limit, *_failed(run, graph, node, task, failed, now)))
 
 
 def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
@@ -161,7 +161,9 @@ def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: 
     if node.on_item_error == "record":
         error = node_error(node, task, failed, "node", now)
         rule = "on_item_error=record"
-        return Record((NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),))
+        return RecordEvents(
+            (NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
+        )
     others = [
         other
         for other in run.tasks.values()
@@ -169,4 +171,4 @@ def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: 
     ]
     if others:
         return CutOff(tuple(other.key for other in others), (), CutReason.SIBLING, now)
-    return Record(_failed(run, graph, node, task, failed, now))
+    return RecordEvents(_failed(run, graph, node, task, failed, now))

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from steptrail.domain.flow.commands import FlowCommand, Resume
+from steptrail.domain.flow.commands import FlowCommand, ResumeFlow
 from steptrail.domain.flow.ids import STREAM_PREFIX
-from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.commands import CALLER, Pause, Stop
@@ -21,22 +21,22 @@ def standing(state: FlowState) -> Standing:
     """Return where the run stands."""
     run, phase = state.run, state.phase
     stands = partial(Standing, status=state.status.value, runs=state.fold.executions)
-    if phase is Phase.ABSENT:
+    if phase is RunPhase.ABSENT:
         return stands(state=StandingState.ABSENT)
     if run is None:
         return stands(state=StandingState.PENDING, due_at=state.fold.updated_at)
-    if phase is Phase.DONE:
+    if phase is RunPhase.DONE:
         return stands(state=StandingState.DONE)
-    if phase is Phase.PENDING:
+    if phase is RunPhase.PENDING:
         return stands(state=StandingState.PENDING, due_at=run.started_at)
-    if phase is Phase.PAUSED:
+    if phase is RunPhase.PAUSED:
         asked = run.paused
         if asked is not None and asked.by == CALLER:
             return stands(state=StandingState.PAUSED, due_at=asked.at, waits=run.waits)
         return stands(state=StandingState.PAUSED, waits=run.waits, paused_by_person=True)
     was_answered = any(wait.answered_at is not None for wait in run.waits)
     until = run.wait.until if run.wait is not None else None
-    if was_answered or (phase is Phase.WAITING and not stays_for(run, until, _since(state))):
+    if was_answered or (phase is RunPhase.WAITING and not stays_for(run, until, _since(state))):
         ends = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in run.waits)
         due_at = min((end for end in ends if end is not None), default=None)
         return stands(state=StandingState.RESTING, due_at=due_at, waits=run.waits)
@@ -94,7 +94,7 @@ def _stop_grace(state: FlowState) -> float | None:
 def _reopen(state: FlowState, worker: str, took_over: bool) -> FlowCommand | None:
     if not state.is_open:
         return None
-    return Resume(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
+    return ResumeFlow(worker=worker, ended_by=SegmentEnd.TAKE_OVER if took_over else None)
 
 
 def _version_of_key(state: FlowState, key: str) -> int | None:

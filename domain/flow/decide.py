@@ -5,7 +5,16 @@ from typing import assert_never
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.flow.answers import answer, answer_approval, answer_step, settle
 from steptrail.domain.flow.changes import changes_between
-from steptrail.domain.flow.commands import Answer, AnswerStep, Brought, FlowCommand, Resume, Retry, Settle, Start
+from steptrail.domain.flow.commands import (
+    AnswerQuestion,
+    AnswerStep,
+    Brought,
+    FlowCommand,
+    ResumeFlow,
+    RetryFlow,
+    SettleNode,
+    StartFlow,
+)
 from steptrail.domain.flow.events import (
     ExecutionPaused,
     FlowEvent,
@@ -19,7 +28,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.ids import execution_id, node_asked_in
-from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
@@ -31,12 +40,12 @@ from steptrail.domain.version import VERSION
 __all__ = ["decide", "said_by", "why_no_retry"]
 
 _DOING: dict[type[FlowCommand], str] = {
-    Start: "run",
-    Resume: "resume",
-    Retry: "retry",
+    StartFlow: "run",
+    ResumeFlow: "resume",
+    RetryFlow: "retry",
     Pause: "pause",
     Stop: "stop",
-    Answer: "answer",
+    AnswerQuestion: "answer",
     AnswerStep: "step",
     Approve: "approve a call of",
     Deny: "deny a call of",
@@ -55,15 +64,15 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
         if use_of(state.fold.keys, key, _what(state, command), command=doing, session=state.flow_id) is not None:
             return ()
     match command:
-        case Start():
+        case StartFlow():
             return _start(state, command)
-        case Resume():
+        case ResumeFlow():
             return _resume(state, command)
-        case Retry():
+        case RetryFlow():
             return _retry(state, command)
-        case Settle():
+        case SettleNode():
             return settle(state, command)
-        case Answer():
+        case AnswerQuestion():
             return answer(state, command)
         case AnswerStep():
             return answer_step(state, command)
@@ -78,16 +87,16 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
     assert_never(command)
 
 
-def said_by(state: FlowState, command: Start) -> str:
+def said_by(state: FlowState, command: StartFlow) -> str:
     """Return the text by which the input of a command is recognised."""
     return said(_started(state, command))
 
 
 def _what(state: FlowState, command: FlowCommand) -> str:
     match command:
-        case Start():
+        case StartFlow():
             return said_by(state, command)
-        case Answer(to=to):
+        case AnswerQuestion(to=to):
             return f"answer {node_asked_in(to)}"
         case AnswerStep(node=node):
             return f"step {node}"
@@ -97,7 +106,7 @@ def _what(state: FlowState, command: FlowCommand) -> str:
             return type(command).__name__.lower()
 
 
-def _start(state: FlowState, command: Start) -> tuple[FlowEvent, ...]:
+def _start(state: FlowState, command: StartFlow) -> tuple[FlowEvent, ...]:
     if state.is_open:
         why = (
             f"execution {state.execution_id} is {state.status.value} and has another input: `resume` goes on with it, "
@@ -105,7 +114,7 @@ def _start(state: FlowState, command: Start) -> tuple[FlowEvent, ...]:
         )
         raise CommandRejected("run", state.flow_id, why)
     opened: tuple[FlowEvent, ...] = ()
-    if state.phase is Phase.ABSENT:
+    if state.phase is RunPhase.ABSENT:
         name = command.flow.definition.name
         opened = (SessionStarted(name=name, parent=command.parent, metadata=command.metadata),)
     elif command.new:
@@ -115,7 +124,7 @@ def _start(state: FlowState, command: Start) -> tuple[FlowEvent, ...]:
     return (*opened, _started(state, command))
 
 
-def _started(state: FlowState, command: Start) -> FlowStarted:
+def _started(state: FlowState, command: StartFlow) -> FlowStarted:
     ordinal = state.fold.executions + 1
     return FlowStarted(
         execution_id=execution_id(state.flow_id, ordinal),
@@ -147,7 +156,7 @@ def _changes(state: FlowState, run: RunFold, brought: Brought | None, *, strict:
     return changes
 
 
-def _resume(state: FlowState, command: Resume) -> tuple[FlowEvent, ...]:
+def _resume(state: FlowState, command: ResumeFlow) -> tuple[FlowEvent, ...]:
     run = state.run
     if run is None or not state.is_open:
         raise CommandRejected("resume", state.flow_id, "no execution is open: its last one has finished")
@@ -171,11 +180,11 @@ def _resume(state: FlowState, command: Resume) -> tuple[FlowEvent, ...]:
 
 def _how_the_segment_ended(state: FlowState, run: RunFold) -> SegmentEnd:
     match state.phase:
-        case Phase.PAUSED:
+        case RunPhase.PAUSED:
             return SegmentEnd.PAUSE
-        case Phase.PENDING:
+        case RunPhase.PENDING:
             return SegmentEnd.START
-        case Phase.WAITING:
+        case RunPhase.WAITING:
             return SegmentEnd.WAIT
         case _:
             # An answer ends the wait, and no process has gone on since.
@@ -193,7 +202,7 @@ def why_no_retry(state: FlowState) -> str | None:
     return None
 
 
-def _retry(state: FlowState, command: Retry) -> tuple[FlowEvent, ...]:
+def _retry(state: FlowState, command: RetryFlow) -> tuple[FlowEvent, ...]:
     run = state.run
     if (why := why_no_retry(state)) is not None or run is None:
         raise CommandRejected("retry", state.flow_id, why or "no execution has run yet")
@@ -218,7 +227,7 @@ def _retry(state: FlowState, command: Retry) -> tuple[FlowEvent, ...]:
 def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
     if not state.is_open:
         raise CommandRejected("pause", state.flow_id, "no execution is open")
-    if state.phase is Phase.PAUSED or state.pause_request is not None:
+    if state.phase is RunPhase.PAUSED or state.pause_request is not None:
         return ()
     return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
 
@@ -232,7 +241,7 @@ def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
 
 
 def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
-    if not state.is_open or state.phase is Phase.PAUSED:
+    if not state.is_open or state.phase is RunPhase.PAUSED:
         return ()
     asked = PauseRequested(by=CALLER, reason="cancelled")
     return (asked, ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0))

@@ -6,12 +6,22 @@ from steptrail.domain.flow.events import CutReason, FlowEvent
 from steptrail.domain.flow.task import TaskKey
 from steptrail.domain.shared.events import WaitKind
 
-__all__ = ["Ask", "Await", "CutOff", "Evaluate", "FlowEffect", "KeepWaiting", "Record", "ScheduleRetry", "StartTasks"]
+__all__ = [
+    "Ask",
+    "Await",
+    "CutOff",
+    "Evaluate",
+    "FlowEffect",
+    "RecordEvents",
+    "RestUntil",
+    "ScheduleNodeRetry",
+    "StartTasks",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """Record these events, which follow from the state alone."""
+class RecordEvents:
+    """RecordEvents these events, which follow from the state alone."""
 
     events: tuple[FlowEvent, ...]
 
@@ -32,13 +42,13 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class StartTasks:
-    """Record that these nodes are about to run, or that they cannot. They begin in the next `Await`."""
+    """RecordEvents that these nodes are about to run, or that they cannot. They begin in the next `Await`."""
 
     keys: tuple[TaskKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleRetry:
+class ScheduleNodeRetry:
     """Choose the delay before the next try and record it."""
 
     key: TaskKey
@@ -66,11 +76,11 @@ class CutOff:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepWaiting:
+class RestUntil:
     """Wait until `until` (microseconds of UTC). None means that only a command or another stream ends the wait."""
 
     kind: WaitKind
     until: int | None
 
 
-FlowEffect = Record | Ask | Evaluate | StartTasks | ScheduleRetry | Await | CutOff | KeepWaiting
+FlowEffect = RecordEvents | Ask | Evaluate | StartTasks | ScheduleNodeRetry | Await | CutOff | RestUntil

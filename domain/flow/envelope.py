@@ -22,8 +22,8 @@ class Artifact(Value, frozen=True, kw_only=True):
     CONTENT = frozenset({"meta", "text", "uri"})
     STATE = frozenset({"id", "mime_type", "type"})
     id: str
-    type: str = ""
-    mime_type: str = ""
+    type: str | None = None
+    mime_type: str | None = None
     text: str | None = None
     uri: str | None = None
     meta: dict[str, JsonValue] = {}
@@ -47,7 +47,7 @@ class NodeError(Value, frozen=True, kw_only=True):
     visit: Positive
     item: Count | None = None
     failure: FailureClass
-    tier: Tier = "node"
+    tier: Tier
     at: int
     details: dict[str, JsonValue] = {}
     error: ErrorInfo | None = None

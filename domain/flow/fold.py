@@ -12,7 +12,7 @@ from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.options import RunOptions
-from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.views import Ended, View
 from steptrail.domain.json_value import JsonValue
@@ -29,7 +29,7 @@ from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_togeth
 __all__ = ["EndedBy", "FlowFold", "RunFold", "VisitFold"]
 
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
-"""What brings a run to its end before its work is done."""
+"""The event or the request that brings a run to its end before its work is done."""
 
 
 class VisitFold(Struct):
@@ -147,7 +147,7 @@ class FlowFold(Struct):
     """A stream of a workflow after `version` events. `seen_at` is the instant of the owner's last event."""
 
     flow_id: str
-    phase: Phase = Phase.ABSENT
+    phase: RunPhase = RunPhase.ABSENT
     version: int = 0
     name: str = ""
     parent: ParentRef | None = None

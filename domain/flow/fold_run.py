@@ -17,7 +17,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.joins import Marking
-from steptrail.domain.flow.phases import Phase, task_phase_after
+from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import View
@@ -124,7 +124,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
 @RUN_HANDLERS.of(PauseRequested)
 def _pause_requested(fold: FlowFold, event: PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
-    if fold.run is not None and fold.run.finished is None and fold.phase is not Phase.PAUSED:
+    if fold.run is not None and fold.run.finished is None and fold.phase is not RunPhase.PAUSED:
         fold.run.pause_request = Request(event.by, event.reason, at)
 
 

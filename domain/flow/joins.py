@@ -90,7 +90,7 @@ class Marking(Struct, frozen=True, kw_only=True):
     def ending(self, graph: Graph, node: int, number: int, enables: Iterable[int] = (), past: int = 0) -> "Marking":
         """Return the marking after a visit has ended and the edges `enables` were taken.
 
-        `past` are the visits that whoever comes next knows of, this one included.
+        `past` are the visits that the next ones know of, this one included.
         """
         tokens, forward, looping = dict(self.tokens), self.forward, self.looping
         for edge in enables:

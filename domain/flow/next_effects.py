@@ -13,8 +13,8 @@ from steptrail.domain.flow.effects import (
     CutOff,
     Evaluate,
     FlowEffect,
-    KeepWaiting,
-    Record,
+    RecordEvents,
+    RestUntil,
     StartTasks,
 )
 from steptrail.domain.flow.ending import finished
@@ -39,7 +39,7 @@ from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
 from steptrail.domain.flow.nodes import HumanNode, LlmRouterNode, MapNode, Node, ToolNode, WorkingNode
-from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
@@ -60,11 +60,11 @@ def next_effects(state: FlowState, now: int) -> tuple[FlowEffect, ...]:
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
     run, graph, phase = state.run, state.graph, state.phase
-    if run is None or graph is None or phase not in {Phase.WORKING, Phase.WAITING, Phase.ENDING}:
+    if run is None or graph is None or phase not in {RunPhase.WORKING, RunPhase.WAITING, RunPhase.ENDING}:
         return ()
-    if phase is Phase.WAITING:
+    if phase is RunPhase.WAITING:
         return (_waiting(run, graph, now),)
-    if phase is Phase.ENDING:
+    if phase is RunPhase.ENDING:
         return (_in_doubt(run, graph) or _ending(run, graph, now),)
     return (_working(run, graph, now),)
 
@@ -73,8 +73,8 @@ def _working(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     if (effect := _on(run, graph, now)) is not None:
         return effect
     if (wait := next_wait(run)) is not None:
-        return Record((wait,))
-    return Record((finished(run, graph),))
+        return RecordEvents((wait,))
+    return RecordEvents((finished(run, graph),))
 
 
 def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
@@ -82,13 +82,13 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     if (doubt := _in_doubt(run, graph)) is not None:
         return doubt
     if (limit := _limit(run, now)) is not None:
-        return Record((limit,))
+        return RecordEvents((limit,))
     landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED]
     if landed:
         return conclude(run, graph, min(landed, key=_order), now)
     for visit in run.open.values():
         if visit.items is not None and visit.ended_items == visit.items:
-            return Record((completed_map(graph, visit),))
+            return RecordEvents((completed_map(graph, visit),))
     running = run.running()
     if run.pause_request is None:
         effect = _expired(run, now) or _opened(run, graph) or _started(run, graph, now)
@@ -96,7 +96,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
             return effect
     elif not running:
         asked = run.pause_request
-        return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+        return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
     return Await(tuple(task.key for task in running), _until(run)) if running else None
 
 
@@ -104,11 +104,11 @@ def _order(task: Task) -> int:
     return task.order
 
 
-def _in_doubt(run: RunFold, graph: Graph) -> Record | None:
+def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
     """Return the ends of the tries of an earlier segment, whose outcome nobody knows."""
     doubtful = [task for task in run.tasks.values() if task.in_doubt]
     ends = tuple(interrupted(run, graph, task, CutReason.CRASH) for task in doubtful)
-    return Record(ends) if ends else None
+    return RecordEvents(ends) if ends else None
 
 
 def _limit(run: RunFold, now: int) -> LimitReached | None:
@@ -131,7 +131,7 @@ def _limit(run: RunFold, now: int) -> LimitReached | None:
     return None
 
 
-def _expired(run: RunFold, now: int) -> Record | None:
+def _expired(run: RunFold, now: int) -> RecordEvents | None:
     """Return the end of a question that nobody has answered in time."""
     for task in run.tasks.values():
         until = waiting_until(run, task) if task.phase is TaskPhase.ASKED else None
@@ -143,15 +143,15 @@ def _expired(run: RunFold, now: int) -> Record | None:
             limit = LimitReached(
                 limit="step_timeout", scope="run", node=node, visit=task.visit, at_most=most, actual=actual
             )
-            return Record((limit,))
+            return RecordEvents((limit,))
         if task.request is not None:
-            return Record((HumanExpired(request_id=task.request.request_id),))
+            return RecordEvents((HumanExpired(request_id=task.request.request_id),))
         if task.approval is not None:
-            return Record((ApprovalExpired(approval_id=task.approval.id),))
+            return RecordEvents((ApprovalExpired(approval_id=task.approval.id),))
     return None
 
 
-def _opened(run: RunFold, graph: Graph) -> Record | None:
+def _opened(run: RunFold, graph: Graph) -> RecordEvents | None:
     """Return the opening of the next visit, while there is room for another node."""
     if _used(run) >= run.options.concurrency:
         return None
@@ -163,8 +163,8 @@ def _opened(run: RunFold, graph: Graph) -> Record | None:
     if visit > run.options.max_visits:
         most = str(run.options.max_visits)
         limit = LimitReached(limit="max_visits", scope="run", node=node.id, at_most=most, actual=str(visit))
-        return Record((limit,))
-    return Record((_opening(run, node, opening),))
+        return RecordEvents((limit,))
+    return RecordEvents((_opening(run, node, opening),))
 
 
 def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
@@ -219,10 +219,10 @@ def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
 def _before(run: RunFold, graph: Graph, node: Node, visit: VisitFold, task: Task) -> FlowEffect | None:
     """Return what comes before a task begins, or what it is if it does not leave the process; None to start it."""
     if task.skipped is not None:
-        return Record((_skipped(graph, node, task, task.skipped),))
+        return RecordEvents((_skipped(graph, node, task, task.skipped),))
     is_first = task.item is None and task.attempt == 0
     if is_first and run.options.pauses_before(node.id) and not task.may_begin:
-        return Record((StepHeld(node=node.id, visit=task.visit, point="before"),))
+        return RecordEvents((StepHeld(node=node.id, visit=task.visit, point="before"),))
     if _needs_a_person(working_node(node, task.item), task):
         return Ask(task.key)
     return None if leaves_the_process(node) else Evaluate(task.key)
@@ -261,16 +261,16 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     """Return the end of the wait if something can go on, else more waiting."""
     wait = run.wait
     if run.stop_request is not None:
-        return Record((WaitEnded(reason="stop", by=run.stop_request.by),))
+        return RecordEvents((WaitEnded(reason="stop", by=run.stop_request.by),))
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:
             asked = run.pause_request
-            return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+            return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
         is_due = wait is not None and wait.until is not None and wait.until <= now
-        return Record((WaitEnded(reason="due" if is_due else "settled"),))
+        return RecordEvents((WaitEnded(reason="due" if is_due else "settled"),))
     now_waits = next_wait(run)
     until = min((end for end in (now_waits.until if now_waits else None, *_deadlines(run)) if end), default=None)
-    return KeepWaiting(wait.kind, until)
+    return RestUntil(wait.kind, until)
 
 
 def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
@@ -283,14 +283,14 @@ def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         return _cut(run, running, now)
     if run.pause_request is not None and run.stop_request is None:
         asked = run.pause_request
-        return Record((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+        return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
     failed = run.ended_by.node if isinstance(run.ended_by, NodeFailed) else None
     cancelled = tuple(
         NodeCancelled(node=visit.node, visit=visit.visit, reason=_why(run))
         for visit in run.open.values()
         if visit.node != failed
     )
-    return Record((*cancelled, finished(run, graph)))
+    return RecordEvents((*cancelled, finished(run, graph)))
 
 
 def _cut(run: RunFold, running: list[Task], now: int) -> CutOff:

@@ -39,10 +39,10 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.task import TaskPhase
 
-__all__ = ["TASK_TRANSITIONS", "TRANSITIONS", "Goal", "Phase", "TaskTarget", "phase_after", "task_phase_after"]
+__all__ = ["TASK_TRANSITIONS", "TRANSITIONS", "Goal", "RunPhase", "TaskTarget", "phase_after", "task_phase_after"]
 
 
-class Phase(StrEnum):
+class RunPhase(StrEnum):
     """The phase of a stream of a workflow."""
 
     ABSENT = "absent"
@@ -70,53 +70,53 @@ class Goal(StrEnum):
     """The ending if the run is to end, else the work."""
 
 
-_OPEN = (Phase.PENDING, Phase.WORKING, Phase.WAITING, Phase.PAUSED, Phase.ENDING)
+_OPEN = (RunPhase.PENDING, RunPhase.WORKING, RunPhase.WAITING, RunPhase.PAUSED, RunPhase.ENDING)
 
 
-def _table() -> dict[Phase, dict[type[FlowEvent], Phase | Goal]]:
-    ends: dict[type[FlowEvent], Phase | Goal] = {
-        NodeFailed: Phase.ENDING,
+def _table() -> dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]]:
+    ends: dict[type[FlowEvent], RunPhase | Goal] = {
+        NodeFailed: RunPhase.ENDING,
         LimitReached: Goal.ON,
-        StopRequested: Phase.ENDING,
+        StopRequested: RunPhase.ENDING,
         StepAnswered: Goal.ON,
     }
-    table: dict[Phase, dict[type[FlowEvent], Phase | Goal]] = {
-        Phase.ABSENT: {SessionStarted: Phase.IDLE},
-        Phase.IDLE: {FlowStarted: Phase.WORKING},
-        Phase.PENDING: {},
-        Phase.WORKING: {**ends, WaitStarted: Phase.WAITING, ExecutionFinished: Phase.DONE},
-        Phase.WAITING: {WaitEnded: Goal.ON},
-        Phase.PAUSED: {},
-        Phase.ENDING: {ExecutionFinished: Phase.DONE},
-        Phase.DONE: {FlowStarted: Phase.WORKING, FlowRetried: Phase.WORKING},
+    table: dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]] = {
+        RunPhase.ABSENT: {SessionStarted: RunPhase.IDLE},
+        RunPhase.IDLE: {FlowStarted: RunPhase.WORKING},
+        RunPhase.PENDING: {},
+        RunPhase.WORKING: {**ends, WaitStarted: RunPhase.WAITING, ExecutionFinished: RunPhase.DONE},
+        RunPhase.WAITING: {WaitEnded: Goal.ON},
+        RunPhase.PAUSED: {},
+        RunPhase.ENDING: {ExecutionFinished: RunPhase.DONE},
+        RunPhase.DONE: {FlowStarted: RunPhase.WORKING, FlowRetried: RunPhase.WORKING},
     }
     for phase in _OPEN:
-        table[phase][ExecutionPaused] = Phase.PAUSED
+        table[phase][ExecutionPaused] = RunPhase.PAUSED
         table[phase][FlowResumed] = Goal.ON
     # A run that waits goes on waiting in its new segment, until something of it is over.
-    table[Phase.WAITING][FlowResumed] = Phase.WAITING
+    table[RunPhase.WAITING][FlowResumed] = RunPhase.WAITING
     return table
 
 
-TRANSITIONS: Mapping[Phase, Mapping[type[FlowEvent], Phase | Goal]] = _table()
-"""Phase -> class of an event -> the phase that follows."""
+TRANSITIONS: Mapping[RunPhase, Mapping[type[FlowEvent], RunPhase | Goal]] = _table()
+"""RunPhase -> class of an event -> the phase that follows."""
 
 
-def phase_after(phase: Phase, event: FlowEvent, *, is_ending: bool) -> Phase:
+def phase_after(phase: RunPhase, event: FlowEvent, *, is_ending: bool) -> RunPhase:
     """Return the phase of the run after `event`. `is_ending` says whether the run is to end, with the event counted."""
-    if isinstance(event, FlowStarted) and event.worker is None and phase in {Phase.IDLE, Phase.DONE}:
-        return Phase.PENDING
+    if isinstance(event, FlowStarted) and event.worker is None and phase in {RunPhase.IDLE, RunPhase.DONE}:
+        return RunPhase.PENDING
     target = TRANSITIONS[phase].get(type(event), phase)
-    if isinstance(target, Phase):
+    if isinstance(target, RunPhase):
         return target
-    return Phase.ENDING if is_ending else Phase.WORKING
+    return RunPhase.ENDING if is_ending else RunPhase.WORKING
 
 
 class TaskTarget(StrEnum):
     """A target that depends on the event or on the task."""
 
     THEN = "then"
-    """What the event says: due again, landed, or parked."""
+    """The phase that the event names: due again, landed, or parked."""
     BACK = "back"
     """The phase that the question interrupted."""
 
@@ -160,7 +160,7 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTa
         ApprovalExpired: TaskPhase.LANDED,
     },
 }
-"""Phase of a task -> class of an event about it -> the phase that follows."""
+"""RunPhase of a task -> class of an event about it -> the phase that follows."""
 
 
 def task_phase_after(phase: TaskPhase, event: FlowEvent, back_to: TaskPhase) -> TaskPhase:

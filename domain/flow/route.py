@@ -11,5 +11,5 @@ class Route(Value, frozen=True, kw_only=True):
     CONTENT = frozenset({"reason"})
     STATE = frozenset({"targets"})
     targets: tuple[str, ...]
-    reason: str = ""
+    reason: str
     confidence: float | None = None

@@ -7,7 +7,7 @@ from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph, graph_of
-from steptrail.domain.flow.phases import Phase
+from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import View, joined
 from steptrail.domain.instants import Datetime, seconds_between, to_datetime
@@ -21,11 +21,11 @@ from steptrail.domain.usage import Usage
 __all__ = ["FlowState"]
 
 _STATUS = {
-    Phase.ABSENT: ExecutionStatus.PENDING,
-    Phase.IDLE: ExecutionStatus.PENDING,
-    Phase.PENDING: ExecutionStatus.PENDING,
-    Phase.WAITING: ExecutionStatus.WAITING,
-    Phase.PAUSED: ExecutionStatus.PAUSED,
+    RunPhase.ABSENT: ExecutionStatus.PENDING,
+    RunPhase.IDLE: ExecutionStatus.PENDING,
+    RunPhase.PENDING: ExecutionStatus.PENDING,
+    RunPhase.WAITING: ExecutionStatus.WAITING,
+    RunPhase.PAUSED: ExecutionStatus.PAUSED,
 }
 
 
@@ -69,7 +69,7 @@ class FlowState:
         return self._fold.version
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> RunPhase:
         """The phase of the stream."""
         return self._fold.phase
 
@@ -80,7 +80,7 @@ class FlowState:
 
     @property
     def parent(self) -> ParentRef | None:
-        """What began this run in another stream; None when a caller did."""
+        """The effect that began this run in another stream; None when a caller did."""
         return self._fold.parent
 
     @property
@@ -134,7 +134,7 @@ class FlowState:
 
     @property
     def tasks(self) -> Sequence[Task]:
-        """What is open: visits of nodes, and items of maps."""
+        """The open work: visits of nodes, and items of maps."""
         return tuple(self.run.tasks.values()) if self.run is not None else ()
 
     @property
@@ -189,7 +189,7 @@ class FlowState:
 
     @property
     def envelope(self) -> Envelope:
-        """What all branches together have come to: variables, messages, artifacts, and every recorded failure."""
+        """The outcome of all branches together: variables, messages, artifacts, and every recorded failure."""
         run, graph = self.run, self.graph
         if run is None or graph is None:
             return Envelope()

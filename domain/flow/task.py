@@ -108,7 +108,7 @@ class Task(Struct):
 
     @property
     def key(self) -> TaskKey:
-        """What tells the task from all others of the execution."""
+        """The key that tells the task from all others of the execution."""
         return self.node, self.visit, self.item
 
     def clock_us(self, now: int) -> int:

@@ -1,4 +1,4 @@
-"""What a visit sees of a run: all that its causal past has written, and nothing of what runs beside it.
+"""The view that a visit has of a run: all that its causal past has written, and nothing of what runs beside it.
 
 The view of a visit joins those of the tokens that it takes. It begins with the first one; from each further token come
 the changes of the visits that are new to it, each change once, in the order in which that branch has seen them. So what
@@ -46,7 +46,7 @@ class Ended(Value, frozen=True):
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What is seen at one place of a run. `past` has the bits of the numbers of the visits that it comes after.
+    """All that is seen at one place of a run. `past` has the bits of the numbers of the visits that it comes after.
 
     Bit 0 is that of the start of the run, from which all views come.
     """

@@ -1,4 +1,4 @@
-"""What a run waits for, in the terms of the kernel: one wait for each question, retry and stream below."""
+"""The waits of a run, in the terms of the kernel: one wait for each question, retry and stream below."""
 
 from collections.abc import Iterator
 from typing import Final

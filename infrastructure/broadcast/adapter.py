@@ -15,7 +15,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.live import ReplyDelta
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.clock import SystemClock
 
@@ -57,7 +57,7 @@ class AgentEventEnvelopeAdapter:
         self.dropped = 0
         self._delivery, self._room = Delivery(transport), room_of(transport)
         self._folds: OrderedDict[str, EnvelopeFold] = OrderedDict()
-        self._most_waiting, self._waiting = most_waiting, deque[Envelope]()
+        self._most_waiting, self._waiting = most_waiting, deque[BroadcastEnvelope]()
         self._clock = SystemClock()
         self._sending: asyncio.Task[None] | None = None
 
@@ -66,7 +66,7 @@ class AgentEventEnvelopeAdapter:
         """How many messages were sent, refused and tried again."""
         return self._delivery.counts
 
-    def to_envelopes(self, event: RunEvent) -> tuple[Envelope, ...]:
+    def to_envelopes(self, event: RunEvent) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of an event, which is the next one of its session; none for most."""
         return self._fold(event.session_id).apply(event)
 
@@ -123,11 +123,11 @@ class AgentEventEnvelopeAdapter:
             self._folds.popitem(last=False)
         return fold
 
-    def _enqueue(self, messages: Iterable[Envelope]) -> None:
+    def _enqueue(self, messages: Iterable[BroadcastEnvelope]) -> None:
         for message in messages:
             self._loop.call_soon_threadsafe(self._put, message)
 
-    def _put(self, message: Envelope) -> None:
+    def _put(self, message: BroadcastEnvelope) -> None:
         if len(self._waiting) >= self._most_waiting:
             if not self.dropped:
                 _log.warning("more than %d messages wait for the transport: the oldest get lost", self._most_waiting)

@@ -14,7 +14,7 @@ import orjson
 
 from steptrail.domain.live import ReplyDelta
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport
-from steptrail.projections.broadcast import Envelope, EnvelopeFold
+from steptrail.projections.broadcast import BroadcastEnvelope, EnvelopeFold
 
 __all__ = ["LiveChunks", "pieces_of", "room_of"]
 
@@ -63,13 +63,13 @@ class LiveChunks:
         """Take a piece."""
         self._loop.call_soon_threadsafe(self._add, delta)
 
-    async def take(self, fold_of: Callable[[ReplyDelta], Awaitable[EnvelopeFold | None]]) -> list[Envelope]:
+    async def take(self, fold_of: Callable[[ReplyDelta], Awaitable[EnvelopeFold | None]]) -> list[BroadcastEnvelope]:
         """Return the messages of all pieces whose step is open in their session's fold, and keep those of later ones.
 
         Where there is no fold yet the pieces are kept.
         """
         self.came.clear()
-        held, told = deque[ReplyDelta](), list[Envelope]()
+        held, told = deque[ReplyDelta](), list[BroadcastEnvelope]()
         waiting, self._waiting = self._waiting, deque[ReplyDelta]()
         for delta in waiting:
             fold = await fold_of(delta)

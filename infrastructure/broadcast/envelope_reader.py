@@ -5,7 +5,7 @@ from typing import Any
 
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
@@ -29,7 +29,7 @@ class StreamFolds:
         """The version of the newest event it has been given."""
         return self._lifecycle.version
 
-    def apply(self, record: Recorded[Any], *, position: int = 0) -> tuple[Envelope, ...]:
+    def apply(self, record: Recorded[Any], *, position: int = 0) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of the next event of the stream."""
         told = self._lifecycle.apply(record, position=position)
         return tuple(made for event in told for made in self.envelopes.apply(event))
@@ -46,7 +46,7 @@ class EnvelopeReader:
         self._store, self._config = store, config
         self._folds: OrderedDict[str, StreamFolds] = OrderedDict()
 
-    async def envelopes(self, entry: LogEntry) -> tuple[Envelope, ...]:
+    async def envelopes(self, entry: LogEntry) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of one entry, none for many. Raises store errors, and may be asked again.
 
         A kind of machine that is not known here has none.

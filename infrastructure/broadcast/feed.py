@@ -14,7 +14,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta
 from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at, is_fork
-from steptrail.projections.broadcast import BroadcastConfig, Envelope
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.projections.broadcast.fold import chunk_of
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -29,7 +29,7 @@ V = TypeVar("V")
 class _Told(NamedTuple):
     """The messages of one event, the id of the last message up to then, and whether the event ended an execution."""
 
-    messages: tuple[Envelope, ...]
+    messages: tuple[BroadcastEnvelope, ...]
     last_id: str | None
     has_ended: bool
 
@@ -48,7 +48,7 @@ class _Feed:
     def __init__(self) -> None:
         self.folds: StreamFolds | None = None
         self.told = _Newest[int, _Told]()
-        self.chunks = _Newest[tuple[ReplyDelta, str | None, int], Envelope | None]()
+        self.chunks = _Newest[tuple[ReplyDelta, str | None, int], BroadcastEnvelope | None]()
         self.folding = asyncio.Lock()
 
     def lead(self, folds: StreamFolds) -> bool:
@@ -80,7 +80,7 @@ class FeedReader:
         elif (folds := await self._folds_at(after)) is not None:
             self.last_id = folds.envelopes.last_id
 
-    async def messages(self, record: Recorded[Event]) -> tuple[Envelope, ...]:
+    async def messages(self, record: Recorded[Event]) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of the next event. Raises store errors, and may be asked again."""
         told = self._feed.told.get(record.version) or await self._made(record)
         self.last_id = told.last_id
@@ -88,7 +88,7 @@ class FeedReader:
             self._chunks = 0
         return told.messages
 
-    def chunk(self, delta: ReplyDelta, *, at: int) -> tuple[Envelope, ...]:
+    def chunk(self, delta: ReplyDelta, *, at: int) -> tuple[BroadcastEnvelope, ...]:
         """Return the message of a piece of a reply, seen at `at` (microseconds of UTC), if it makes one."""
         key = (delta, self.last_id, self._chunks)
         if key in self._feed.chunks:

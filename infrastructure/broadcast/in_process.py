@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from steptrail.domain.errors import ConfigurationError, TransportUnavailable
-from steptrail.projections.broadcast import Envelope
+from steptrail.projections.broadcast import BroadcastEnvelope
 
 __all__ = ["InProcessTransport"]
 
@@ -22,11 +22,11 @@ class InProcessTransport:
         if most_waiting < 1:
             raise ConfigurationError(f"most_waiting is {most_waiting}: use 1 or more")
         self.most_messages = most_waiting
-        self._waiting: list[Envelope] = []
+        self._waiting: list[BroadcastEnvelope] = []
         self._changed = asyncio.Condition()
         self._is_closed = False
 
-    async def send(self, messages: Sequence[Envelope]) -> None:
+    async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         """Take all of them as soon as there is room for all. Raises `TransportUnavailable` when it is closed."""
         async with self._changed:
             await self._changed.wait_for(
@@ -47,7 +47,7 @@ class InProcessTransport:
         """Return self."""
         return self
 
-    async def __anext__(self) -> Envelope:
+    async def __anext__(self) -> BroadcastEnvelope:
         """Return the next message as soon as there is one."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._waiting or self._is_closed)

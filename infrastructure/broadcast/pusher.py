@@ -20,7 +20,7 @@ from steptrail.domain.errors import (
     MissingExtra,
     TransportUnavailable,
 )
-from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, Envelope
+from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, BroadcastEnvelope
 
 __all__ = ["PusherTransport"]
 
@@ -91,7 +91,7 @@ class PusherTransport:
         """Return the channel on which a session's messages are sent."""
         return self._channel(CHANNEL_PREFIX + session)
 
-    async def send(self, messages: Sequence[Envelope]) -> None:
+    async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         """Send them in one request, or in as many as their size needs; see `BroadcastTransport`."""
         for request in self._requests(messages):
             try:
@@ -139,7 +139,7 @@ class PusherTransport:
         """Close it."""
         await self.aclose()
 
-    def _requests(self, messages: Sequence[Envelope]) -> Iterator[Request]:
+    def _requests(self, messages: Sequence[BroadcastEnvelope]) -> Iterator[Request]:
         """Yield the requests that carry the messages, each as large as it may be."""
         batch: Request = []
         for message in messages:
@@ -158,7 +158,7 @@ class PusherTransport:
         answer: object = self._client.trigger_batch(request, already_encoded=True)
         return cast("dict[str, object]", answer) if isinstance(answer, dict) else {}
 
-    def _event(self, message: Envelope) -> dict[str, str]:
+    def _event(self, message: BroadcastEnvelope) -> dict[str, str]:
         # Data is text here already: what the library encodes it measures by the memory that it takes.
         return {
             "name": self.event_name,

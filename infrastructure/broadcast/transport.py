@@ -9,7 +9,7 @@ from typing import Protocol
 
 from steptrail.domain.errors import MessageRefused, TransportUnavailable
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.projections.broadcast import Envelope
+from steptrail.projections.broadcast import BroadcastEnvelope
 
 __all__ = ["BroadcastTransport", "Delivery", "DeliveryCounts"]
 
@@ -28,7 +28,7 @@ class BroadcastTransport(Protocol):
         """How many messages one `send` takes, 1 or more."""
         ...
 
-    async def send(self, messages: Sequence[Envelope]) -> None:
+    async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         """Deliver all messages, in this order, or raise.
 
         `TransportUnavailable` means: the same ones again later. Some of them may have arrived. `MessageRefused` means
@@ -55,12 +55,12 @@ class Delivery:
     backoff: Backoff = field(default_factory=lambda: Backoff.exponential(0.5, max_seconds=30.0, jitter=0.5))
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
-    async def deliver(self, messages: Sequence[Envelope]) -> None:
+    async def deliver(self, messages: Sequence[BroadcastEnvelope]) -> None:
         """Return when the transport has taken all of them. One that it refuses is replaced by a word about it."""
         for batch in _batches(messages, self.transport.most_messages):
             await self._deliver(batch)
 
-    async def offer(self, messages: Sequence[Envelope]) -> int:
+    async def offer(self, messages: Sequence[BroadcastEnvelope]) -> int:
         """Try once to deliver messages that nobody waits for; return how many were taken."""
         taken = 0
         for batch in _batches(messages, self.transport.most_messages):
@@ -73,7 +73,7 @@ class Delivery:
         self.counts.sent += taken
         return taken
 
-    async def _deliver(self, batch: Sequence[Envelope]) -> None:
+    async def _deliver(self, batch: Sequence[BroadcastEnvelope]) -> None:
         try:
             await self._send(batch)
         except MessageRefused as refusal:
@@ -83,7 +83,7 @@ class Delivery:
             else:
                 await self._replace(batch[0], refusal)
 
-    async def _replace(self, message: Envelope, refusal: MessageRefused) -> None:
+    async def _replace(self, message: BroadcastEnvelope, refusal: MessageRefused) -> None:
         self.counts.refused += 1
         said = "message %s (%s) of session %s was refused for good: %s"
         _log.warning(said, message.id, message.type, message.session_id, refusal)
@@ -92,7 +92,7 @@ class Delivery:
         except MessageRefused as again:
             _log.warning("so was the word about message %s of session %s: %s", message.id, message.session_id, again)
 
-    async def _send(self, batch: Sequence[Envelope]) -> None:
+    async def _send(self, batch: Sequence[BroadcastEnvelope]) -> None:
         failures = 0
         while True:
             try:
@@ -114,5 +114,5 @@ class Delivery:
                 return
 
 
-def _batches(messages: Sequence[Envelope], most: int) -> Sequence[Sequence[Envelope]]:
+def _batches(messages: Sequence[BroadcastEnvelope], most: int) -> Sequence[Sequence[BroadcastEnvelope]]:
     return [messages[begin : begin + most] for begin in range(0, len(messages), most)]

@@ -24,7 +24,7 @@ from steptrail.domain.errors import ConfigurationError, MissingExtra, SteptrailE
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ class _Endpoints:
                 number = None if envelope.is_ephemeral else envelope.id
                 yield ServerSentEvent(data=envelope.to_json().decode(), id=number, sep="\n")
 
-    async def _read(self, messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
+    async def _read(
+        self, messages: SessionMessages, end: Callable[[], Awaitable[None]]
+    ) -> AsyncGenerator[BroadcastEnvelope]:
         """Yield messages until `end` returns, and a heartbeat first and in every silence."""
         yield messages.heartbeat(self.heartbeat)
         async with aclosing(with_beats(_read(messages, end), self.heartbeat)) as read:
@@ -239,7 +241,7 @@ def _no(refused: _Refused) -> "Response":
     return JSONResponse({"error": refused.status.phrase.lower()}, status_code=refused.status)
 
 
-async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[Envelope]:
+async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[BroadcastEnvelope]:
     """Yield messages until `end` returns. An error ends them too, and is logged: the client comes again."""
 
     async def close() -> None:

@@ -15,7 +15,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta, UpdatesLost
 from steptrail.infrastructure.broadcast.feed import FeedReader
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, Place, place_of
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place, place_of
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.following import Followed, Following
@@ -49,11 +49,11 @@ class SessionMessages:
     def __init__(self, trail: Steptrail, session: str, config: BroadcastConfig, *, after: Place = (0, 0)) -> None:
         self._trail, self._session, self._config, self._after = trail, trail.session(session), config, after
         self._clock = SystemClock()
-        self._ready: deque[Envelope] = deque()
+        self._ready: deque[BroadcastEnvelope] = deque()
         self._feed: FeedReader | None = None
         self._following: Following | None = None
 
-    def heartbeat(self, every: float) -> Envelope:
+    def heartbeat(self, every: float) -> BroadcastEnvelope:
         """Return a message for a line that was silent; the next one comes within `every` seconds of silence."""
         return self._unstored(HEARTBEAT, {"every_seconds": every})
 
@@ -66,7 +66,7 @@ class SessionMessages:
         """Return self."""
         return self
 
-    async def __anext__(self) -> Envelope:
+    async def __anext__(self) -> BroadcastEnvelope:
         """Return the next message, as soon as it is there."""
         if self._following is None or self._feed is None:
             raise ConfigurationError("messages are read inside `async with`")
@@ -92,7 +92,7 @@ class SessionMessages:
         """End the iteration."""
         await self.aclose()
 
-    async def _told(self, feed: FeedReader, followed: Followed) -> Iterable[Envelope]:
+    async def _told(self, feed: FeedReader, followed: Followed) -> Iterable[BroadcastEnvelope]:
         match followed:
             case Recorded():
                 return [each for each in await feed.messages(followed) if place_of(each.id) > self._after]
@@ -103,7 +103,7 @@ class SessionMessages:
             case _:
                 return ()
 
-    def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> Envelope:
+    def _unstored(self, kind: str, payload: dict[str, JsonValue]) -> BroadcastEnvelope:
         last = self._feed.last_id if self._feed is not None else None
         return enveloped(
             self._config.form,

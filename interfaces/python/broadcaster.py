@@ -20,7 +20,7 @@ from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.subscription import LogEntry
@@ -160,7 +160,7 @@ class Broadcaster:
         while not entries.is_over:
             await self._again(lambda: self._meanwhile(entries.fill(), chunks, self._fold_of_delivery))
             self._has_in_hand = True
-            messages, taken = list[Envelope](), 0
+            messages, taken = list[BroadcastEnvelope](), 0
             while taken < _MOST_ENTRIES and (entry := entries.ready()) is not None:
                 taken += 1
                 if written := await chunks.take(self._fold_of_delivery):
@@ -180,7 +180,7 @@ class Broadcaster:
                 self._delivered.notify_all()
             await self._offer(chunks, self._fold_of_delivery)
 
-    async def _told(self, entry: LogEntry) -> tuple[Envelope, ...]:
+    async def _told(self, entry: LogEntry) -> tuple[BroadcastEnvelope, ...]:
         try:
             return await self._envelopes.envelopes(entry)
         except CorruptRecord as error:
@@ -225,7 +225,7 @@ class Broadcaster:
     async def _offer(self, chunks: LiveChunks, fold_of: FoldOf) -> None:
         await self._offer_all(chunks, await chunks.take(fold_of))
 
-    async def _offer_all(self, chunks: LiveChunks, messages: Sequence[Envelope]) -> None:
+    async def _offer_all(self, chunks: LiveChunks, messages: Sequence[BroadcastEnvelope]) -> None:
         chunks.dropped += len(messages) - await self._delivery.offer(messages)
 
     async def _fold_of_delivery(self, delta: ReplyDelta) -> EnvelopeFold | None:

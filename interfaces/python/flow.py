@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
-from steptrail.domain.flow.commands import Answer, AnswerStep, Settle, Verdict
+from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode, Verdict
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import checked_flow_id, flow_stream
 from steptrail.domain.flow.options import RunOptions
@@ -87,7 +87,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         """
         said = to_json_value(output, "output")
         return await self._control.tell(
-            Settle(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
+            SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
         )
 
     async def answer(
@@ -102,7 +102,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         digest: str | None = None,
         key: str | None = None,
     ) -> FlowResult:
-        """Answer the question of a human node; `to` is the id of the node, or of the request.
+        """AnswerQuestion the question of a human node; `to` is the id of the node, or of the request.
 
         An answer is taken once, and in time. An approval says whether it is `approved`, a choice which; `data` is the
         input, or what an edit makes of the variables that were shown. With a `digest` the answer is to the question of
@@ -110,7 +110,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         `SessionNotFound`, `CommandRejected` for a question that is not open and for an answer that does not fit it, and
         `NotStorable` for data that is not JSON.
         """
-        command = Answer(
+        command = AnswerQuestion(
             to=to,
             by=by,
             at=self._env.clock.utc(),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.flow.commands import Start
+from steptrail.domain.flow.commands import StartFlow
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
@@ -36,10 +36,10 @@ def _start(
     new: bool,
     by: str,
     key: str | None,
-) -> Start:
+) -> StartFlow:
     if options is not None and not isinstance(options, RunOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"the options of a run are RunOptions, not {type(options).__name__}")
-    return Start(
+    return StartFlow(
         flow=brought(a_flow(flow)),
         worker=worker,
         options=options or flow.definition.options,

@@ -20,7 +20,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.agents_worker import agents_worker
-from steptrail.interfaces.python.flow_or_agent import is_flow
+from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.lists import one_of, open_questions, tree_of
@@ -143,7 +143,26 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         messages: Sequence[Message] = (),
         artifacts: "Sequence[Artifact]" = (),
     ) -> "FlowResult": ...
-    async def run(self, agent: Any, input: Any = None, **given: Any) -> Any:  # noqa: A002 - the public name
+    async def run(
+        self,
+        agent: "AnyAgent | BuiltWorkflow",
+        input: Any = None,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: Any = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
+        on_commit: OnCommit | None = None,
+        on_update: OnUpdate | None = None,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
+    ) -> Any:
         """Have an input answered in a session, and return where that ended, whatever the ending.
 
         `session` is the session's id; without it a `key` stands for a session of its own, and without either a new one
@@ -170,31 +189,29 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import run_flow
 
-            return await run_flow(self._env, agent, input, **given)
-        return await self._run(agent, input, **given)
-
-    async def _run(
-        self,
-        agent: Agent[OutputT, ContextT],
-        said: str | Message,
-        *,
-        session: str | None = None,
-        by: str = "user",
-        key: str | None = None,
-        context: ContextT | None = None,
-        metadata: dict[str, JsonValue] | None = None,
-        parent: ParentRef | None = None,
-        history: Sequence[Message] = (),
-        new: bool = False,
-        on_commit: OnCommit | None = None,
-        on_update: OnUpdate | None = None,
-    ) -> RunResult[OutputT]:
+            return await run_flow(
+                self._env,
+                agent,
+                input,
+                session=session,
+                by=by,
+                key=key,
+                context=context,
+                metadata=metadata,
+                parent=parent,
+                new=new,
+                options=options,
+                vars=vars,
+                messages=messages,
+                artifacts=artifacts,
+            )
         chosen = session or unnamed_session(key)
         control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
-        given, message = an_agent(agent), a_message(said)
+        given, said = an_agent(agent), a_message(input)
+        refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
         return await control.run(
             given,
-            message,
+            said,
             by=by,
             key=key,
             metadata=metadata,
@@ -236,7 +253,24 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         messages: Sequence[Message] = (),
         artifacts: "Sequence[Artifact]" = (),
     ) -> "Flow": ...
-    async def start(self, agent: Any, input: Any = None, **given: Any) -> Any:  # noqa: A002 - the public name
+    async def start(
+        self,
+        agent: "AnyAgent | BuiltWorkflow",
+        input: Any = None,  # noqa: A002 - the public name
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: Any = None,
+        metadata: dict[str, JsonValue] | None = None,
+        history: Sequence[Message] = (),
+        new: bool = False,
+        on_commit: OnCommit | None = None,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
+    ) -> Any:
         """Store that an input is to be answered, and return its session at once: nothing is run here.
 
         The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
@@ -248,28 +282,27 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import start_flow
 
-            return await start_flow(self._env, agent, input, **given)
-        return await self._start(agent, input, **given)
-
-    async def _start(
-        self,
-        agent: Agent[Any, ContextT],
-        said: str | Message,
-        *,
-        session: str | None = None,
-        by: str = "user",
-        key: str | None = None,
-        context: ContextT | None = None,
-        metadata: dict[str, JsonValue] | None = None,
-        history: Sequence[Message] = (),
-        new: bool = False,
-        on_commit: OnCommit | None = None,
-    ) -> Session:
+            return await start_flow(
+                self._env,
+                agent,
+                input,
+                session=session,
+                by=by,
+                key=key,
+                context=context,
+                metadata=metadata,
+                new=new,
+                options=options,
+                vars=vars,
+                messages=messages,
+                artifacts=artifacts,
+            )
         chosen = checked_session_id(session or unnamed_session(key))
         control = SessionControl(self._env, chosen, on_commit)
-        given, message = an_agent(agent), a_message(said)
+        given, said = an_agent(agent), a_message(input)
+        refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
         stored = a_context(given, context)
-        await control.start(given, message, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
+        await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
         return self.session(chosen)
 
     def stream(
@@ -287,7 +320,7 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
     ) -> RunStream[OutputT]:
         """Do what `run` does, and show it while it is done: see `RunStream`."""
         return RunStream(
-            lambda on_commit, on_update: self._run(
+            lambda on_commit, on_update: self.run(
                 agent,
                 input,
                 session=session,

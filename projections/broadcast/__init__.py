@@ -2,13 +2,13 @@
 
 from steptrail.projections.broadcast.cloud_event import cloud_event
 from steptrail.projections.broadcast.config import BroadcastConfig, EnvelopeForm
-from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, Place, id_of, place_of
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, BroadcastEnvelope, Place, id_of, place_of
 from steptrail.projections.broadcast.fold import EnvelopeFold, Moment, envelopes_of
 
 __all__ = [
     "BEFORE_ALL",
     "BroadcastConfig",
-    "Envelope",
+    "BroadcastEnvelope",
     "EnvelopeFold",
     "EnvelopeForm",
     "Moment",

@@ -1,7 +1,7 @@
 """A message as a CloudEvents 1.0 event, for buses and functions that expect one."""
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.projections.broadcast.envelope import Envelope
+from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 from steptrail.projections.broadcast_text import timestamp_text
 
 __all__ = ["cloud_event"]
@@ -9,7 +9,7 @@ __all__ = ["cloud_event"]
 _TYPE_PREFIX, _TYPE_VERSION = "dev.steptrail.", ".v1"
 
 
-def cloud_event(envelope: Envelope) -> dict[str, JsonValue]:
+def cloud_event(envelope: BroadcastEnvelope) -> dict[str, JsonValue]:
     """Return the event in structured form: its body is the `data`.
 
     `source` is `/runs/<session>`, and together with `id` it names the event for ever. `subject` is the id of a tool

@@ -14,7 +14,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast.config import EnvelopeForm
 from steptrail.projections.broadcast_text import timestamp_text
 
-__all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "Envelope", "Place", "enveloped", "id_of", "place_of"]
+__all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "BroadcastEnvelope", "Place", "enveloped", "id_of", "place_of"]
 
 CHANNEL_PREFIX = "agent."
 
@@ -28,7 +28,7 @@ _ID = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,8})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope:
+class BroadcastEnvelope:
     """One message. `body` is what is sent; the rest is for who sends it.
 
     `id` is `<version>.<n>`: the version of the stored event in its session, and which of the messages that event can
@@ -53,15 +53,15 @@ class Envelope:
             self._json.append(orjson.dumps(self.body))
         return self._json[0]
 
-    def by_reference(self) -> "Envelope":
+    def by_reference(self) -> "BroadcastEnvelope":
         """Return it with a body that only says where the message is, for a transport that it is too large for."""
         return self._instead({"reference": {"agent_id": self.session_id, "version": self.version, "id": self.id}})
 
-    def omitted(self, reason: str) -> "Envelope":
+    def omitted(self, reason: str) -> "BroadcastEnvelope":
         """Return it with a body that only says that the message could not be delivered, and why in a word or two."""
         return self._instead({"omitted": {"type": self.type, "reason": reason}})
 
-    def _instead(self, said: dict[str, JsonValue]) -> "Envelope":
+    def _instead(self, said: dict[str, JsonValue]) -> "BroadcastEnvelope":
         return replace(self, body={**said, **{key: self.body[key] for key in ("sequence", "previous")}})
 
 
@@ -76,7 +76,7 @@ def enveloped(
     at: int,
     payload: dict[str, JsonValue],
     is_ephemeral: bool = False,
-) -> Envelope:
+) -> BroadcastEnvelope:
     """Return a payload as a message of that form."""
     when = timestamp_text(at)
     said: dict[str, JsonValue]
@@ -85,7 +85,7 @@ def enveloped(
     else:
         whose: dict[str, JsonValue] = {"session_id": session_id, "execution_id": execution_id}
         said = {"type": type, **whose, "timestamp": when, "payload": payload, "agent_id": session_id}
-    return Envelope(
+    return BroadcastEnvelope(
         id=id,
         channel=CHANNEL_PREFIX + session_id,
         body={**said, "sequence": id, "previous": previous},

@@ -9,7 +9,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
-from steptrail.projections.broadcast.envelope import BEFORE_ALL, Envelope, enveloped, id_of
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, BroadcastEnvelope, enveloped, id_of
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
 from steptrail.projections.lifecycle import RunEvent, lifecycle_events
 from steptrail.projections.lifecycle.executions import AgentExecutionEnded
@@ -47,9 +47,9 @@ class EnvelopeFold:
         """Whether the status and the message before the next one are known."""
         return self._is_whole or (self._status is not None and self._last is not None)
 
-    def apply(self, event: RunEvent) -> tuple[Envelope, ...]:
+    def apply(self, event: RunEvent) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages that an event makes under this configuration, none for most."""
-        config, told = self._config, list[Envelope]()
+        config, told = self._config, list[BroadcastEnvelope]()
         # Places are given to what an event can say, said or not, and so mean the same under every configuration.
         place = 2 * event.index + 1
         before, after = self._status, event.session_status
@@ -67,7 +67,7 @@ class EnvelopeFold:
         self._note(event)
         return tuple(told)
 
-    def delta(self, delta: ReplyDelta, *, at: int) -> tuple[Envelope, ...]:
+    def delta(self, delta: ReplyDelta, *, at: int) -> tuple[BroadcastEnvelope, ...]:
         """Return the message of a piece of a reply, seen at `at` (microseconds of UTC).
 
         There is none for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
@@ -83,7 +83,7 @@ class EnvelopeFold:
             return "now" if self._is_open else "late"
         return "early" if (theirs, delta.step) > (ours, self._step) else "late"
 
-    def _envelope(self, event: RunEvent, place: int, kind: str, payload: dict[str, JsonValue]) -> Envelope:
+    def _envelope(self, event: RunEvent, place: int, kind: str, payload: dict[str, JsonValue]) -> BroadcastEnvelope:
         made = enveloped(
             self._config.form,
             id=id_of((event.version, place)),
@@ -109,7 +109,9 @@ class EnvelopeFold:
             self.executions_ended += 1
 
 
-def chunk_of(delta: ReplyDelta, config: BroadcastConfig, *, last: str | None, index: int, at: int) -> Envelope | None:
+def chunk_of(
+    delta: ReplyDelta, config: BroadcastConfig, *, last: str | None, index: int, at: int
+) -> BroadcastEnvelope | None:
     """Return the message of a piece of a reply that comes after message `last`; `index` counts them.
 
     None for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
@@ -131,7 +133,7 @@ def chunk_of(delta: ReplyDelta, config: BroadcastConfig, *, last: str | None, in
 
 def envelopes_of(
     session_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
-) -> tuple[Envelope, ...]:
+) -> tuple[BroadcastEnvelope, ...]:
     """Return the messages of a whole session, such as of `session.history()`; no chunk is among them.
 
     Of a fork they are its own alone, like its lifecycle events.

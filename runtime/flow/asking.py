@@ -6,7 +6,7 @@ from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
-from steptrail.domain.flow.kinds.people import Question, asked
+from steptrail.domain.flow.kinds.people import PersonsQuestion, asked
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import HumanNode, ToolNode
@@ -36,7 +36,7 @@ def question(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEvent:
     raise ValueError(f"{task.node} asks nobody")
 
 
-def _asked(node: HumanNode, task: Task, request_id: str, now: int, made: Question) -> HumanRequested:
+def _asked(node: HumanNode, task: Task, request_id: str, now: int, made: PersonsQuestion) -> HumanRequested:
     return HumanRequested(
         request_id=request_id,
         node=task.node,

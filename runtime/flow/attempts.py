@@ -31,7 +31,7 @@ from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.flow.calls.making import call_of
-from steptrail.runtime.flow.calls.port import Call, Failed, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeeded, Suspended, TimedOut, Try
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
@@ -46,14 +46,14 @@ from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 __all__ = ["Attempts"]
 
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED})
-"""What may be said to have failed when its time was up, because to do it twice does no harm."""
+"""The effects that may be said to have failed when their time was up, because to do it twice does no harm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Began:
     key: TaskKey
     node: Node
-    call: Call
+    call: NodeCall
     in_flight: CallInFlight
     at: int
     timeout: float | None
@@ -71,7 +71,7 @@ class Attempts:
         means: FlowMeans,
     ) -> None:
         self._journal, self._flow, self._flight, self._reach, self._means = journal, flow, flight, reach, means
-        self._prepared: dict[TaskKey, Call] = {}
+        self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         self.resources: object = None
 
@@ -117,7 +117,7 @@ class Attempts:
         run, graph = self._journal.peek().at_work()
         return run, graph, run.open[key[0]]
 
-    def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> Call:
+    def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
         outer = graph.nodes[graph.numbers[task.node]]
         if isinstance(outer, MapNode) and task.item is None:
             raise NodeFault(FailureClass.CONFIG, f"there is no list at {outer.over!r}", {"path": outer.over})
@@ -251,7 +251,7 @@ class Attempts:
         return interrupted(run, graph, run.tasks[key], reason, seconds=seconds)
 
 
-async def _in_time(call: Call, made: Try) -> Outcome:
+async def _in_time(call: NodeCall, made: Try) -> Outcome:
     """Make the try, at most for its timeout."""
     limit = asyncio.timeout(made.timeout)
     try:
@@ -264,7 +264,7 @@ async def _in_time(call: Call, made: Try) -> Outcome:
         raise error
 
 
-def _is_async(call: Call) -> bool:
+def _is_async(call: NodeCall) -> bool:
     return getattr(call, "ends_when_cancelled", True)
 
 

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from steptrail.domain.errors import CommandRejected, ConfigurationError
 from steptrail.domain.flow.answers import asked_task
 from steptrail.domain.flow.commands import (
-    Answer,
+    AnswerQuestion,
     AnswerStep,
     Brought,
     FlowCommand,
-    Resume,
-    Retry,
-    Settle,
-    Start,
+    ResumeFlow,
+    RetryFlow,
+    SettleNode,
+    StartFlow,
 )
 from steptrail.domain.flow.decide import said_by
-from steptrail.domain.flow.kinds.people import Answer as Given, wrong_in
+from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
@@ -55,22 +55,22 @@ class FlowControl:
         self._owner = FlowOwner(environment, flow_id, means)
         self.stream = self._owner.stream
 
-    async def run(self, flow: BuiltWorkflow, start: Start) -> FlowResult:
-        """Start an execution, go on with the one that has this input, or return where that one ended.
+    async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
+        """StartFlow an execution, go on with the one that has this input, or return where that one ended.
 
         An execution is found again if it is the newest and has the same input, or if it came with the same key.
         """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if start.key is None and _has_input(state, start):
-                return (Resume(worker=self._env.worker, flow=start.flow, by=start.by),) if state.is_open else ()
+                return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by),) if state.is_open else ()
             return (start,)
 
         before = await self._env.store.version(self.stream.stream)
         state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key)
         return FlowResult(state, stored=state.version <= before)
 
-    async def start(self, start: Start) -> FlowState:
+    async def start(self, start: StartFlow) -> FlowState:
         """Store that an execution is to be run, and run nothing: a worker begins with it. Safe to repeat like `run`."""
         journal = await self.stream.journal()
         while True:
@@ -98,7 +98,7 @@ class FlowControl:
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if not state.is_open or (not took_over and self._only_waits(state)):
                 return ()
-            reopening = Resume(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
+            reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
             return (reopening,)
 
         await self.stream.existing()
@@ -122,7 +122,7 @@ class FlowControl:
         key: str | None = None,
     ) -> FlowResult:
         """Let a run that failed or was stopped go on where it was."""
-        command = Retry(
+        command = RetryFlow(
             worker=self._env.worker,
             flow=brought(flow),
             options=options,
@@ -139,21 +139,23 @@ class FlowControl:
         """Ask for a pause or a stop."""
         return FlowResult(await self.stream.request(command))
 
-    async def tell(self, command: Settle | Approve | Deny | AnswerStep) -> FlowResult:
+    async def tell(self, command: SettleNode | Approve | Deny | AnswerStep) -> FlowResult:
         """Store a person's word about a node; the run goes on at the next `resume`, or at once where it runs."""
         return FlowResult(await self.stream.tell(command))
 
-    async def answer(self, command: Answer) -> FlowResult:
+    async def answer(self, command: AnswerQuestion) -> FlowResult:
         """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""
         state = (await self.stream.existing()).committed
         if command.key is None or command.key not in state.fold.keys:
             graph, task = state.graph, asked_task(state, command.to)
             node = graph.nodes[graph.numbers[task.node]] if graph is not None else None
-            given = Given(choice=command.choice, approved=command.approved, data=command.data, notes=command.notes)
+            given = PersonsAnswer(
+                choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
+            )
             if isinstance(node, HumanNode) and (why := wrong_in(given, node, self._means.schemas)) is not None:
                 raise CommandRejected("answer", state.flow_id, why)
         return FlowResult(await self.stream.tell(command))
 
 
-def _has_input(state: FlowState, start: Start) -> bool:
+def _has_input(state: FlowState, start: StartFlow) -> bool:
     return state.run is not None and said(state.run.started) == said_by(state, start)

@@ -6,8 +6,8 @@ from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.evaluation import evaluate
 from steptrail.domain.flow.kinds.merging import merge
-from steptrail.domain.flow.kinds.people import Answer, answered, expired
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.people import PersonsAnswer, answered, expired
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated
 from steptrail.domain.flow.nodes import HumanNode, MergeNode, Node
 from steptrail.domain.flow.policies import FailureClass
@@ -26,7 +26,7 @@ __all__ = ["evaluated"]
 def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means: FlowMeans, now: int) -> FlowEvent:
     """Return the event of the result of a node, or of its failure."""
     node = graph.nodes[graph.numbers[task.node]]
-    brought = Means(means.expressions, means.schemas, flow.functions.get(node.id, {}))
+    brought = NodeMeans(means.expressions, means.schemas, flow.functions.get(node.id, {}))
     try:
         result = _result(run, graph, node, task, brought)
     except NodeFault as fault:
@@ -49,7 +49,7 @@ def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means
     )
 
 
-def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: Means) -> Evaluated:
+def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: NodeMeans) -> Evaluated:
     visit = run.open[task.node]
     if isinstance(node, MergeNode):
         return merge(node, branches_of(run, graph, visit), seen_by(run, graph, visit), means)
@@ -57,7 +57,7 @@ def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: Means) ->
         return evaluate(node, seen_by(run, graph, visit), means)
     match task.landing:
         case HumanAnswered(choice=choice, approved=approved, data=data, notes=notes, by=by):
-            answer = Answer(choice=choice, approved=approved, data=data, notes=notes, by=by)
+            answer = PersonsAnswer(choice=choice, approved=approved, data=data, notes=notes, by=by)
             return answered(node, answer, task.answered_at)
         case HumanExpired():
             return expired(node, task.answered_at, means.schemas)

@@ -15,9 +15,9 @@ from steptrail.domain.flow.effects import (
     CutOff,
     Evaluate,
     FlowEffect,
-    KeepWaiting,
-    Record,
-    ScheduleRetry,
+    RecordEvents,
+    RestUntil,
+    ScheduleNodeRetry,
     StartTasks,
 )
 from steptrail.domain.flow.events import FlowEvent, NodeAttemptFailed, NodeRetryScheduled
@@ -86,7 +86,7 @@ class FlowRunner:
 
     def is_for_somebody_else(self, effect: FlowEffect, /) -> bool:
         """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
-        if isinstance(effect, KeepWaiting):
+        if isinstance(effect, RestUntil):
             run = self._journal.peek().run
             return self._flow is None or run is None or not stays_for(run, effect.until, self._journal.now())
         return self._flow is None and isinstance(effect, _NEED_CODE)
@@ -95,11 +95,11 @@ class FlowRunner:
         """Perform the effect, and record the events that follow from it."""
         journal, attempts = self._journal, self._attempts
         match effect:
-            case Record(events=events):
+            case RecordEvents(events=events):
                 journal.conclude(*events)
                 if journal.unstored > _MOST_UNSTORED:
                     await journal.flush()
-            case ScheduleRetry(key=key):
+            case ScheduleNodeRetry(key=key):
                 self._schedule(key)
             case Ask(key=key):
                 state = journal.asked
@@ -120,7 +120,7 @@ class FlowRunner:
                     attempts.cut(now, reason)
                     left = None if now else max(0.0, (until - journal.now()) / 1e6)
                     await self._flight.land(at_most=left)
-            case KeepWaiting(until=until) if until is not None:
+            case RestUntil(until=until) if until is not None:
                 if await journal.flush():
                     await self._wait(until)
             case _:

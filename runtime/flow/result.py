@@ -53,7 +53,7 @@ class FlowResult:
 
     @property
     def envelope(self) -> Envelope:
-        """What all branches together have come to, also of a run that failed."""
+        """The outcome of all branches together, also of a run that failed."""
         return self.state.envelope
 
     @property

@@ -1,4 +1,4 @@
-"""What a node sees of the run in which it is visited."""
+"""The view that a node has of the run in which it is visited."""
 
 from dataclasses import replace
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from steptrail import Steptrail
-from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, Broadcaster
 from steptrail.errors import Backoff, TransportUnavailable
 from steptrail.testing import Reply, call
 from tests.integration.broadcast.transports import at_once, by_session, everything_told
@@ -27,10 +27,10 @@ class CutTransport:
 
     def __init__(self, script: Iterator[Cut], most_messages: int) -> None:
         self.most_messages, self._script = most_messages, script
-        self.arrived: list[Envelope] = []
+        self.arrived: list[BroadcastEnvelope] = []
         self.ended = asyncio.Event()
 
-    async def send(self, messages: Sequence[Envelope]) -> None:
+    async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         await asyncio.sleep(0)
         cut = next(self._script, "taken")
         if cut == "lost in between":

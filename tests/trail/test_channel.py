@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from steptrail import Steptrail
-from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, envelopes_of
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.session_messages import SessionMessages
@@ -158,7 +158,7 @@ async def test_given_readers_at_every_place_then_each_gets_the_messages_from_the
         asking = [calls(("scan", {"shelves": 1}), text=f"Shelf {i}?") for i in range(8)]
         script: list[Reply] = ["hello", *asking, "done"]
 
-        seen: dict[tuple[int, int], list[Envelope]] = {}
+        seen: dict[tuple[int, int], list[BroadcastEnvelope]] = {}
 
         async def read(who: int, after: int) -> None:
             own = seen[who, after] = []

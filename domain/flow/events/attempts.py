@@ -5,7 +5,6 @@ what the try cost; for a node that runs a stream of its own, the whole bill of t
 """
 
 from enum import StrEnum
-from typing import Literal
 
 from steptrail.domain.base import Count, Draw, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
@@ -72,7 +71,7 @@ class NodeAttemptStarted(Event, frozen=True, kw_only=True):
     attempt: Positive
     effect_id: str
     effect: ToolEffect
-    input_digest: str = ""
+    input_digest: str
     deadline_at: int | None = None
 
 
@@ -80,7 +79,7 @@ class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     """The node returned. `output` is its result; `sets` and `unsets` are what it changes in `vars` beside that.
 
     `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer.
-    `source` says whether the node ran, or its result was kept from an earlier run. `settled_by` is the person who
+    `is_kept` says that the node did not run: its result was kept from an earlier visit. `settled_by` is the person who
     reported it.
     """
 
@@ -100,7 +99,7 @@ class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     usage: BilledUsage | None = None
     route: Route | None = None
     detail: dict[str, JsonValue] = {}
-    source: Literal["run", "cache"] = "run"
+    is_kept: bool = False
     duration_seconds: Seconds
     settled_by: str | None = None
 

@@ -33,7 +33,7 @@ class HumanRequested(Event, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()
     schema: dict[str, JsonValue] | None = None
     expires_at: int | None = None
-    on_timeout: Literal["fail", "default", "skip"] = "fail"
+    on_timeout: Literal["fail", "default", "skip"]
 
 
 class HumanAnswered(Event, frozen=True, kw_only=True):

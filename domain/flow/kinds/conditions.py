@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from inspect import isawaitable
 
 from steptrail.domain.errors import NotStorable
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.values import number_in, text_of
 from steptrail.domain.flow.nodes import Condition, Expression
@@ -17,7 +17,7 @@ __all__ = ["called", "compares", "holds", "value_of", "variables_of"]
 _CEL_ROOTS = ("vars", "input", "item", "index", "errors")
 
 
-def holds(expression: Expression, seen: Seen, means: Means, *given: object) -> bool:
+def holds(expression: Expression, seen: Seen, means: NodeMeans, *given: object) -> bool:
     """Tell whether an expression holds. A path holds when its value is true, as Python sees it.
 
     A function is called with `given`, or else with the envelope. Raises `NodeFault`, and what a function raises.
@@ -31,7 +31,7 @@ def holds(expression: Expression, seen: Seen, means: Means, *given: object) -> b
             return bool(means.expressions.evaluate(expression.text, variables_of(seen), is_condition=True))
 
 
-def value_of(expression: Expression, seen: Seen, means: Means, *given: object) -> JsonValue:
+def value_of(expression: Expression, seen: Seen, means: NodeMeans, *given: object) -> JsonValue:
     """Return the value of an expression; of a path at which there is nothing, None. Raises as `holds` does."""
     match expression.kind:
         case "path":
@@ -50,7 +50,7 @@ def variables_of(seen: Seen) -> Mapping[str, JsonValue]:
     return {name: seen.root(name) for name in _CEL_ROOTS}
 
 
-def called(name: str, means: Means, *given: object) -> object:
+def called(name: str, means: NodeMeans, *given: object) -> object:
     """Return what a function returns. Raises `NodeFault` of the class `config` if nobody brought it, or it is async."""
     function = means.functions.get(name)
     if function is None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from steptrail.domain.flow.kinds.gating import gate, guardian
 from steptrail.domain.flow.kinds.listing import filtered
-from steptrail.domain.flow.kinds.port import Means
+from steptrail.domain.flow.kinds.port import NodeMeans
 from steptrail.domain.flow.kinds.routing import conditional, rule_router
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.shaping import transform
@@ -23,11 +23,11 @@ from steptrail.domain.flow.nodes import (
 __all__ = ["EVALUATED", "evaluate"]
 
 
-def _nothing(node: NoopNode, seen: Seen, means: Means) -> Evaluated:
+def _nothing(node: NoopNode, seen: Seen, means: NodeMeans) -> Evaluated:
     return Evaluated()
 
 
-EVALUATED: dict[type[Node], Callable[[Any, Seen, Means], Evaluated]] = {
+EVALUATED: dict[type[Node], Callable[[Any, Seen, NodeMeans], Evaluated]] = {
     ConditionalNode: conditional,
     FilterNode: filtered,
     GateNode: gate,
@@ -39,6 +39,6 @@ EVALUATED: dict[type[Node], Callable[[Any, Seen, Means], Evaluated]] = {
 """Class of a node -> the function that evaluates it. Merges and people need more than a view."""
 
 
-def evaluate(node: Node, seen: Seen, means: Means) -> Evaluated:
+def evaluate(node: Node, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the result of a node of `EVALUATED`. Raises `NodeFault`, and what a function raises."""
     return EVALUATED[type(node)](node, seen, means)

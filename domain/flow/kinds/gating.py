@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from steptrail.domain.flow.kinds.conditions import holds
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of
 from steptrail.domain.flow.nodes import CheckSpec, GateNode, GuardianNode, OnFail
@@ -15,7 +15,7 @@ from steptrail.domain.json_value import JsonValue
 __all__ = ["finding", "gate", "guardian"]
 
 
-def gate(node: GateNode, seen: Seen, means: Means) -> Evaluated:
+def gate(node: GateNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return whether the run passes. Raises `NodeFault` of the class `blocked`."""
     if node.when is None or holds(node.when, seen, means):
         return Evaluated(output={"passed": True, "action": "pass"}, route=_past(node, seen))
@@ -23,7 +23,7 @@ def gate(node: GateNode, seen: Seen, means: Means) -> Evaluated:
     return _stopped(node, why, {"when": node.when.text})
 
 
-def guardian(node: GuardianNode, seen: Seen, means: Means) -> Evaluated:
+def guardian(node: GuardianNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return what the checks found. Raises `NodeFault` of the class `blocked` when there is anything."""
     findings = [(check, message) for check in node.checks if (message := finding(check, seen, means)) is not None]
     listed: list[JsonValue] = [
@@ -35,7 +35,7 @@ def guardian(node: GuardianNode, seen: Seen, means: Means) -> Evaluated:
     return _stopped(node, why, {"findings": listed})
 
 
-def finding(check: CheckSpec, seen: Seen, means: Means) -> str | None:
+def finding(check: CheckSpec, seen: Seen, means: NodeMeans) -> str | None:
     """Return what is wrong with the value that is checked; None for nothing.
 
     A missing value is wrong for `required` and `expr` alone. Raises `NodeFault` of the class `config` for a check that
@@ -53,7 +53,7 @@ def finding(check: CheckSpec, seen: Seen, means: Means) -> str | None:
     return None if wrong is None else f"{place}: {wrong}"
 
 
-def _wrong(check: CheckSpec, value: JsonValue, means: Means) -> str | None:
+def _wrong(check: CheckSpec, value: JsonValue, means: NodeMeans) -> str | None:
     settings = check.settings
     match check.kind:
         case "length":
@@ -94,7 +94,7 @@ def _outside(number: float, check: CheckSpec, words: str) -> str | None:
     return None
 
 
-def _expression_holds(check: CheckSpec, seen: Seen, means: Means, value: JsonValue) -> bool:
+def _expression_holds(check: CheckSpec, seen: Seen, means: NodeMeans, value: JsonValue) -> bool:
     if check.expression is None:
         raise NodeFault(FailureClass.CONFIG, "a check of the kind expr needs an expression")
     if check.path is None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.kinds.conditions import holds
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
 from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of, text_of
 from steptrail.domain.flow.nodes import FilterNode
@@ -17,7 +17,7 @@ __all__ = ["filtered"]
 _Items = list[JsonValue]
 
 
-def filtered(node: FilterNode, seen: Seen, means: Means) -> Evaluated:
+def filtered(node: FilterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the items that are kept. Raises `NodeFault`: `config` for no value, `validation` for one that is no list.
 
     An item without a usable value at `by` is never kept by `top_n`, `threshold`, `type` and `match`, and always by
@@ -31,7 +31,7 @@ def filtered(node: FilterNode, seen: Seen, means: Means) -> Evaluated:
     return Evaluated(output=kept, detail={"kept": len(kept), "of": len(items)})
 
 
-def _kept(node: FilterNode, items: _Items, seen: Seen, means: Means) -> Iterator[int]:
+def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iterator[int]:
     """Yield the places of the items that are kept."""
     match node.operation:
         case "top_n":

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.kinds.conditions import value_of
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.values import identity, number_in, text_of
 from steptrail.domain.flow.nodes import Expression, MergeNode
@@ -34,7 +34,7 @@ class Branch(NamedTuple):
     keys: frozenset[str]
 
 
-def merge(node: MergeNode, branches: Sequence[Branch], seen: Seen, means: Means) -> Evaluated:
+def merge(node: MergeNode, branches: Sequence[Branch], seen: Seen, means: NodeMeans) -> Evaluated:
     """Return what branches come to, given in the order of their edges. `seen` is the join of them.
 
     A single branch is handed on as it is. Raises `NodeFault` of the class `conflict`, and what a function raises.
@@ -49,7 +49,7 @@ def merge(node: MergeNode, branches: Sequence[Branch], seen: Seen, means: Means)
     return result._replace(kept=kept, detail=detail | result.detail)
 
 
-def _merged(node: MergeNode, branches: Sequence[Branch], seen: Seen, means: Means) -> Evaluated:
+def _merged(node: MergeNode, branches: Sequence[Branch], seen: Seen, means: NodeMeans) -> Evaluated:
     match node.strategy:
         case "concat":
             return Evaluated(output=node.separator.join(_texts(node.key or "", branches)))

@@ -12,12 +12,12 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Answer", "Question", "answered", "asked", "expired", "wrong_in"]
+__all__ = ["PersonsAnswer", "PersonsQuestion", "answered", "asked", "expired", "wrong_in"]
 
 _YES = frozenset({"approve", "yes"})
 
 
-class Question(NamedTuple):
+class PersonsQuestion(NamedTuple):
     """The question to a person: its text, the variables that are shown, and the digest of all that it says."""
 
     prompt: str
@@ -25,7 +25,7 @@ class Question(NamedTuple):
     digest: str
 
 
-class Answer(NamedTuple):
+class PersonsAnswer(NamedTuple):
     """The answer of a person, or the one that is taken when nobody answers in time; then `by` is None."""
 
     choice: str | None = None
@@ -36,16 +36,16 @@ class Answer(NamedTuple):
     meta: dict[str, JsonValue] = {}
 
 
-def asked(node: HumanNode, seen: Seen) -> Question:
+def asked(node: HumanNode, seen: Seen) -> PersonsQuestion:
     """Return the question. A variable that is not set is not shown. Raises `NodeFault` as templates do."""
     prompt = rendered(node.prompt, seen)
     data = {name: seen.vars[name] for name in node.show if name in seen.vars}
     said = [node.type, prompt, data, list(node.options), node.schema]
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return Question(prompt, data, hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest())
+    return PersonsQuestion(prompt, data, hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest())
 
 
-def wrong_in(answer: Answer, node: HumanNode, schemas: Schemas) -> str | None:
+def wrong_in(answer: PersonsAnswer, node: HumanNode, schemas: Schemas) -> str | None:
     """Return what is wrong with an answer; None for one that can be taken."""
     if node.type == "approval" and answer.approved is None:
         return "an approval says whether it is approved"
@@ -63,7 +63,7 @@ def wrong_in(answer: Answer, node: HumanNode, schemas: Schemas) -> str | None:
     return None
 
 
-def answered(node: HumanNode, answer: Answer, at: int) -> Evaluated:
+def answered(node: HumanNode, answer: PersonsAnswer, at: int) -> Evaluated:
     """Return what an answer comes to; `at` is its instant in microseconds of UTC.
 
     Raises `NodeFault` of the class `rejected`, if the node says so.
@@ -86,7 +86,7 @@ def expired(node: HumanNode, at: int, schemas: Schemas) -> Evaluated:
             waited = f" within {node.expires:g} s" if node.expires is not None else ""
             raise NodeFault(FailureClass.EXPIRED, f"timed out: nobody answered{waited}")
         case "skip":
-            return _result(node, Answer(meta={"timeout": True, "skipped": True}), at, is_approved=False)
+            return _result(node, PersonsAnswer(meta={"timeout": True, "skipped": True}), at, is_approved=False)
         case "default":
             answer = _default(node)
             if (wrong := wrong_in(answer, node, schemas)) is not None:
@@ -96,23 +96,23 @@ def expired(node: HumanNode, at: int, schemas: Schemas) -> Evaluated:
             return _result(node, answer, at, is_approved=False)
 
 
-def _default(node: HumanNode) -> Answer:
+def _default(node: HumanNode) -> PersonsAnswer:
     meta: dict[str, JsonValue] = {"timeout": True, "default": True}
     text = node.default if isinstance(node.default, str) else None
     match node.type:
         case "approval":
-            return Answer(choice=text, approved=text is not None and text.lower() in _YES, meta=meta)
+            return PersonsAnswer(choice=text, approved=text is not None and text.lower() in _YES, meta=meta)
         case "choice":
-            return Answer(choice=text, meta=meta)
+            return PersonsAnswer(choice=text, meta=meta)
         case _:
-            return Answer(data=node.default, meta=meta)
+            return PersonsAnswer(data=node.default, meta=meta)
 
 
-def _is_rejection(answer: Answer) -> bool:
+def _is_rejection(answer: PersonsAnswer) -> bool:
     return answer.approved is False
 
 
-def _result(node: HumanNode, answer: Answer, at: int, *, is_approved: bool) -> Evaluated:
+def _result(node: HumanNode, answer: PersonsAnswer, at: int, *, is_approved: bool) -> Evaluated:
     is_edit = node.type == "edit" and not _is_rejection(answer)
     changed = answer.data if is_edit and isinstance(answer.data, dict) else {}
     output: dict[str, JsonValue] = {

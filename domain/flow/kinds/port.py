@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Expressions", "Means", "NodeFault", "Schemas"]
+__all__ = ["Expressions", "NodeFault", "NodeMeans", "Schemas"]
 
 
 class NodeFault(Exception):
@@ -44,7 +44,7 @@ class Schemas(Protocol):
         ...
 
 
-class Means(NamedTuple):
+class NodeMeans(NamedTuple):
     """The means by which a node is evaluated. `functions` are those that decide in it, by their recorded names."""
 
     expressions: Expressions

@@ -1,7 +1,7 @@
 """The kinds that choose the next node by themselves: rules, and conditionals."""
 
 from steptrail.domain.flow.kinds.conditions import compares, holds
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.nodes import ConditionalNode, RuleRouterNode, RuleSpec
 from steptrail.domain.flow.policies import FailureClass
@@ -10,7 +10,7 @@ from steptrail.domain.flow.route import Route
 __all__ = ["conditional", "routed", "rule_router"]
 
 
-def rule_router(node: RuleRouterNode, seen: Seen, means: Means) -> Evaluated:
+def rule_router(node: RuleRouterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by rules. Without one that holds, and without a default, no node comes next."""
     fitting: list[tuple[str, str]] = []
     for number, rule in enumerate(node.rules, 1):
@@ -23,7 +23,7 @@ def rule_router(node: RuleRouterNode, seen: Seen, means: Means) -> Evaluated:
     return routed(fitting) if fitting else routed([], "no rule holds")
 
 
-def conditional(node: ConditionalNode, seen: Seen, means: Means) -> Evaluated:
+def conditional(node: ConditionalNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by expressions. Raises `NodeFault` of the class `no_match`."""
     fitting: list[tuple[str, str]] = []
     for number, case in enumerate(node.cases, 1):
@@ -49,7 +49,7 @@ def routed(fitting: list[tuple[str, str]], otherwise: str = "", confidence: floa
     )
 
 
-def _applies(rule: RuleSpec, seen: Seen, means: Means) -> bool:
+def _applies(rule: RuleSpec, seen: Seen, means: NodeMeans) -> bool:
     if not all(compares(condition, seen) for condition in rule.conditions):
         return False
     return rule.when is None or holds(rule.when, seen, means)

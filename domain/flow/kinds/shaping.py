@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.kinds.conditions import value_of
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
 from steptrail.domain.flow.kinds.templates import rendered
 from steptrail.domain.flow.nodes import TransformNode
@@ -24,13 +24,13 @@ _Change = Callable[[_Object], _Object]
 S = TypeVar("S")
 
 
-def transform(node: TransformNode, seen: Seen, means: Means) -> Evaluated:
+def transform(node: TransformNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the computed value. Raises `NodeFault`: `config` for a missing value, `validation` for a wrong one."""
     source: JsonValue = dict(seen.vars) if node.source is None else needed(seen, node.source)
     return Evaluated(output=_computed(node, source, seen, means))
 
 
-def _computed(node: TransformNode, source: JsonValue, seen: Seen, means: Means) -> JsonValue:
+def _computed(node: TransformNode, source: JsonValue, seen: Seen, means: NodeMeans) -> JsonValue:
     inside = seen if node.source is None else replace(seen, item=source)
     match node.operation:
         case "pick":

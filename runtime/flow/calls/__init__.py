@@ -1,1 +1,1 @@
-"""What a try of a node does outside: one module for each kind of node."""
+"""The work of a try of a node outside the process: one module for each kind of node."""

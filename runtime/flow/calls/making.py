@@ -10,26 +10,26 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.flow.calls.function import FunctionCall
 from steptrail.runtime.flow.calls.llm import LlmCall
-from steptrail.runtime.flow.calls.port import Call
+from steptrail.runtime.flow.calls.port import NodeCall
 from steptrail.runtime.flow.calls.tool import ToolCall
 from steptrail.runtime.flow.means import FlowMeans
 
 __all__ = ["call_of"]
 
 
-def _function(node: FunctionNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+def _function(node: FunctionNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     return FunctionCall(node, code)
 
 
-def _tool(node: ToolNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+def _tool(node: ToolNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     return ToolCall(node, code, seen, task.arguments)
 
 
-def _llm(node: LlmNode | LlmRouterNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+def _llm(node: LlmNode | LlmRouterNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     return LlmCall(node, code, seen, means.schemas)
 
 
-_CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], Call]] = {
+_CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], NodeCall]] = {
     FunctionNode: _function,
     ToolNode: _tool,
     LlmNode: _llm,
@@ -37,7 +37,7 @@ _CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], Call]] =
 }
 
 
-def call_of(node: Node, code: object, seen: Seen, task: Task, means: FlowMeans) -> Call:
+def call_of(node: Node, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     """Return what a try of a node does. Raises `NodeFault` for a node that cannot run as it is written."""
     make = _CALLS.get(type(node))
     if make is None:

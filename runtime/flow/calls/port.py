@@ -17,12 +17,15 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["Call", "Failed", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try"]
+__all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """What a try of a node is given. `timeout` is in seconds. `child` is the place for a stream that it begins."""
+    """The things that a try of a node is given.
+
+    `timeout` is in seconds. `child` is the place for a stream that it begins.
+    """
 
     context: NodeContext
     seen: Seen
@@ -82,8 +85,8 @@ class Suspended:
 Outcome = Succeeded | Failed | TimedOut | Suspended
 
 
-class Call(Protocol):
-    """What one node does in a try, prepared from what the node sees. It raises `NodeFault` where it cannot be made.
+class NodeCall(Protocol):
+    """The work of one node in a try, prepared from what the node sees. It raises `NodeFault` where it cannot be made.
 
     `given` is what it gives to the world, for its digest. `usual` is the class of a failure of which nothing more is
     known. With a `patience` (seconds) a try that was cut off is left behind after that; None waits until it ends.

@@ -8,7 +8,7 @@ from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Del
 from steptrail.interfaces.python.broadcaster import Broadcaster, BroadcastStats
 from steptrail.projections.broadcast import (
     BroadcastConfig,
-    Envelope,
+    BroadcastEnvelope,
     EnvelopeFold,
     EnvelopeForm,
     cloud_event,
@@ -19,12 +19,12 @@ from steptrail.projections.broadcast import (
 __all__ = [
     "AgentEventEnvelopeAdapter",
     "BroadcastConfig",
+    "BroadcastEnvelope",
     "BroadcastStats",
     "BroadcastTransport",
     "Broadcaster",
     "CanBroadcastAgentEvents",
     "DeliveryCounts",
-    "Envelope",
     "EnvelopeFold",
     "EnvelopeForm",
     "EnvelopeReader",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from steptrail import Steptrail
-from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, Envelope
+from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastConfig, BroadcastEnvelope
 from steptrail.errors import Backoff, ConfigurationError, TransportUnavailable
 from steptrail.live import ReplyDelta
 from tests.integration.broadcast.transports import KeepingTransport, at_once, everything_told
@@ -39,7 +39,7 @@ async def test_while_the_transport_is_away_the_oldest_messages_get_lost_and_the_
     monkeypatch.setattr(Backoff, "exponential", at_once)
 
     class Away(KeepingTransport):
-        async def send(self, messages: Sequence[Envelope]) -> None:
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
             await asyncio.sleep(0)
             if self.is_away:
                 raise TransportUnavailable("away")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, Broadcaster
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES
@@ -53,7 +53,7 @@ class Writer(ScriptedModel):
         return sum(each.is_ephemeral for each in self._told.sent)
 
 
-def data_of(envelope: Envelope) -> dict[str, JsonValue]:
+def data_of(envelope: BroadcastEnvelope) -> dict[str, JsonValue]:
     data = envelope.body["data"]
     assert isinstance(data, dict)
     return {**data}
@@ -91,7 +91,7 @@ async def test_a_dead_transport_slows_no_run_and_is_told_everything_later() -> N
 
 async def test_a_transport_that_never_answers_slows_no_run() -> None:
     class Hangs(KeepingTransport):
-        async def send(self, messages: Sequence[Envelope]) -> None:
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
             self.tries += 1
             await asyncio.Event().wait()
 
@@ -107,7 +107,7 @@ async def test_a_transport_that_never_answers_slows_no_run() -> None:
 
 
 async def test_what_is_refused_for_good_is_logged_and_replaced_by_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    def is_too_large(message: Envelope) -> bool:
+    def is_too_large(message: BroadcastEnvelope) -> bool:
         return message.type == "agent.tool.completed" and "data" in message.body
 
     with caplog.at_level(logging.WARNING, logger="steptrail"):

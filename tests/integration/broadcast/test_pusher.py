@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from steptrail.broadcasting import BroadcastConfig, Broadcaster, Envelope, PusherTransport
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, Broadcaster, PusherTransport
 from steptrail.errors import (
     Backoff,
     ChannelForbidden,
@@ -53,7 +53,7 @@ async def play(scenario: Callable[[PusherDouble, PusherTransport], Awaitable[Non
         await scenario(double, transport)
 
 
-def messages(*contents: str, session: str = "s") -> list[Envelope]:
+def messages(*contents: str, session: str = "s") -> list[BroadcastEnvelope]:
     return [
         enveloped(
             "epic",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder
-from steptrail.broadcasting import Broadcaster, Envelope, PusherTransport
+from steptrail.broadcasting import BroadcastEnvelope, Broadcaster, PusherTransport
 from steptrail.errors import ChannelForbidden, MessageRefused, TransportUnavailable
 from steptrail.projections.broadcast.envelope import enveloped
 from steptrail.testing import Reply, call
@@ -101,7 +101,7 @@ def test_a_client_with_a_forged_signature_is_turned_away_by_the_server(port: int
         assert client.said() == {"refused": "AuthError"}
 
 
-def of_a_run(count: int, text: str = "tea") -> list[Envelope]:
+def of_a_run(count: int, text: str = "tea") -> list[BroadcastEnvelope]:
     return [
         enveloped(
             "epic",

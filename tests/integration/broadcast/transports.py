@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from steptrail import Steptrail
-from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of, place_of
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, envelopes_of, place_of
 from steptrail.errors import Backoff, MessageRefused, TransportUnavailable
 
 __all__ = ["KeepingTransport", "at_once", "by_session", "everything_told"]
@@ -18,14 +18,16 @@ def at_once(*_: object, **__: object) -> Backoff:
 class KeepingTransport:
     """Keeps what it was sent, in order, unless it is away; what `refuses` says it refuses for good."""
 
-    def __init__(self, *, most_messages: int = 10, refuses: Callable[[Envelope], bool] = lambda _: False) -> None:
+    def __init__(
+        self, *, most_messages: int = 10, refuses: Callable[[BroadcastEnvelope], bool] = lambda _: False
+    ) -> None:
         self.most_messages = most_messages
-        self.sent: list[Envelope] = []
+        self.sent: list[BroadcastEnvelope] = []
         self.is_away = False
         self.tries = 0
         self._refuses = refuses
 
-    async def send(self, messages: Sequence[Envelope]) -> None:
+    async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         self.tries += 1
         await asyncio.sleep(0)
         assert 0 < len(messages) <= self.most_messages
@@ -36,13 +38,13 @@ class KeepingTransport:
         self.sent.extend(messages)
 
     @property
-    def durable(self) -> list[Envelope]:
+    def durable(self) -> list[BroadcastEnvelope]:
         return [each for each in self.sent if not each.is_ephemeral]
 
 
-def by_session(messages: Sequence[Envelope]) -> dict[str, list[Envelope]]:
+def by_session(messages: Sequence[BroadcastEnvelope]) -> dict[str, list[BroadcastEnvelope]]:
     """Return what a client keeps of each session: nothing that it has had already."""
-    kept: dict[str, list[Envelope]] = {}
+    kept: dict[str, list[BroadcastEnvelope]] = {}
     for each in messages:
         had = kept.setdefault(each.session_id, [])
         if not had or place_of(each.id) > place_of(had[-1].id):
@@ -50,7 +52,9 @@ def by_session(messages: Sequence[Envelope]) -> dict[str, list[Envelope]]:
     return kept
 
 
-async def everything_told(trail: Steptrail, config: BroadcastConfig | None = None) -> dict[str, list[Envelope]]:
+async def everything_told(
+    trail: Steptrail, config: BroadcastConfig | None = None
+) -> dict[str, list[BroadcastEnvelope]]:
     """Return the messages of every session of the store, folded from its whole log."""
     sessions = [row.session_id for row in await trail.runs()]
     told = {each: list(envelopes_of(each, await trail.session(each).history(), config)) for each in sessions}

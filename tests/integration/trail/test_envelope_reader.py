@@ -8,7 +8,7 @@ from steptrail import Steptrail
 from steptrail.domain.agent.ids import checked_session_id
 from steptrail.infrastructure.broadcast import envelope_reader
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, fold_at
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, envelopes_of
 from steptrail.runtime.kernel.subscription import LogEntry
 from steptrail.testing import Reply, call
 from tests.runner.kit import agent_of, trail_of
@@ -26,7 +26,7 @@ async def with_sessions(trail: Steptrail) -> Sequence[LogEntry]:
     return [entry async for entry in trail.subscribe(follow=False)]
 
 
-async def whole(trail: Steptrail) -> dict[str, tuple[Envelope, ...]]:
+async def whole(trail: Steptrail) -> dict[str, tuple[BroadcastEnvelope, ...]]:
     return {each: envelopes_of(each, await trail.session(each).history(), CONFIG) for each in ("a", "b", "c")}
 
 
@@ -35,7 +35,7 @@ async def test_from_every_entry_on_a_follower_tells_the_same(monkeypatch: pytest
     async with trail_of() as trail:
         entries, expected = await with_sessions(trail), await whole(trail)
         for begin in range(len(entries)):
-            follower, told = EnvelopeReader(trail.store, CONFIG), dict[str, list[Envelope]]()
+            follower, told = EnvelopeReader(trail.store, CONFIG), dict[str, list[BroadcastEnvelope]]()
             for entry in entries[begin:]:
                 told.setdefault(entry.id, []).extend(await follower.envelopes(entry))
             for session, made in told.items():

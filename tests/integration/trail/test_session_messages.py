@@ -3,14 +3,14 @@
 import pytest
 
 from steptrail import Steptrail
-from steptrail.broadcasting import BroadcastConfig, Envelope, envelopes_of, place_of
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, envelopes_of, place_of
 from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.http.session_messages import LOST, SessionMessages, place_after
 from steptrail.testing import Reply, calls
 from tests.integration.trail.test_following import GREETED_FIRST, QUESTION, clerk, play
 
 
-async def first(messages: SessionMessages, count: int) -> list[Envelope]:
+async def first(messages: SessionMessages, count: int) -> list[BroadcastEnvelope]:
     return [await anext(messages) for _ in range(count)]
 
 
@@ -42,7 +42,7 @@ async def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_wh
                 script: list[Reply] = [*["hello"] * (1 + 19 * turn), *asking, "done"]
                 await trail.session("a").send(clerk(script), QUESTION)
             told = envelopes_of("a", await trail.session("a").history(), config)
-            seen = list[Envelope]()
+            seen = list[BroadcastEnvelope]()
             while not seen or seen[-1].id != told[-1].id or seen[-1].is_ephemeral:
                 seen.append(await anext(messages))
         assert [each for each in seen if not each.is_ephemeral] == list(told)

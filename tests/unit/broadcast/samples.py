@@ -6,7 +6,7 @@ from steptrail import ErrorPolicy, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, envelopes_of
+from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, envelopes_of
 from steptrail.testing import Reply, calls
 from tests.runner.kit import agent_of, trail_of
 
@@ -45,11 +45,11 @@ async def records() -> Sequence[Recorded[AgentEvent]]:
     return _RECORDS
 
 
-async def messages(config: BroadcastConfig | None = None) -> tuple[Envelope, ...]:
+async def messages(config: BroadcastConfig | None = None) -> tuple[BroadcastEnvelope, ...]:
     return envelopes_of("s", await records(), config)
 
 
-def data_of(envelope: Envelope) -> dict[str, JsonValue]:
+def data_of(envelope: BroadcastEnvelope) -> dict[str, JsonValue]:
     data = envelope.body["data"]
     assert isinstance(data, dict)
     return {**data}

@@ -5,12 +5,12 @@ import pytest
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from steptrail.broadcasting import BroadcastConfig, Envelope, EnvelopeFold, EnvelopeForm, cloud_event
+from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, EnvelopeFold, EnvelopeForm, cloud_event
 from tests.unit.broadcast.samples import messages
 from tests.unit.broadcast.test_envelopes import delta
 
 
-def read(envelope: Envelope) -> CloudEvent:
+def read(envelope: BroadcastEnvelope) -> CloudEvent:
     """Return the event as the library reads it, which checks it against the specification."""
     event = JSONFormat().read(CloudEvent, orjson.dumps(cloud_event(envelope)))
     assert isinstance(event, CloudEvent)

@@ -15,7 +15,14 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.live import ReplyDelta
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
-from steptrail.projections.broadcast import BroadcastConfig, Envelope, EnvelopeFold, envelopes_of, id_of, place_of
+from steptrail.projections.broadcast import (
+    BroadcastConfig,
+    BroadcastEnvelope,
+    EnvelopeFold,
+    envelopes_of,
+    id_of,
+    place_of,
+)
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.lifecycle.executions import (
     AgentExecutionCompleted,
@@ -244,7 +251,7 @@ def delta(text: str = "", *, is_final: bool = False, step: int = 2, kind: str = 
     )
 
 
-def chunks_of(fold: EnvelopeFold, *deltas: ReplyDelta) -> list[Envelope]:
+def chunks_of(fold: EnvelopeFold, *deltas: ReplyDelta) -> list[BroadcastEnvelope]:
     return [made for each in deltas for made in fold.delta(each, at=1_800_000_000_123_456)]
 
 

@@ -43,7 +43,7 @@ async def test_given_an_event_that_no_agent_knows_then_its_session_cannot_be_fol
 
 
 async def test_given_a_stream_of_another_kind_then_it_is_read_and_not_folded(url: str) -> None:
-    examined = await seen(url, lambda store: note(store, "flow:f1"))
+    examined = await seen(url, lambda store: note(store, "other:f1"))
     assert (examined.streams, examined.events, examined.findings) == (1, 1, [])
 
 
@@ -57,8 +57,8 @@ async def test_given_a_lease_on_a_session_that_is_not_there_then_it_needs_attent
 
 async def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(url: str) -> None:
     async def noted_and_leased(store: RecorderEventStore) -> None:
-        await note(store, "flow:f1")
-        await store.acquire("flow:f1", owner="worker-7")
+        await note(store, "other:f1")
+        await store.acquire("other:f1", owner="worker-7")
 
     (finding,) = (await seen(url, noted_and_leased)).findings
     assert finding.what.endswith("on a session that has nothing open")
@@ -67,7 +67,7 @@ async def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attent
 
 async def test_given_leases_that_cannot_be_read_then_it_says_so(url: str, tmp_path: Path) -> None:
     async def spoil(store: RecorderEventStore) -> None:
-        await note(store, "flow:f1")
+        await note(store, "other:f1")
         (tmp_path / "runs.db-leases").mkdir()
         (tmp_path / "runs.db-leases" / "guard").mkdir()
 

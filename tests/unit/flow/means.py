@@ -1,9 +1,9 @@
-"""Means of evaluation for tests of single kinds: real functions, and ports that answer from a table."""
+"""NodeMeans of evaluation for tests of single kinds: real functions, and ports that answer from a table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from steptrail.domain.flow.kinds.port import Means, NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
@@ -28,6 +28,8 @@ class Table:
         return () if type(value).__name__ == schema["type"] else (f"it is no {schema['type']}",)
 
 
-def means(functions: Mapping[str, Callable[[Any], Any]] | None = None, **table: Callable[[Any], JsonValue]) -> Means:
+def means(
+    functions: Mapping[str, Callable[[Any], Any]] | None = None, **table: Callable[[Any], JsonValue]
+) -> NodeMeans:
     """Return means with these functions, and with these expressions."""
-    return Means(Table(table), Table(table), functions or {})
+    return NodeMeans(Table(table), Table(table), functions or {})

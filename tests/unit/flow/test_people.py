@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steptrail.domain.flow.kinds.people import Answer, answered, asked, expired, wrong_in
+from steptrail.domain.flow.kinds.people import PersonsAnswer, answered, asked, expired, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.nodes import HumanNode
@@ -57,39 +57,39 @@ INPUT = human("input", schema={"type": "int"})
 @pytest.mark.parametrize(
     ("node", "answer"),
     [
-        (human(), Answer(approved=True)),
-        (human(), Answer(approved=False, notes="no")),
-        (CHOICE, Answer(choice="b")),
-        (EDIT, Answer(data={"draft": "new"})),
-        (EDIT, Answer()),
-        (INPUT, Answer(data=3)),
-        (INPUT, Answer(approved=False)),
-        (human("input"), Answer()),
-        (human("review"), Answer(notes="fine")),
+        (human(), PersonsAnswer(approved=True)),
+        (human(), PersonsAnswer(approved=False, notes="no")),
+        (CHOICE, PersonsAnswer(choice="b")),
+        (EDIT, PersonsAnswer(data={"draft": "new"})),
+        (EDIT, PersonsAnswer()),
+        (INPUT, PersonsAnswer(data=3)),
+        (INPUT, PersonsAnswer(approved=False)),
+        (human("input"), PersonsAnswer()),
+        (human("review"), PersonsAnswer(notes="fine")),
     ],
 )
-def test_an_answer_is_taken(node: HumanNode, answer: Answer) -> None:
+def test_an_answer_is_taken(node: HumanNode, answer: PersonsAnswer) -> None:
     assert wrong_in(answer, node, SCHEMAS) is None
 
 
 @pytest.mark.parametrize(
     ("node", "answer", "said"),
     [
-        (human(), Answer(), "an approval says whether"),
-        (CHOICE, Answer(), "a choice names one of a, b"),
-        (CHOICE, Answer(choice="c"), "'c' is none of a, b"),
-        (EDIT, Answer(data={"secret": "x"}), "'secret' is not"),
-        (EDIT, Answer(data=["draft"]), "holds the variables"),
-        (INPUT, Answer(data="three"), "it is no int"),
-        (INPUT, Answer(), "it is no int"),
+        (human(), PersonsAnswer(), "an approval says whether"),
+        (CHOICE, PersonsAnswer(), "a choice names one of a, b"),
+        (CHOICE, PersonsAnswer(choice="c"), "'c' is none of a, b"),
+        (EDIT, PersonsAnswer(data={"secret": "x"}), "'secret' is not"),
+        (EDIT, PersonsAnswer(data=["draft"]), "holds the variables"),
+        (INPUT, PersonsAnswer(data="three"), "it is no int"),
+        (INPUT, PersonsAnswer(), "it is no int"),
     ],
 )
-def test_an_answer_that_does_not_fit_is_refused(node: HumanNode, answer: Answer, said: str) -> None:
+def test_an_answer_that_does_not_fit_is_refused(node: HumanNode, answer: PersonsAnswer, said: str) -> None:
     assert said in (wrong_in(answer, node, SCHEMAS) or "")
 
 
 def test_an_answer_is_a_map_of_all_that_was_said() -> None:
-    result = answered(human(), Answer(approved=True, notes="good", by="ana"), at=1_000_000)
+    result = answered(human(), PersonsAnswer(approved=True, notes="good", by="ana"), at=1_000_000)
     assert output_of(result) == {
         "choice": None,
         "approved": True,
@@ -103,7 +103,7 @@ def test_an_answer_is_a_map_of_all_that_was_said() -> None:
 
 
 def test_a_rejection_is_an_answer_unless_the_node_says_otherwise() -> None:
-    no = Answer(approved=False, notes="too long", by="ana")
+    no = PersonsAnswer(approved=False, notes="too long", by="ana")
     assert answered(human(), no, 0).sets == {"review_approved": False}
     with pytest.raises(NodeFault, match="rejected by ana: too long") as caught:
         answered(human(on_reject="fail"), no, 0)
@@ -112,9 +112,9 @@ def test_a_rejection_is_an_answer_unless_the_node_says_otherwise() -> None:
 
 def test_an_edit_changes_the_variables_and_a_rejected_one_does_not() -> None:
     data: JsonValue = {"draft": "new"}
-    assert answered(EDIT, Answer(data=data), 0).sets == {"draft": "new", "review_approved": True}
-    assert answered(EDIT, Answer(data=data, approved=False), 0).sets == {"review_approved": False}
-    assert answered(human("input"), Answer(data=data), 0).sets == {"review_approved": True}
+    assert answered(EDIT, PersonsAnswer(data=data), 0).sets == {"draft": "new", "review_approved": True}
+    assert answered(EDIT, PersonsAnswer(data=data, approved=False), 0).sets == {"review_approved": False}
+    assert answered(human("input"), PersonsAnswer(data=data), 0).sets == {"review_approved": True}
 
 
 def late(node_type: Any = "approval", **settings: Any) -> Evaluated:

@@ -11,7 +11,9 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from tests.unit.flow.json_values import json_values
 
-ERROR = NodeError(node_id="n", kind="tool", message="boom", attempt=1, visit=1, failure=FailureClass.TOOL, at=0)
+ERROR = NodeError(
+    node_id="n", kind="tool", message="boom", attempt=1, visit=1, failure=FailureClass.TOOL, at=0, tier="node"
+)
 
 SEEN = Seen(
     input={"topic": "tea", "n": 2},

@@ -16,7 +16,9 @@ from steptrail.domain.flow.views import (
 )
 from steptrail.domain.messages import Message
 
-ERROR = NodeError(node_id="a", kind="tool", message="it is away", attempt=3, visit=1, failure=FailureClass.TOOL, at=0)
+ERROR = NodeError(
+    node_id="a", kind="tool", message="it is away", attempt=3, visit=1, failure=FailureClass.TOOL, at=0, tier="node"
+)
 
 
 class Story:
