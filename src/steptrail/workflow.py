@@ -32,6 +32,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
+from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.flow.written import Case, Check, Rule
 
@@ -55,6 +56,7 @@ __all__ = [
     "FilterNode",
     "FlowDefinition",
     "FlowNode",
+    "FlowResult",
     "FunctionNode",
     "GateNode",
     "GuardianNode",
