@@ -16,6 +16,7 @@ from steptrail.domain.flow.nodes import (
     FunctionNode,
     GateNode,
     HumanNode,
+    Join,
     LlmNode,
     LlmRouterNode,
     MapNode,
@@ -101,6 +102,8 @@ def test_a_cycle_names_its_nodes_and_the_edge_that_closes_it() -> None:
     assert (cycle.code, cycle.path, cycle.severity) == ("GR-004", "edges[4]", "error")
     assert cycle.message == "a > b > c > a is a cycle"
     assert found(flow("a > b > a, c > c")) == ["GR-004 edges[1]", "GR-004 edges[2]"]
+    (back,) = diagnose(flow("a > b, s > b, b > a"))
+    assert (back.path, back.message) == ("edges[0]", "b > a > b is a cycle")
     (long,) = diagnose(flow(" > ".join(f"n{i}" for i in range(2000)) + " > n0"))
     assert long.message == "n0 > n1 > n2 > n3 > n4 > n5 > … > n1999 > n0 is a cycle"
 
@@ -192,12 +195,19 @@ def test_one_variable_that_is_written_side_by_side() -> None:
     assert warning.message == "'b' and 'c' both write 'k' and meet at 'd', where the last edge wins"
 
 
+def test_a_merge_elsewhere_does_not_help_where_branches_meet_without_one() -> None:
+    nodes = (writes("b", "k"), writes("c", "k"), MergeNode(id="d"))
+    assert found(with_nodes("a > b > d > f, a > c > d, b > e, c > e", *nodes)) == ["FL-102 nodes[4].output?"]
+    assert "meet at 'e'" in diagnose(with_nodes("a > b > d > f, a > c > d, b > e, c > e", *nodes))[0].message
+
+
 @pytest.mark.parametrize(
     ("ways", "others"),
     [
         ("a > b > c > d", []),
         ("a > b > d, a > c", []),
         ("a > b > d, a > c > d, d > e", [MergeNode(id="d")]),
+        ("a > b > d, a > c > d, d > e", [NoopNode(id="d", join=Join.EACH)]),
         ("a > b > d, a > c > d", [ConditionalNode(id="a", cases=(case("b"),), default="c")]),
         ("a > b > d, a > c > d", [GateNode(id="a", on_fail=OnFail.REDIRECT, redirect="c")]),
     ],
