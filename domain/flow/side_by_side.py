@@ -22,7 +22,7 @@ def written_side_by_side(graph: Graph) -> Iterator[Diagnostic]:
 
     Neither of the two comes after the other, and one run can have both.
     """
-    ways, writers = _Ways(graph), dict[str, list[int]]()
+    ways, writers = _Branches(graph), dict[str, list[int]]()
     for number, node in enumerate(graph.nodes):
         if node.output is not None:
             writers.setdefault(node.output, []).append(number)
@@ -39,7 +39,7 @@ def written_side_by_side(graph: Graph) -> Iterator[Diagnostic]:
             break
 
 
-class _Ways:
+class _Branches:
     """The forward ways of a graph. Sets of nodes have the bits of their places in the order of the graph."""
 
     def __init__(self, graph: Graph) -> None:
