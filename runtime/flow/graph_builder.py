@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 from steptrail.domain.base import full_form, made
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, shown
 from steptrail.domain.flow.definition import EdgeWhen, FlowDefinition
+from steptrail.domain.flow.diagnose import diagnose
 from steptrail.domain.flow.ids import is_node_id
 from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNode, WorkingNode
 from steptrail.domain.flow.options import RunOptions
@@ -132,8 +133,8 @@ class GraphBuilder:
             definition = made(FlowDefinition, cast("dict[str, JsonValue]", storable(full_form(written))))
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"workflow {shown(self._name)}: {error}") from None
-        if problems := _problems(definition):
-            listed = "".join(f"\n  {problem}" for problem in problems)
+        if errors := [each for each in diagnose(definition) if each.severity == "error"]:
+            listed = "".join(f"\n  {error}" for error in errors)
             raise ConfigurationError(f"workflow {shown(self._name)} cannot be built:{listed}")
         return BuiltWorkflow(
             definition=definition,
@@ -141,15 +142,3 @@ class GraphBuilder:
             functions=dict(self._functions),
             resources=self._resources,
         )
-
-
-def _problems(definition: FlowDefinition) -> list[str]:
-    ids = [node.id for node in definition.nodes]
-    known = set(ids)
-    ends = [(f"the edge {edge.source} > {edge.target}", (edge.source, edge.target)) for edge in definition.edges]
-    named = [*ends, ("the entry", definition.entry)]
-    return [
-        *([] if ids else ["FL-109 it has no nodes"]),
-        *(f"GR-005 two nodes are called {each!r}" for each in sorted(known) if ids.count(each) > 1),
-        *(f"GR-001 {place}: no node is called {each!r}" for place, used in named for each in used if each not in known),
-    ]

@@ -392,7 +392,7 @@ def test_what_is_wrong_with_the_graph_is_said_at_once() -> None:
     flow = Workflow("a", entry="start").noop("x").noop("x").edge("x", "y")
     with pytest.raises(ConfigurationError) as caught:
         flow.build()
-    assert [line.split()[0] for line in str(caught.value).splitlines()[1:]] == ["GR-005", "GR-001", "GR-001"]
+    assert [line.split()[0] for line in str(caught.value).splitlines()[1:]] == ["GR-005", "GR-001", "GR-007"]
 
 
 def test_a_workflow_without_nodes_is_refused() -> None:
