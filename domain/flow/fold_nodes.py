@@ -64,7 +64,7 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     del run.open[visit.node]
     for key in [key for key in run.tasks if key[:2] == (visit.node, visit.visit)]:
         del run.tasks[key]
-    graph, view = graph_of(run.started.definition), visit.view.after(visit.number, delta)
+    graph, view = graph_of(run.started.definition), visit.view.after(visit.number, delta, run.views)
     run.views[visit.number] = view
     run.ended = run.ended.set(visit.number, Ended(visit.inputs, delta))
     run.marking = run.marking.ending(graph, graph.numbers[visit.node], visit.number, enables, view.past)
@@ -92,7 +92,10 @@ def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
         results = [visit.results.get(item) for item in range(visit.items)]
         return succeeded(key, results, Delta(errors=visit.errors))
     match task.landing if task is not None else None:
-        case NodeAttemptCompleted() | NodeEvaluated() as ended:
+        case NodeEvaluated(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept) as ended:
+            changed = Delta(sets=sets, unsets=unsets, messages=messages, artifacts=artifacts, kept=kept)
+            return succeeded(key, ended.output, changed)
+        case NodeAttemptCompleted() as ended:
             changed = Delta(sets=ended.sets, unsets=ended.unsets, messages=ended.messages, artifacts=ended.artifacts)
             return succeeded(key, ended.output, changed)
         case _:

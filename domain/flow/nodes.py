@@ -186,7 +186,8 @@ class MergeNode(NodeBase, tag="merge", frozen=True, kw_only=True):
     `json` keeps the variables of all, `concat` joins the texts of the variable `key`, `best_score` keeps the branch
     with the highest number in `key`, `all` lists the variables of each branch, and `function` asks a function.
     `conflict` says what becomes of a variable that several branches have changed. `deep` merges objects key by key.
-    With `vars_only` the messages and artifacts are those of the first branch.
+    With `vars_only` the messages and artifacts are those of the first branch. The output of `json` and `best_score`,
+    if one is named, holds the variables that the branches have changed.
     """
 
     strategy: Literal["json", "concat", "best_score", "all", "function"] = "json"
@@ -196,6 +197,13 @@ class MergeNode(NodeBase, tag="merge", frozen=True, kw_only=True):
     key: str | None = None
     separator: str = "\n"
     function: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strategy in {"concat", "best_score"} and not self.key:
+            self.refuse("key", f"Expected the variable that strategy={self.strategy!r} looks at")
+        if (self.strategy == "function") is not bool(self.function):
+            self.refuse("function", "Expected a function with strategy='function', and None without")
 
 
 class TransformNode(NodeBase, tag="transform", frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from steptrail.domain.flow.definition import Edge, EdgeWhen
-from steptrail.domain.flow.nodes import ConditionalNode, LlmRouterNode, Node, NoopNode, RuleRouterNode
+from steptrail.domain.flow.nodes import ConditionalNode, LlmRouterNode, MergeNode, Node, NoopNode, RuleRouterNode
 from steptrail.domain.flow.policies import OnError
 
 __all__ = ["WrittenEdge", "entry_of", "resolved_edges", "resolved_nodes"]
@@ -59,7 +59,7 @@ def _with_error_edge(edges: Iterable[WrittenEdge]) -> set[str]:
 
 
 def _default_output(node: Node) -> str | None:
-    if isinstance(node, NoopNode):
+    if isinstance(node, NoopNode) or (isinstance(node, MergeNode) and node.strategy in {"json", "best_score"}):
         return None
     return f"{node.id}_decision" if isinstance(node, _ROUTERS) else f"{node.id}_output"
 

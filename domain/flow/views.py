@@ -22,7 +22,11 @@ __all__ = ["Delta", "Ended", "View", "changed_apart", "joined", "recorded", "sou
 
 
 class Delta(Value, frozen=True, kw_only=True):
-    """The changes of a visit: variables are set, then others removed; the rest is added at the end."""
+    """The changes of a visit: variables are set, then others removed; the rest is added at the end.
+
+    `kept` is the number of a visit that it comes after: of the messages and artifacts before it, only those that were
+    seen there go on. None for all.
+    """
 
     CONTENT = frozenset({"artifacts", "errors", "messages", "sets"})
     STATE = frozenset({"unsets"})
@@ -31,6 +35,7 @@ class Delta(Value, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     errors: tuple[NodeError, ...] = ()
+    kept: int | None = None
 
 
 class Ended(Value, frozen=True):
@@ -62,9 +67,15 @@ class View(Struct, frozen=True, kw_only=True):
             past=self.past,
         )
 
-    def after(self, number: int, delta: Delta) -> "View":
-        """Return what is seen after the visit of this number, which began with this view."""
-        return replace(self.with_changes(delta), past=self.past | 1 << number)
+    def after(self, number: int, delta: Delta, views: "Mapping[int, View]") -> "View":
+        """Return what is seen after the visit of this number, which began with this view.
+
+        `views` has the views after the visits that it took tokens of.
+        """
+        before = self
+        if delta.kept is not None and (kept := views.get(delta.kept)) is not None:
+            before = replace(self, messages=kept.messages, artifacts=kept.artifacts)
+        return replace(before.with_changes(delta), past=self.past | 1 << number)
 
 
 def succeeded(key: str | None, output: JsonValue, delta: Delta) -> Delta:
@@ -118,7 +129,11 @@ def joined(numbers: Sequence[int], views: Mapping[int, View], ended: Mapping[int
     first = views[numbers[0]]
     known, news = first.past, list[Delta]()
     for number in numbers[1:]:
-        news.extend(ended[new].delta for new in _news(number, known, ended))
+        new = {visit: ended[visit].delta for visit in _news(number, known, ended)}
+        if any(delta.kept is not None for delta in new.values()):
+            heard = frozenset(_news(number, known, ended, kept_only=True))
+            new |= {visit: replace(new[visit], messages=(), artifacts=()) for visit in new if visit not in heard}
+        news.extend(new.values())
         known |= views[number].past
     return replace(first.with_changes(together(news)), past=known)
 
@@ -157,18 +172,26 @@ def _most(writers: Mapping[int, set[int]]) -> list[int]:
     return [branch for numbers, branch in first.items() if not any(numbers < other for other in larger)]
 
 
-def _news(number: int, known: int, ended: Mapping[int, Ended]) -> Iterator[int]:
-    """Yield the visits up to this one that are not among `known`, in the order in which its view has their changes."""
+def _news(number: int, known: int, ended: Mapping[int, Ended], *, kept_only: bool = False) -> Iterator[int]:
+    """Yield the visits up to this one that are not among `known`, in the order in which its view has their changes.
+
+    With `kept_only`, only those whose messages and artifacts it has.
+    """
+
+    def before(visit: int) -> Iterator[int]:
+        kept = ended[visit].delta.kept
+        return iter(sources(ended[visit].inputs) if kept is None or not kept_only else (kept,))
+
     if known >> number & 1:
         return
     seen = {number}
-    way = [(number, iter(sources(ended[number].inputs)))]
+    way = [(number, before(number))]
     while way:
-        visit, before = way[-1]
-        for source in before:
+        visit, left = way[-1]
+        for source in left:
             if source not in seen and not known >> source & 1:
                 seen.add(source)
-                way.append((source, iter(sources(ended[source].inputs))))
+                way.append((source, before(source)))
                 break
         else:
             way.pop()

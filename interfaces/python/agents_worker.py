@@ -1,13 +1,14 @@
-"""A worker for sessions of agents: which agent carries on which session."""
+"""A worker for sessions of agents and runs of workflows: which of them carries on which stream."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.session import Session
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.given import an_agent
@@ -15,32 +16,44 @@ from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.worker import OnLeft, Work, Worker
 
+if TYPE_CHECKING:
+    from steptrail.runtime.flow.result import FlowResult
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
+
 __all__ = ["agents_worker"]
 
 
 def agents_worker(
     environment: Environment,
     session_of: Callable[[str], Session],
-    agents: Sequence[AnyAgent],
+    agents: "Sequence[AnyAgent | BuiltWorkflow]",
     *,
     concurrency: int,
     grace: float,
     on_left: OnLeft | None = None,
 ) -> Worker:
-    """Return the worker of these agents; see `Steptrail.work`."""
+    """Return the worker of these agents and workflows; see `Steptrail.work`."""
     if not agents:
-        raise ConfigurationError("a worker needs the agents that it is to carry on sessions with: work(agent, ...)")
+        raise ConfigurationError("a worker needs the agents or workflows that it is to carry on: work(agent, ...)")
     if concurrency < 1:
         raise ConfigurationError(f"a worker carries on at least one session at once, not {concurrency}")
     if not (isfinite(grace) and grace >= 0):
         raise ConfigurationError(f"the grace of a worker is a number of seconds from 0, not {grace}")
     by_name: dict[str, list[AnyAgent]] = {}
-    for agent in map(an_agent, agents):
-        by_name.setdefault(agent.name, []).append(agent)
+    flows: dict[str, list[BuiltWorkflow]] = {}
+    for given in agents:
+        if is_flow(given):
+            flows.setdefault(given.name, []).append(given)
+        else:
+            agent = an_agent(given)
+            by_name.setdefault(agent.name, []).append(agent)
 
     def carry(row: RunSummary) -> Work | None:
-        versions = by_name.get(row.name) if row.stream.startswith(STREAM_PREFIX) else None
-        return None if versions is None else partial(_go_on, session_of(row.session_id), versions)
+        if row.stream.startswith(STREAM_PREFIX):
+            versions = by_name.get(row.name)
+            return None if versions is None else partial(_go_on, session_of(row.session_id), versions)
+        built = flows.get(row.name) if row.stream.startswith("flow:") else None
+        return None if built is None else partial(_go_on_with_flow, environment, row.session_id, built)
 
     return Worker(environment, carry, concurrency=concurrency, grace=grace, on_left=on_left)
 
@@ -54,3 +67,14 @@ async def _started_with(session: Session, versions: Sequence[AnyAgent]) -> AnyAg
     recorded = (await session.state()).agent
     same = (agent for agent in versions if recorded is not None and agent.snapshot.fingerprint == recorded.fingerprint)
     return next(same, versions[-1])
+
+
+async def _go_on_with_flow(environment: Environment, flow_id: str, versions: "Sequence[BuiltWorkflow]") -> "FlowResult":
+    from steptrail.interfaces.python.flow import Flow
+
+    handle = Flow(environment, flow_id)
+    if len(versions) == 1:
+        return await handle.resume(versions[-1])
+    run = (await handle.state()).run
+    same = (flow for flow in versions if run is not None and flow.digest == run.started.digest)
+    return await handle.resume(next(same, versions[-1]))

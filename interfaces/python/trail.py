@@ -5,29 +5,23 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
-from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.live import LiveUpdate
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.agents_worker import agents_worker
 from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
-from steptrail.interfaces.python.lists import one_of, open_questions, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
-from steptrail.projections.questions import ASKS_PEOPLE, Question
-from steptrail.projections.tree import RunTree
+from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
@@ -37,13 +31,10 @@ from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.key_session import unnamed_session
-from steptrail.runtime.kernel.lists import due_runs, listed_runs
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
 from steptrail.runtime.kernel.worker import OnLeft, Worker
 
 if TYPE_CHECKING:
@@ -57,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Steptrail"]
 
 
-class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
@@ -373,110 +364,9 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """
         return self.handle(name_of(await stream_beginning(self._env.store, prefix)))
 
-    async def runs(
-        self,
-        *,
-        status: str | None = None,
-        stop_reason: str | None = None,
-        agent: str | None = None,
-        waits_for: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> Sequence[RunSummary]:
-        """Return a page of the sessions and other runs of the store, the one that began last first.
-
-        `status`, `stop_reason`, `agent` (its name) and `waits_for` (the kind of an open wait, such as `approval`) leave
-        the others out. `after` is the name of the last session of the page before. A list is never late: what it says
-        of the standing was stored with the commit that changed it. Numbers that grow with each step are as of
-        `version`. Raises `SessionNotFound` when `after` is not there, and
-        `ConfigurationError` for a status or stop reason that does not exist.
-        """
-        asked = IndexQuery(
-            status=one_of(ExecutionStatus, "status", status),
-            stop_reason=one_of(StopReason, "stop_reason", stop_reason),
-            name=agent,
-            waits_for=None if waits_for is None else (waits_for,),
-            after=after and stream_named(after),
-            limit=limit,
-        )
-        found = await listed_runs(self._env.store, asked)
-        if not found and asked.after is not None and not await self._env.store.version(asked.after):
-            raise SessionNotFound(name_of(asked.after))
-        return found
-
-    async def tree(self, name: str) -> RunTree:
-        """Return a session, or another run by its name, with everything that was begun for it, and the bill of each.
-
-        One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
-        """
-        tree = await tree_of(self._env.store, stream_named(name))
-        if tree is None:
-            raise SessionNotFound(name)
-        return tree
-
-    def subscribe(
-        self,
-        after: int | Literal["now"] = 0,
-        *,
-        types: Sequence[str] = (),
-        session: str | None = None,
-        follow: bool = True,
-        on_corrupt: OnCorrupt | None = None,
-    ) -> Subscription:
-        """Return the events of all streams after position `after`, and then each that is stored, by any process.
-
-        `"now"` leaves out what is stored before the subscription is entered with `async with`, or first asked. `types`
-        are type names such as `ExecutionFinished.TYPE`, `session` is the id of one session, which need not exist yet,
-        or the name of another stream, such as `flow:order-7`.
-        `follow=False` ends where the log ends. At a record that cannot be read the iteration raises `CorruptRecord`,
-        or tells `on_corrupt` and goes on. At most 500 events wait for a slow consumer; the rest stays in the store.
-        Closing the trail ends the iteration. Raises `ConfigurationError` for what cannot be meant, and
-        `StoreUnavailable` when the trail is closed already.
-        """
-        if self._is_closed:
-            raise StoreUnavailable("the trail is closed: open it again to subscribe")
-        return Subscription(
-            self._env.store,
-            after=after,
-            types=types,
-            stream=None if session is None else stream_named(session),
-            follow=follow,
-            on_corrupt=on_corrupt,
-            is_store_closed=lambda: self._is_closed,
-        )
-
-    def follower(
-        self, name: str, *, types: Sequence[str] = (), wait: bool = False, on_corrupt: OnCorrupt | None = None
-    ) -> Follower:
-        """Return a subscription that has a name and goes on after what was kept under it, in whatever process.
-
-        One is at work at a time: another one raises `FollowerBusy` where it is entered, or is to `wait` for its turn.
-        `types` and `on_corrupt` are those of `subscribe`. Raises `ConfigurationError` for what cannot be meant, and
-        `StoreUnavailable` when the trail is closed already.
-        """
-        if self._is_closed:
-            raise StoreUnavailable("the trail is closed: open it again to follow")
-        return Follower(
-            self._env.store,
-            name,
-            types=types,
-            wait=wait,
-            on_corrupt=on_corrupt,
-            is_store_closed=lambda: self._is_closed,
-        )
-
-    async def due(self, *, limit: int | None = None) -> Sequence[RunSummary]:
-        """Return the sessions, and other runs, that a `resume` would bring on now, the one that began last first.
-
-        Those whose wait was answered or is over, those that wait for a run below them that does not rest any more,
-        those that were paused because their caller was cancelled, those to which something was said while they were at
-        rest, and those that are in progress with no process running them. One that cannot be read is left out.
-        """
-        return await due_runs(self._env.store, self._env.clock.utc(), limit)
-
     def work(
         self,
-        *agents: AnyAgent,
+        *agents: "AnyAgent | BuiltWorkflow",
         concurrency: int = 8,
         grace: float = 10.0,
         live: bool = False,
@@ -486,10 +376,10 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
 
         That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at
         rest. A session is carried on by the agent of the name that its last execution was begun with; of several with
-        one name by the one that it was begun with, or else the last. A session whose agent is not here is left to other
-        workers. At most `concurrency` sessions run at once. At the end each is asked to pause, and is cut off after
-        `grace` seconds; any worker goes on with them. Any number of workers, in any process, may serve one store: a
-        session has one owner.
+        one name by the one that it was begun with, or else the last. A run of a workflow is carried on by the workflow
+        of its name in the same way. A session whose agent is not here is left to other workers. At most `concurrency`
+        sessions run at once. At the end each is asked to pause, and is cut off after `grace` seconds; any worker goes
+        on with them. Any number of workers, in any process, may serve one store: a session has one owner.
 
         With `live` models are asked to stream, as by `open(live=True)`. `on_left` is told of a session that stays as it
         is, with the error of the attempt to carry it on; None where no agent here fits, or nothing came of it. It is
@@ -498,16 +388,6 @@ class Steptrail(HasListeners, AbstractAsyncContextManager["Steptrail"]):
         """
         session_of = partial(self.session, on_update=_stream) if live else self.session
         return agents_worker(self._env, session_of, agents, concurrency=concurrency, grace=grace, on_left=on_left)
-
-    async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
-        """Return what people are asked and have not answered, in the sessions that began last first.
-
-        That is approvals that have not expired, and calls with an unknown outcome that are parked. `limit` counts
-        sessions, and `after` names the last session of the page before. `session(…).approve`, `deny` and `settle`
-        answer. A session that cannot be read is left out, and marked in `runs`.
-        """
-        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=limit)
-        return await open_questions(self._env.store, asked, self._env.clock.utc())
 
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""

@@ -44,8 +44,8 @@ class Workflow(WorkingBuilder):
     to. `options` are those of runs that bring none.
 
     The output of a node stands in the variable `output`, by default `<id>_output`, and `<id>_decision` of a node that
-    chooses. What is written wrongly is a `ConfigurationError`: at once where it is about one node, in `build` where it
-    is about the graph.
+    chooses; a merge by `json` or `best_score` has none unless it is named. What is written wrongly is a
+    `ConfigurationError`: at once where it is about one node, in `build` where it is about the graph.
     """
 
     def merge(

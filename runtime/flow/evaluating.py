@@ -5,10 +5,11 @@ from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired,
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.evaluation import evaluate
+from steptrail.domain.flow.kinds.merging import merge
 from steptrail.domain.flow.kinds.people import PersonsAnswer, answered, expired
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated
-from steptrail.domain.flow.nodes import HumanNode, Node
+from steptrail.domain.flow.nodes import HumanNode, MergeNode, Node
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.agent.capture import capture
@@ -16,7 +17,7 @@ from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import faulty, never_ran
 from steptrail.runtime.flow.means import FlowMeans
-from steptrail.runtime.flow.seeing import seen_by
+from steptrail.runtime.flow.seeing import branches_of, seen_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 __all__ = ["evaluated"]
@@ -44,12 +45,16 @@ def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means
         artifacts=result.artifacts,
         route=result.route,
         detail=dict(result.detail),
+        kept=result.kept,
     )
 
 
 def _result(run: RunFold, graph: Graph, node: Node, task: Task, means: NodeMeans) -> Evaluated:
+    visit = run.open[task.node]
+    if isinstance(node, MergeNode):
+        return merge(node, branches_of(run, graph, visit), seen_by(run, graph, visit), means)
     if not isinstance(node, HumanNode):
-        return evaluate(node, seen_by(run, graph, run.open[task.node]), means)
+        return evaluate(node, seen_by(run, graph, visit), means)
     match task.landing:
         case HumanAnswered(choice=choice, approved=approved, data=data, notes=notes, by=by):
             answer = PersonsAnswer(choice=choice, approved=approved, data=data, notes=notes, by=by)

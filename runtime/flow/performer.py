@@ -4,6 +4,7 @@ The performer has no state beside the journal and what is in flight, so running 
 leads to an effect outside the process is durable before it happens.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -66,6 +67,7 @@ class FlowRunner:
         self._reach, self._draw = reach, draw
         self._attempts = Attempts(journal, flow, flight, reach, means) if flow is not None else None
         self._resources: OpenResources | None = None
+        self._grace_ends: float | None = None
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
@@ -115,16 +117,24 @@ class FlowRunner:
                     if not any(key not in self._flight for key in keys):
                         at_most = None if until is None else max(0.0, (until - journal.now()) / 1e6)
                         await self._flight.land(at_most=at_most, or_news=True)
-            case CutOff(now=now, until=until, reason=reason) if attempts is not None:
+            case CutOff() if attempts is not None:
                 if await journal.flush():
-                    attempts.cut(now, reason)
-                    left = None if now else max(0.0, (until - journal.now()) / 1e6)
-                    await self._flight.land(at_most=left)
+                    await self._cut(effect, attempts)
             case RestUntil(until=until) if until is not None:
                 if await journal.flush():
                     await self._wait(until)
             case _:
                 raise AssertionError(f"{effect} is not for this process")
+
+    async def _cut(self, due: CutOff, attempts: Attempts) -> None:
+        """Cut off what may be cut now, and the others when their grace is over by the clock of the loop."""
+        attempts.cut(due.now, due.reason)
+        now = asyncio.get_running_loop().time()
+        if self._grace_ends is None:
+            self._grace_ends = now + max(0.0, (due.until - self._journal.now()) / 1e6)
+        if due.others and now >= self._grace_ends:
+            attempts.cut(due.others, due.reason)
+        await self._flight.land(at_most=None if due.now else max(0.0, self._grace_ends - now) or None)
 
     def _schedule(self, key: TaskKey) -> None:
         state = self._journal.asked

@@ -1,14 +1,18 @@
 """The view that a node has of the run in which it is visited."""
 
+from dataclasses import replace
+
 from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.merging import Branch
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import MapNode
+from steptrail.domain.flow.views import View, changed_apart, sources
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["seen_by"]
+__all__ = ["branches_of", "seen_by"]
 
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
@@ -18,6 +22,22 @@ def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = Non
     if isinstance(node, MapNode) and item is not None:
         listed = found(view.vars, node.over)[1]
         value = listed[item] if isinstance(listed, list) else None
+    successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
+    return replace(_seen(run, view), item=value, index=item, successors=successors)
+
+
+def branches_of(run: RunFold, graph: Graph, visit: VisitFold) -> tuple[Branch, ...]:
+    """Return the branches that meet in a visit, in the order of their edges."""
+    nodes = {number: graph.edges[edge].source for edge, number in reversed(visit.inputs) if edge >= 0}
+    numbers = sources(visit.inputs)
+    changed = changed_apart(numbers, run.views, run.ended)
+    return tuple(
+        Branch(nodes.get(number, "start"), number, _seen(run, run.views[number]), keys)
+        for number, keys in zip(numbers, changed, strict=True)
+    )
+
+
+def _seen(run: RunFold, view: View) -> Seen:
     return Seen(
         input=run.started.input,
         vars=view.vars,
@@ -25,7 +45,4 @@ def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = Non
         artifacts=view.artifacts,
         errors=view.errors,
         trace={"run_id": run.id.rpartition(":")[0], "execution_id": run.id, "started": run.started_at},
-        item=value,
-        index=item,
-        successors=tuple(graph.edges[edge].target for edge in enabled(graph, node)),
     )

@@ -35,6 +35,7 @@ from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_
 from steptrail.infrastructure.flow.writing import flow_text
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
+from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.flow.written import Case, Check, Rule
 
@@ -59,6 +60,7 @@ __all__ = [
     "FilterNode",
     "FlowDefinition",
     "FlowNode",
+    "FlowResult",
     "FunctionNode",
     "GateNode",
     "GuardianNode",

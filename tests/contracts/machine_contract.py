@@ -23,7 +23,7 @@ from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.segment import Begin, Perform
 from tests.runner.kit import Crash, HandClock, crash_at
 
-__all__ = ["HOUR", "MachineContract", "Subject", "World"]
+__all__ = ["HOUR", "ForkingContract", "MachineContract", "Subject", "World"]
 
 HOUR = 3600
 _PATIENCE = 60.0
@@ -55,7 +55,7 @@ class Subject(NamedTuple):
     begin: Callable[[str | None], Begin[Any, Any]]
     perform: Perform[Any, Any, Any]
     approve: Callable[[Any], Any]
-    fork: Callable[[str], Any]
+    fork: Callable[[str], Any] | None = None
 
 
 class Process:
@@ -246,18 +246,6 @@ class MachineContract:
         assert (await scene.process(asks=True).resume()).state is StandingState.DONE
         assert scene.world.counted == [1, 2, 3]
 
-    async def test_a_fork_goes_on_from_the_same_past_and_leaves_it_alone(self, scene: Scene) -> None:
-        process = scene.process()
-        await process.run()
-        into = process.control.stream.replace("one", "two")
-        await process.control.fork(into, process.subject.fork, by="ana")
-        assert (await scene.process("one").looks()).state is StandingState.DONE
-        assert (await scene.process("two").looks()).state is StandingState.DONE
-        assert (await scene.process("two").run()).state is StandingState.DONE
-        assert (await scene.process("one").looks()).state is StandingState.DONE
-        with pytest.raises(CommandRejected):
-            await process.control.fork(into, process.subject.fork, by="ana")
-
     async def test_whoever_looks_at_the_store_sees_it_and_when_it_is_due(self, scene: Scene) -> None:
         scene.world.refuses = 2
         process = scene.process()
@@ -295,3 +283,20 @@ class MachineContract:
         await scene.process().run()
         assert await asyncio.to_thread(main, ["doctor", "--store", scene.url]) == 0
         assert "1 session" in capsys.readouterr().out
+
+
+class ForkingContract(MachineContract):
+    """What a machine can do whose streams can be forked."""
+
+    async def test_a_fork_goes_on_from_the_same_past_and_leaves_it_alone(self, scene: Scene) -> None:
+        process = scene.process()
+        assert process.subject.fork is not None
+        await process.run()
+        into = process.control.stream.replace("one", "two")
+        await process.control.fork(into, process.subject.fork, by="ana")
+        assert (await scene.process("one").looks()).state is StandingState.DONE
+        assert (await scene.process("two").looks()).state is StandingState.DONE
+        assert (await scene.process("two").run()).state is StandingState.DONE
+        assert (await scene.process("one").looks()).state is StandingState.DONE
+        with pytest.raises(CommandRejected):
+            await process.control.fork(into, process.subject.fork, by="ana")

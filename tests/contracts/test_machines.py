@@ -1,4 +1,4 @@
-"""A toy and an agent are both machines, on both stores."""
+"""A toy, an agent and a workflow are all machines, on both stores."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -8,6 +8,8 @@ from steptrail import Agent, AgentBuilder, ToolEffect, tool
 from steptrail.domain.agent.commands import Approve as ApproveCall, Fork as ForkSession, Start
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.state import FlowState
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
@@ -17,13 +19,16 @@ from steptrail.errors import Backoff
 from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.agent.owner import SessionOwner
+from steptrail.runtime.flow.control import brought
+from steptrail.runtime.flow.owner import FlowOwner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import KINDS, Kind, control_of
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
-from tests.contracts.machine_contract import HOUR, MachineContract, Subject, World
+from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
+from tests.contracts.machine_contract import HOUR, ForkingContract, MachineContract, Subject, World
 from tests.contracts.toy_machine import (
     TOY,
     Approve,
@@ -111,7 +116,7 @@ if "toy:" not in KINDS:
     )
 
 
-class TestToy(MachineContract):
+class TestToy(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         def counting(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
             return ToyPerformer(segment, world.count)
@@ -163,7 +168,7 @@ def counting(world: World, *, asks: bool) -> Agent:
     return AgentBuilder("counts").with_model(CountingModel(asks)).with_tools(count, count_if_allowed).build()
 
 
-class TestAgents(MachineContract):
+class TestAgents(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         agent = counting(world, asks=asks)
         owner = SessionOwner(environment, SessionId(name), None, None)
@@ -182,3 +187,35 @@ class TestAgents(MachineContract):
             return ForkSession(by="ana", digest=digest)
 
         return Subject(owner.stream, begin, owner.performed_by(agent), approve, fork)
+
+
+def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
+    @tool(effect=ToolEffect.IDEMPOTENT)
+    async def count(number: int) -> str:
+        """Count."""
+        await world.count(number)
+        return "counted"
+
+    hourly, written = RetryPolicy(max_attempts=3, backoff=HOUR), Workflow("counts")
+    for number in (1, 2, 3):
+        needs_a_yes = asks and number == 2
+        args = {"number": number}
+        written.tool(f"n{number}", count, args=args, approval=needs_a_yes, retry=hourly, timeout=None)
+    return written.chain("n1", "n2", "n3").build()
+
+
+class TestFlows(MachineContract):
+    def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
+        flow = counting_flow(world, asks=asks)
+        owner = FlowOwner(environment, name)
+
+        def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
+            start = StartFlow(flow=brought(flow), worker=environment.worker, options=RunOptions(), by="ana", key=key)
+            return lambda _state, _took_over: (start,)
+
+        def approve(state: object) -> ApproveCall:
+            (task,) = cast("FlowState", state).tasks
+            assert task.approval is not None
+            return ApproveCall(approval_id=task.approval.id, by="ana", at=environment.clock.utc())
+
+        return Subject(owner.stream, begin, owner.performed_by(flow), approve)

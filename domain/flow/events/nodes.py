@@ -47,7 +47,8 @@ class NodeOpened(Event, frozen=True, kw_only=True):
 class NodeEvaluated(Event, frozen=True, kw_only=True):
     """A node that does not leave the process has its result: a router, a gate, a merge, the answer of a person.
 
-    `sets` and `unsets` are what it changes in `vars` beside its output. `detail` depends on the kind.
+    `sets` and `unsets` are what it changes in `vars` beside its output. `detail` depends on the kind. `kept` is the
+    number of the visit whose messages and artifacts alone go on from a merge; None for those of all branches.
     """
 
     TYPE = "node.evaluated.v1"
@@ -63,6 +64,7 @@ class NodeEvaluated(Event, frozen=True, kw_only=True):
     artifacts: tuple[Artifact, ...] = ()
     route: Route | None = None
     detail: dict[str, JsonValue] = {}
+    kept: Count | None = None
 
 
 class NodeCompleted(Event, frozen=True, kw_only=True):

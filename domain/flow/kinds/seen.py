@@ -68,7 +68,8 @@ class Seen:
 class Evaluated(NamedTuple):
     """The result of a node. `sets` and `unsets` are what it changes in `vars` beside its output.
 
-    `route` names the nodes that come next; None for all to which its edges lead.
+    `route` names the nodes that come next; None for all to which its edges lead. `kept` is the number of the visit
+    whose messages and artifacts alone go on from a merge; None for those of all branches.
     """
 
     output: JsonValue = None
@@ -78,6 +79,7 @@ class Evaluated(NamedTuple):
     artifacts: tuple[Artifact, ...] = ()
     route: Route | None = None
     detail: dict[str, JsonValue] = {}
+    kept: int | None = None
 
 
 def needed(seen: Seen, path: str) -> JsonValue:

@@ -48,7 +48,7 @@ class FunctionCall:
         return _outcome(returned)
 
 
-class _Raised:
+class _Thrown:
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
@@ -57,11 +57,11 @@ def _called(call: "partial[object]") -> object:
     try:
         return call()
     except BaseException as error:
-        return _Raised(error)
+        return _Thrown(error)
 
 
 def _unpacked(returned: object) -> object:
-    if isinstance(returned, _Raised):
+    if isinstance(returned, _Thrown):
         raise returned.error
     return returned
 

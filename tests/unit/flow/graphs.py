@@ -108,7 +108,7 @@ def walked(
         name, visit = names[number]
         said = f"{name}{visit}"
         delta = Delta(sets={name: visit, "last": said}, messages=(Message.user(said),))
-        ended[number], views[number] = Ended(inputs, delta), view.after(number, delta)
+        ended[number], views[number] = Ended(inputs, delta), view.after(number, delta, views)
         chosen = route(name, visit)
         enables = [
             edge for edge in graph.outgoing[node] if chosen is None or graph.nodes[graph.targets[edge]].id in chosen

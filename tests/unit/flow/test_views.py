@@ -28,13 +28,13 @@ class Story:
         self.views: dict[int, View] = {0: View()}
         self.ended: dict[int, Ended] = {}
 
-    def visit(self, *after: int, unsets: tuple[str, ...] = (), **sets: str) -> int:
+    def visit(self, *after: int, unsets: tuple[str, ...] = (), kept: int | None = None, **sets: str) -> int:
         """End a visit after others, given in the order of their edges, and return its number. It says its number."""
         number = len(self.ended) + 1
-        delta = Delta(sets=dict(sets), unsets=unsets, messages=(Message.user(str(number)),))
+        delta = Delta(sets=dict(sets), unsets=unsets, messages=(Message.user(str(number)),), kept=kept)
         inputs: tuple[Token, ...] = tuple(enumerate(after))
         self.ended[number] = Ended(inputs, delta)
-        self.views[number] = self.joined(*after).after(number, delta)
+        self.views[number] = self.joined(*after).after(number, delta, self.views)
         return number
 
     def joined(self, *numbers: int) -> View:
@@ -114,23 +114,23 @@ def test_what_one_branch_wrote_before_others_began_in_it_is_no_change_against_th
 
 
 def test_a_success_sets_its_output_and_removes_the_error_of_an_earlier_visit() -> None:
-    failed = View().after(1, recorded("found", ERROR))
+    failed = View().after(1, recorded("found", ERROR), {})
     assert failed.vars == {"found": None, "found_error": "it is away"}
     assert list(failed.errors) == [ERROR]
-    view = failed.after(2, succeeded("found", 7, Delta(sets={"x": 1}, unsets=("y",))))
+    view = failed.after(2, succeeded("found", 7, Delta(sets={"x": 1}, unsets=("y",))), {})
     assert view.vars == {"found": 7, "x": 1}
     assert list(view.errors) == [ERROR]
     assert view.past == 0b111
 
 
 def test_a_recorded_failure_without_an_output_is_only_an_error() -> None:
-    view = View().after(1, recorded(None, ERROR))
+    view = View().after(1, recorded(None, ERROR), {})
     assert view.vars == {}
     assert list(view.errors) == [ERROR]
 
 
 def test_an_output_of_none_is_there_and_stays_when_the_node_removes_its_own_key() -> None:
-    view = View().after(1, succeeded("found", None, Delta(unsets=("found",))))
+    view = View().after(1, succeeded("found", None, Delta(unsets=("found",))), {})
     assert dict(view.vars) == {"found": None}
 
 
@@ -151,3 +151,16 @@ def test_changes_one_after_the_other_are_one_change() -> None:
     whole = View().with_changes(together(deltas))
     assert whole == view
     assert whole.vars == {"c": 2, "a": 3}
+
+
+def test_what_a_merge_has_dropped_is_not_brought_back_by_a_later_join() -> None:
+    story = Story()
+    root = story.visit(0)
+    one, two, beside = story.visit(root, a="one"), story.visit(root, b="two"), story.visit(root)
+    merged = story.visit(one, two, kept=two)
+    assert said(story.views[merged]) == "1 3 5"
+    for order, expected in (((merged, beside), "1 3 5 4"), ((beside, merged), "1 4 3 5")):
+        view = story.joined(*order)
+        assert said(view) == expected
+        assert view.vars == {"a": "one", "b": "two"}
+    assert said(story.joined(beside, merged, one)) == "1 4 3 5"

@@ -199,7 +199,7 @@ DEFAULTS: dict[str, tuple[Callable[[Workflow], Workflow], int, float | None, boo
     "function": (lambda f: f.function("x", parse), 1, None, False, "x_output"),
     "webhook": (lambda f: f.webhook("x", "https://a.example/hook"), 1, 30, False, "x_output"),
     "map": (lambda f: f.map("x", over="items", function=parse), 1, None, False, "x_output"),
-    "merge": (lambda f: f.merge("x"), 1, None, False, "x_output"),
+    "merge": (lambda f: f.merge("x"), 1, None, False, None),
     "transform": (lambda f: f.transform("x", "parse", source="input"), 1, None, False, "x_output"),
     "filter": (lambda f: f.filter("x", "dedupe", over="items"), 1, None, False, "x_output"),
     "rule_router": (lambda f: f.rule_router("x", [Rule(None, to="x")]), 1, None, True, "x_decision"),
