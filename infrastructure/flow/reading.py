@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from steptrail.domain.errors import ConfigurationError, InvalidWorkflow, MissingExtra
 from steptrail.domain.flow.definition import EdgeWhen
+from steptrail.domain.flow.diagnose import diagnose
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.resolving import WrittenEdge, resolved_edges
@@ -75,7 +76,9 @@ class _Building:
             self._add_nodes(builder, use)
             self._add_edges(builder)
             # What is missing because of a fault would be a fault again.
-            flow = None if self._found else builder.build()
+            if not self._found:
+                flow = builder.build()
+                self._found += [self._of_the_graph(each) for each in diagnose(flow.definition)]
         except InvalidWorkflow as error:
             self._found += [self._of_the_graph(each) for each in error.diagnostics]
         except ConfigurationError as error:
@@ -130,7 +133,8 @@ class _Building:
         if place[:1] == ("edges",) and len(place) > 1 and isinstance(place[1], int):
             edge = resolved_edges(each for each, _ in self._edges)[place[1]]
             index = next(at for each, at in self._edges if (each.source, each.target) == (edge.source, edge.target))
-            place = ("edges", index)
+            is_mapping = not isinstance(self._document.edges[index], str)
+            place = ("edges", index, *(place[2:] if is_mapping else ()))
         told = located(place, self._read.places, found.code, found.message, found.hint)
         return structs.replace(told, code=found.code, severity=found.severity)
 
