@@ -48,6 +48,11 @@ class Seen:
             return True, value
         return found(cast("Mapping[str, JsonValue]", value), rest) if isinstance(value, Mapping) else (False, None)
 
+    def listed(self, path: str) -> list[JsonValue] | None:
+        """Return the list at a path; None for no value, and for one that is no list."""
+        value = self.find(path)[1]
+        return value if isinstance(value, list) else None
+
     def root(self, name: str) -> JsonValue:
         """Return all that stands under one of `ROOTS`."""
         value = getattr(self, name)
