@@ -38,12 +38,15 @@ def problems_of(errors: Sequence[Mapping[str, Any]], value: JsonValue, places: P
 
     Of a union it tells what each member misses. Only the member is told of that the value was meant to be.
     """
-    found: dict[Place, list[Mapping[str, Any]]] = {}
+    found: dict[tuple[Place, object], list[Mapping[str, Any]]] = {}
     for error in errors:
-        found.setdefault(_place_of(error["loc"], value), []).append(error)
-    for place, about in found.items():
+        missing = error["loc"][-1] if error["type"] == "missing" else None
+        found.setdefault((_place_of(error["loc"], value), missing), []).append(error)
+    above = {place[:length] for place, _ in found for length in range(len(place))}
+    above |= {place for place, missing in found if missing is not None}
+    for (place, _), about in found.items():
         is_kind = [str(error["type"]).endswith("_type") for error in about]
-        if all(is_kind) and any(other != place and other[: len(place)] == place for other in found):
+        if all(is_kind) and place in above:
             continue
         yield _said(place, about[is_kind.index(False)] if False in is_kind else about[0], places)
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -50,7 +51,11 @@ def read_flow(text: str, use: Mapping[str, object]) -> tuple[str, BuiltWorkflow 
     try:
         document = FlowDocument.model_validate(read.value)
     except ValidationError as error:
-        return name, None, _in_order(problems_of(error.errors(), read.value, read.places))
+        return (
+            name,
+            None,
+            _in_order(problems_of(error.errors(include_url=False, include_input=False), read.value, read.places)),
+        )
     return name, *_Building(document, read).built(use)
 
 
@@ -93,7 +98,7 @@ class _Building:
             try:
                 add_entry(builder, entry, use)
             except UnknownUse as error:
-                self._note(self._place_of_use(place, error.name), str(error), "FL-105", error.hint)
+                self._note(self._places_of_use.get((place, error.name), place), str(error), "FL-105", error.hint)
             except ConfigurationError as error:
                 said = _ABOUT_A_NODE.sub("", str(error), count=1)
                 field = _ABOUT_A_FIELD.match(said)
@@ -124,15 +129,22 @@ class _Building:
                 except NodeFault as fault:
                     self._note(("nodes", index, *place), fault.message, "FL-106")
 
-    def _place_of_use(self, place: Place, name: str) -> Place:
-        within = (each for each in self._read.places if each[: len(place)] == place and each[-1:] == ("use",))
-        return next((each for each in within if _at(self._read.value, each) == name), place)
+    @cached_property
+    def _places_of_use(self) -> dict[tuple[Place, JsonValue], Place]:
+        """Place of a node, and name -> the place at which the node first uses that name."""
+        uses = ((place, _at(self._read.value, place)) for place in self._read.places if place[-1:] == ("use",))
+        return {(place[:2], name): place for place, name in reversed([*uses]) if isinstance(name, str)}
+
+    @cached_property
+    def _places_of_edges(self) -> list[int]:
+        """Number of an edge of the definition -> number of the entry that says it."""
+        said = {(edge.source, edge.target): index for edge, index in reversed(self._edges)}
+        return [said[edge.source, edge.target] for edge in resolved_edges(edge for edge, _ in self._edges)]
 
     def _of_the_graph(self, found: Diagnostic) -> Diagnostic:
         place = place_in(found.path)
         if place[:1] == ("edges",) and len(place) > 1 and isinstance(place[1], int):
-            edge = resolved_edges(each for each, _ in self._edges)[place[1]]
-            index = next(at for each, at in self._edges if (each.source, each.target) == (edge.source, edge.target))
+            index = self._places_of_edges[place[1]]
             is_mapping = not isinstance(self._document.edges[index], str)
             place = ("edges", index, *(place[2:] if is_mapping else ()))
         told = located(place, self._read.places, found.code, found.message, found.hint)
@@ -165,10 +177,12 @@ def _placed(text: str) -> Placed:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if twice := {key for key in keys if keys.count(key) > 1}:
-        raise ValueError(f"the key {min(twice)!r} stands twice")
-    return dict(pairs)
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise ValueError(f"the key {key!r} stands twice")
+        made[key] = value
+    return made
 
 
 def _no_number(name: str) -> Any:

@@ -150,6 +150,10 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
         HEAD + "  - {id: a, kind: noop}\nedges:\n  - {source: a, target: b}\n  - a > c",
         [("GR-001", "edges[0].target", 6, 17), ("GR-001", "edges[1]", 7, 5)],
     ),
+    "an edge without an end": (
+        HEAD + "  - {id: a, kind: noop}\nedges: [{source: a}]",
+        [("FL-110", "edges[0]", 5, 9)],
+    ),
     "half an edge": (HEAD + "  - {id: a, kind: noop}\nedges: ['a >']", [("FL-110", "edges[0]", 5, 9)]),
     "a tag": (HEAD + "  - !!python/object:os.system {id: a}", [("FL-100", "nodes[0]", 4, 5)]),
     "an anchor and an alias": (
@@ -212,6 +216,27 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_text() -> None:
     )
     assert [each.code for each in check_flow(text)] == ["GR-020"]
     assert [each.code for each in check_flow(text.replace(", id2: 1", ""))] == ["FL-106", "FL-105"]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("  - {id: n%d, kind: function, use: gone}", "FL-105"),
+        ("  - {id: n%d, kind: gate, when: 3}", "FL-110"),
+        ("  - {id: n%d, kind: noop, x: 1}", "GR-020"),
+    ],
+)
+def test_thousands_of_faults_are_all_told(line: str, code: str) -> None:
+    found = check_flow(HEAD + "\n".join(line % number for number in range(8_000)))
+    assert [each.code for each in found] == [code] * 8_000
+    assert [each.line for each in found] == list(range(4, 8_004))
+
+
+def test_thousands_of_edges_to_nowhere_and_of_keys_are_told() -> None:
+    edges = [f"a > n{number}" for number in range(8_000)]
+    text = json.dumps({"steptrail": "flow/v1", "name": "x", "nodes": [{"id": "a", "kind": "noop"}], "edges": edges})
+    assert [each.path for each in check_flow(text)] == [f"edges[{number}]" for number in range(8_000)]
+    assert len(check_flow(json.dumps({f"k{number}": 1 for number in range(60_000)}))) == 60_003
 
 
 def test_nine_levels_of_nine_aliases_are_refused_before_they_grow() -> None:
