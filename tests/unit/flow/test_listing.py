@@ -56,8 +56,12 @@ def test_a_filter_tells_how_many_it_kept() -> None:
 
 
 def test_an_expression_sees_each_item_and_its_index() -> None:
-    node = FilterNode(id="f", over="input", operation="expression", expression=Expression(kind="cel", text="e"))
-    even = means(e=lambda variables: variables["item"] > 1 and variables["index"] % 2 == 0)
+    node = FilterNode(
+        id="f", over="input", operation="expression", expression=Expression(kind="cel", text="item > 1 && index")
+    )
+    even = means(
+        expressions={"item > 1 && index": lambda variables: variables["item"] > 1 and variables["index"] % 2 == 0}
+    )
     assert evaluate(node, Seen(input=[1, 2, 3]), even).output == [3]
     own = FilterNode(id="f", over="input", operation="expression", expression=Expression(kind="function", text="f"))
     assert evaluate(own, Seen(input=[None, 2]), means({"f": lambda item: item is None})).output == [None]

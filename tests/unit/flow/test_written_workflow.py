@@ -9,7 +9,7 @@ from msgspec import structs
 from steptrail import AgentBuilder
 from steptrail.domain.flow.definition import definition_text, read_definition
 from steptrail.domain.flow.nodes import Node
-from steptrail.errors import ConfigurationError
+from steptrail.errors import ConfigurationError, InvalidWorkflow
 from steptrail.testing import ScriptedModel
 from steptrail.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, tool
 from steptrail.workflow import (
@@ -390,9 +390,14 @@ def test_a_workflow_needs_a_name() -> None:
 
 def test_what_is_wrong_with_the_graph_is_said_at_once() -> None:
     flow = Workflow("a", entry="start").noop("x").noop("x").edge("x", "y")
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(InvalidWorkflow) as caught:
         flow.build()
-    assert [line.split()[0] for line in str(caught.value).splitlines()[1:]] == ["GR-005", "GR-001", "GR-007"]
+    assert [(each.code, each.path) for each in caught.value.diagnostics] == [
+        ("GR-005", "nodes[1].id"),
+        ("GR-001", "edges[0]"),
+        ("GR-001", "entry"),
+    ]
+    assert "\n  edges[0]: GR-001 no node is called 'y'" in str(caught.value)
 
 
 def test_a_workflow_without_nodes_is_refused() -> None:
