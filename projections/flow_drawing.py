@@ -104,8 +104,8 @@ class DrawnFlow:
             lines.append(f'    {numbers[node.id]}["{node.id}<br/>{node.kind}{said}"]:::{node.mark}')
         for edge in self.edges:
             arrow = "-.->" if edge.loop else "==>" if edge.taken else "-->"
-            said = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [_times(edge.taken)] * (edge.taken > 1)
-            label = f'|"{", ".join(said)}"|' if said else ""
+            about = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [_times(edge.taken)] * (edge.taken > 1)
+            label = f'|"{", ".join(about)}"|' if about else ""
             lines.append(f"    {numbers[edge.source]} {arrow}{label} {numbers[edge.target]}")
         marks = sorted({node.mark for node in self.nodes})
         return "\n".join([*lines, *(f"    classDef {mark} {_COLOURS[mark]}" for mark in marks)]) + "\n"

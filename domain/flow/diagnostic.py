@@ -4,7 +4,7 @@ from typing import Literal
 
 from steptrail.domain.base import Value
 
-__all__ = ["Diagnostic"]
+__all__ = ["Diagnostic", "fault"]
 
 
 class Diagnostic(Value, frozen=True, kw_only=True):
@@ -27,3 +27,9 @@ class Diagnostic(Value, frozen=True, kw_only=True):
         where = self.path if self.line is None else f"line {self.line}, column {self.column}: {self.path}"
         advice = f" ({self.hint})" if self.hint else ""
         return f"{where}: {self.code} {self.message}{advice}".lstrip(": ")
+
+
+def fault(code: str, path: str, message: str, hint: str | None = None, *, is_warning: bool = False) -> Diagnostic:
+    """Return what is wrong at a place of a definition."""
+    severity: Literal["error", "warning"] = "warning" if is_warning else "error"
+    return Diagnostic(code=code, severity=severity, path=path, message=message, hint=hint)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from steptrail.domain.errors import ConfigurationError, InvalidWorkflow, MissingExtra
 from steptrail.domain.flow.definition import EdgeWhen
+from steptrail.domain.flow.diagnose import diagnose
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.resolving import WrittenEdge, resolved_edges
@@ -75,7 +76,9 @@ class _Building:
             self._add_nodes(builder, use)
             self._add_edges(builder)
             # What is missing because of a fault would be a fault again.
-            flow = None if self._found else builder.build()
+            if not self._found:
+                flow = builder.build()
+                self._found += [self._of_the_graph(each) for each in diagnose(flow.definition)]
         except InvalidWorkflow as error:
             self._found += [self._of_the_graph(each) for each in error.diagnostics]
         except ConfigurationError as error:

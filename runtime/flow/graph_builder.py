@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeAlias, cast, get_args
 from steptrail.domain.base import full_form, made
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, InvalidWorkflow, NotStorable, shown
 from steptrail.domain.flow.definition import EdgeWhen, FlowDefinition
-from steptrail.domain.flow.diagnostic import Diagnostic
+from steptrail.domain.flow.diagnose import diagnose
 from steptrail.domain.flow.ids import is_node_id
 from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNode, WorkingNode
 from steptrail.domain.flow.options import RunOptions
@@ -133,7 +133,7 @@ class GraphBuilder:
             definition = made(FlowDefinition, cast("dict[str, JsonValue]", storable(full_form(written))))
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"workflow {shown(self._name)}: {error}") from None
-        found = _diagnosed(definition)
+        found = diagnose(definition)
         if any(each.severity == "error" for each in found):
             raise InvalidWorkflow(self._name, found)
         return BuiltWorkflow(
@@ -142,24 +142,3 @@ class GraphBuilder:
             functions=dict(self._functions),
             resources=self._resources,
         )
-
-
-def _diagnosed(definition: FlowDefinition) -> tuple[Diagnostic, ...]:
-    ids = [node.id for node in definition.nodes]
-    known = set(ids)
-    ends = [(f"edges[{number}]", (edge.source, edge.target)) for number, edge in enumerate(definition.edges)]
-    named = [*ends, ("entry", definition.entry)]
-    return (
-        *(() if ids else (Diagnostic(code="FL-109", path="nodes", message="it has no nodes"),)),
-        *(
-            Diagnostic(code="GR-005", path=f"nodes[{number}].id", message=f"another node is called {each!r} too")
-            for number, each in enumerate(ids)
-            if each in ids[:number]
-        ),
-        *(
-            Diagnostic(code="GR-001", path=path, message=f"no node is called {each!r}")
-            for path, used in named
-            for each in used
-            if each not in known
-        ),
-    )

@@ -142,7 +142,8 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
     ),
     "an expression": (HEAD + "  - {id: a, kind: gate, when: vars.a >}", [("FL-106", "nodes[0].when", 4, 25)]),
     "an expression that is no condition": (
-        HEAD + "  - {id: a, kind: conditional, default: a, cases: [{when: 1 + 1, to: a}]}",
+        HEAD + "  - {id: a, kind: conditional, default: a, cases: [{when: 1 + 1, to: a}]}\n"
+        "edges: [{source: a, target: a, loop: true}]",
         [("FL-106", "nodes[0].cases[0].when", 4, 53)],
     ),
     "no options of a choice": (HEAD + "  - {id: a, kind: human, type: choice}", [("FL-110", "nodes[0].options", 4, 5)]),
