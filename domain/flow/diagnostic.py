@@ -30,6 +30,6 @@ class Diagnostic(Value, frozen=True, kw_only=True):
 
 
 def fault(code: str, path: str, message: str, hint: str | None = None, *, is_warning: bool = False) -> Diagnostic:
-    """Return what is wrong at a place of a definition."""
+    """Return a finding about a place of a definition."""
     severity: Literal["error", "warning"] = "warning" if is_warning else "error"
     return Diagnostic(code=code, severity=severity, path=path, message=message, hint=hint)

@@ -7,7 +7,8 @@ import pytest
 from steptrail.domain.flow.events import NodeFailureRecorded, NodeRetryScheduled
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ExecutionFailed
-from steptrail.workflow import FailureClass, OnError, RetryPolicy, Rule, RunOptions, Workflow
+from steptrail.runtime.flow.written import TryingSettings
+from steptrail.workflow import FailureClass, NodeError, OnError, RetryPolicy, Rule, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, events_of, named, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -26,19 +27,21 @@ AWAY = [ConnectionError("it is away")] * 3
         ("fail", True, True, "failed", "node", "critical"),
         (None, False, False, "failed", "run", "continue_on_error is off"),
         ("fail", True, False, "failed", "run", "continue_on_error is off"),
-        (None, False, ("budget",), "failed", "run", "continue_on_error does not hold unavailable"),
-        (None, False, ("unavailable",), "recorded", "run", "continue_on_error"),
+        (None, False, (FailureClass.BUDGET,), "failed", "run", "continue_on_error does not hold unavailable"),
+        (None, False, (FailureClass.UNAVAILABLE,), "recorded", "run", "continue_on_error"),
     ],
 )
 async def test_the_truth_table(
-    on_error: str | None, critical: bool, tolerated: bool | tuple[str, ...], outcome: str, tier: str, rule: str
+    on_error: str | None, critical: bool, tolerated: bool | tuple[FailureClass, ...], outcome: str, tier: str, rule: str
 ) -> None:
     world, clock = World(), HandClock()
     world.fails["a"] = [*AWAY]
-    given = {"on_error": OnError(on_error)} if on_error is not None else {}
+    settings: TryingSettings = {"critical": critical, "output": "out"}
+    if on_error is not None:
+        settings["on_error"] = OnError(on_error)
     flow = (
         Workflow("t")
-        .tool("a", world.tool(), args={"name": "a"}, output="out", critical=critical, **given)
+        .tool("a", world.tool(), args={"name": "a"}, **settings)
         .function("b", world.function("b"))
         .chain("a", "b")
         .build()
@@ -49,21 +52,22 @@ async def test_the_truth_table(
         why = await trail.flow("f").why()
         assert world.done["a"] == 3
         if outcome == "recorded":
-            (error,) = result.errors
+            (recorded_error,) = result.errors
+            error: NodeError | None = recorded_error
             assert (result.status, world.done["b"]) == (ExecutionStatus.COMPLETED, 1)
             assert result.envelope.vars["out"] is None
-            assert result.envelope.vars["out_error"] == error.message
+            assert result.envelope.vars["out_error"] == recorded_error.message
             assert "1 recorded error" in why.verdict
             with pytest.raises(ExecutionFailed):
                 result.raise_for_stop()
             assert result.raise_for_stop(allow_errors=True) is result
         else:
             error = result.error
-            assert error is not None
             assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.RETRY_LIMIT)
             assert (world.done["b"], result.errors) == (0, ())
             assert rule in why.verdict
             assert "out" not in result.envelope.vars
+        assert error is not None
         assert (error.tier, error.attempt, error.failure) == (tier, 3, FailureClass.UNAVAILABLE)
         assert error.message == 'tool "act" failed after 3 attempts: it is away'
         recorded = [event for event in await events_of(trail) if isinstance(event, NodeFailureRecorded)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct, error as StructError
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.infrastructure.store.core.blobs import MARK, FetchBody, blob_fault, is_detached, no_blobs
@@ -144,7 +144,7 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
 
 def _goes_on(row: ChainRow, position: object) -> bool:
     # SQLite keeps whatever type a hand wrote into a column.
-    found: object = row.position
+    found = cast("object", row.position)
     if not isinstance(found, int) or not isinstance(position, int):
         return False
     return found > position if row.commit_id is not None or not position else found == position + 1
