@@ -133,4 +133,4 @@ def _default(field: structs.FieldInfo) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value)
+    return msgspec.json.decode(msgspec.json.encode(value))  # `to_builtins` would leave tuples, which no JSON has
