@@ -24,12 +24,12 @@ class Diagnostic(Value, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the finding as one line."""
-        where = self.path if self.line is None else f"line {self.line}, column {self.column}: {self.path}"
+        place = self.path if self.line is None else f"{self.line}:{self.column or 1} {self.path}".rstrip()
         advice = f" ({self.hint})" if self.hint else ""
-        return f"{where}: {self.code} {self.message}{advice}".lstrip(": ")
+        return f"{self.code} {place}: {self.message}{advice}" if place else f"{self.code} {self.message}{advice}"
 
 
 def fault(code: str, path: str, message: str, hint: str | None = None, *, is_warning: bool = False) -> Diagnostic:
-    """Return a finding about a place of a definition."""
+    """Return what is wrong at a place of a definition."""
     severity: Literal["error", "warning"] = "warning" if is_warning else "error"
     return Diagnostic(code=code, severity=severity, path=path, message=message, hint=hint)

@@ -133,7 +133,8 @@ class _Building:
         if place[:1] == ("edges",) and len(place) > 1 and isinstance(place[1], int):
             edge = resolved_edges(each for each, _ in self._edges)[place[1]]
             index = next(at for each, at in self._edges if (each.source, each.target) == (edge.source, edge.target))
-            place = ("edges", index)
+            is_mapping = not isinstance(self._document.edges[index], str)
+            place = ("edges", index, *(place[2:] if is_mapping else ()))
         told = located(place, self._read.places, found.code, found.message, found.hint)
         return structs.replace(told, code=found.code, severity=found.severity)
 

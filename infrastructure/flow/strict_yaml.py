@@ -13,13 +13,16 @@ from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.flow.extra import from_extra
 
-__all__ = ["UNREADABLE", "Place", "Placed", "path_of", "read_yaml"]
+__all__ = ["OLD_BREAKS", "UNREADABLE", "Place", "Placed", "path_of", "read_yaml"]
 
 Place = tuple[str | int, ...]
 """The keys and indices on the way to a value."""
 
 UNREADABLE: Final = "FL-100"
 """The code of a text that cannot be read."""
+
+OLD_BREAKS: Final = "\x85\u2028\u2029"
+"""The characters that end a line in YAML 1.1, and do not in 1.2."""
 
 _MOST_LEVELS: Final = 100
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
@@ -46,6 +49,13 @@ class Placed(NamedTuple):
 def read_yaml(text: str) -> Placed:
     """Return what a text of YAML says. Raises `MissingExtra` without the package."""
     yaml = from_extra("yaml", "YAML", "PyYAML")
+    if found := next((each for each in OLD_BREAKS if each in text), None):
+        before = text[: text.index(found)].split("\n")
+        said = f"the character U+{ord(found):04X} ends a line to some readers"
+        hint = f"write \\u{ord(found):04x} in double quotes"
+        line, column = len(before), len(before[-1]) + 1
+        refused = Diagnostic(code=UNREADABLE, message=said, line=line, column=column, hint=hint)
+        return Placed(None, {}, (refused,))
     reader = _Reader(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     try:
         value = reader.document()

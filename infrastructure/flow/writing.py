@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import structs
 
+from steptrail.domain.base import full_form
 from steptrail.domain.flow.definition import FORMAT, Edge, FlowDefinition
 from steptrail.domain.flow.nodes import (
     CaseSpec,
@@ -23,6 +24,7 @@ from steptrail.domain.flow.nodes import (
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.infrastructure.flow.strict_yaml import OLD_BREAKS
 
 __all__ = ["flow_document", "flow_text"]
 
@@ -42,7 +44,15 @@ def flow_text(definition: FlowDefinition) -> str:
     decides under its recorded name. Raises `MissingExtra` without the extra `flow`.
     """
     yaml = from_extra("yaml", "YAML", "PyYAML")
-    text: str = yaml.safe_dump(flow_document(definition), sort_keys=False, allow_unicode=True, width=120)
+
+    # Texts with characters that end a line in YAML 1.1 alone are quoted, or they would be read as spaces.
+    def written(writer: Any, text: str) -> Any:
+        style = '"' if any(each in text for each in OLD_BREAKS) else None
+        return writer.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    dumper: Any = type("Dumper", (yaml.SafeDumper,), {})
+    dumper.add_representer(str, written)
+    text: str = yaml.dump(flow_document(definition), Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
     return text
 
 
@@ -70,13 +80,13 @@ def _node(node: Node, *, is_inner: bool = False) -> _Object:
         if field.name in {"id", *_CODE} or (value == _default(field) and field.name not in _REQUIRED):
             continue
         if isinstance(node, TransformNode | FilterNode) and field.name == "settings":
-            said |= _plain(value)
+            said |= full_form(value)
         else:
             said[field.name] = _part(value)
     if isinstance(node, ToolNode):
         # The tool may say something else, and what was built has to be said.
-        said |= {"approval": _plain(node.tool.approval) or False, "retry": _plain(node.retry)}
-        said["on_unknown"] = _plain(node.on_unknown)
+        said |= {"approval": full_form(node.tool.approval) or False, "retry": full_form(node.retry)}
+        said["on_unknown"] = full_form(node.on_unknown)
     if isinstance(node, WebhookNode):
         said |= {"effect": node.effect.value, "hosts": list(node.hosts)}
     if isinstance(node, MapNode):
@@ -94,7 +104,7 @@ def _part(value: Any) -> Any:
         case tuple():
             return [_part(each) for each in cast("Iterable[Any]", value)]
         case _:
-            return _plain(value)
+            return full_form(value)
 
 
 def _deciding(value: CaseSpec | RuleSpec | CheckSpec) -> _Object:
@@ -104,7 +114,7 @@ def _deciding(value: CaseSpec | RuleSpec | CheckSpec) -> _Object:
         if part == _default(field):
             continue
         if field.name == "settings":
-            said |= _plain(part)
+            said |= full_form(part)
         else:
             said["when" if field.name == "expression" else field.name] = _part(part)
     return said
@@ -123,14 +133,10 @@ def _edge(edge: Edge) -> _Object:
 
 def _unlike(value: RunOptions, default: RunOptions) -> _Object:
     names = [name for name in value.__struct_fields__ if getattr(value, name) != getattr(default, name)]
-    return {name: _plain(getattr(value, name)) for name in names}
+    return {name: full_form(getattr(value, name)) for name in names}
 
 
 def _default(field: structs.FieldInfo) -> Any:
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default
-
-
-def _plain(value: Any) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(value))  # `to_builtins` would leave tuples, which no JSON has

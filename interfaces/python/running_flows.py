@@ -10,6 +10,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
 from steptrail.runtime.flow.result import FlowResult
@@ -90,7 +91,7 @@ async def run_flow(
         by=by,
         key=key,
     )
-    return await FlowControl(environment, flow_id).run(flow, start)
+    return await FlowControl(environment, flow_id, flow_means()).run(flow, start)
 
 
 async def start_flow(
@@ -126,5 +127,5 @@ async def start_flow(
         by=by,
         key=key,
     )
-    await FlowControl(environment, flow_id).start(start)
+    await FlowControl(environment, flow_id, flow_means()).start(start)
     return Flow(environment, flow_id)

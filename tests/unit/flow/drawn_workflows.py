@@ -51,7 +51,8 @@ agent = AgentBuilder("agent").with_model(model).build()
 inner = Workflow("inner").function("x", compute).build()
 
 # Words that YAML 1.1 reads as something else stand among them.
-texts = st.sampled_from(["a", "{{ item }}", "yes", "0123", "1:30", "null", " ", "é\n'x\": #", "- a", "2026-01-01"])
+odd = ["yes", "0123", "1:30", "null", " ", "é\n'x\": #", "\x85", "\u2028\ufeff", "- a", "2026-01-01"]
+texts = st.sampled_from(["a", "{{ item }}", *odd])
 objects = st.dictionaries(st.sampled_from(["a", "on", "1"]), json_values, max_size=2)
 seconds = st.none() | st.sampled_from([0.5, 3, 1e20])
 when: st.SearchStrategy[Any] = st.sampled_from(["vars.ok", "vars.n > 1", is_big])
@@ -115,17 +116,24 @@ KINDS: dict[str, tuple[Adds, Mapping[str, st.SearchStrategy[Any]]]] = {
         {**common, "expression": when, "min": st.floats(0, 9), "values": st.lists(json_values, max_size=2)},
     ),
     "rule_router": (
-        lambda f, i, s: f.rule_router(i, s.pop("rules", []), **s),
-        {**common, "rules": st.lists(st.builds(Rule, conditions | when | st.none(), to=st.just("end")), max_size=3)},
+        lambda f, i, s: f.rule_router(i, s.pop("rules", [Rule(None, to="end")]), **s),
+        {
+            **common,
+            "rules": st.lists(
+                st.builds(Rule, conditions | when | st.none(), to=st.just("end")), min_size=1, max_size=3
+            ),
+        },
     ),
     "conditional": (
-        lambda f, i, s: f.conditional(i, s.pop("cases", []), default="end", **s),
-        {**common, "cases": st.lists(st.builds(Case, when, st.just("end"), texts), max_size=3)},
+        lambda f, i, s: f.conditional(i, s.pop("cases", [Case("a", to="end")]), default="end", **s),
+        {**common, "cases": st.lists(st.builds(Case, when, st.just("end"), texts), min_size=1, max_size=3)},
     ),
     "gate": (lambda f, i, s: f.gate(i, **s), {**common, "when": when, "message": texts, "on_fail": st.just("skip")}),
     "guardian": (
-        lambda f, i, s: f.guardian(i, s.pop("checks", []), on_fail="redirect", redirect="end", **s),
-        {**common, "checks": st.lists(checks, max_size=3)},
+        lambda f, i, s: f.guardian(
+            i, s.pop("checks", [Check("required", "a")]), on_fail="redirect", redirect="end", **s
+        ),
+        {**common, "checks": st.lists(checks, min_size=1, max_size=3)},
     ),
     "human": (
         lambda f, i, s: f.human(i, type="choice", options=("yes", "no"), **s),
@@ -171,6 +179,6 @@ def drawn_workflows(draw: st.DrawFn) -> BuiltWorkflow:
     flow.noop("end")
     for kind in chosen:
         flow.edge(f"n{kinds.index(kind)}", "end", when=draw(st.sampled_from([None, "success"])))
-        if draw(st.booleans()):
+        if kind != "noop" and draw(st.booleans()):
             flow.edge(f"n{kinds.index(kind)}", "end", when="error")
     return flow.build()

@@ -142,14 +142,13 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
     ),
     "an expression": (HEAD + "  - {id: a, kind: gate, when: vars.a >}", [("FL-106", "nodes[0].when", 4, 25)]),
     "an expression that is no condition": (
-        HEAD + "  - {id: a, kind: conditional, default: a, cases: [{when: 1 + 1, to: a}]}\n"
-        "edges: [{source: a, target: a, loop: true}]",
-        [("FL-106", "nodes[0].cases[0].when", 4, 53)],
+        HEAD + "  - {id: a, kind: conditional, cases: [{when: 1 + 1, to: b}]}\n  - {id: b, kind: noop}\nedges: [a > b]",
+        [("CN-003", "nodes[0]", 4, 5), ("FL-106", "nodes[0].cases[0].when", 4, 41)],
     ),
     "no options of a choice": (HEAD + "  - {id: a, kind: human, type: choice}", [("FL-110", "nodes[0].options", 4, 5)]),
     "an edge to nowhere": (
         HEAD + "  - {id: a, kind: noop}\nedges:\n  - {source: a, target: b}\n  - a > c",
-        [("GR-001", "edges[0]", 6, 5), ("GR-001", "edges[1]", 7, 5)],
+        [("GR-001", "edges[0].target", 6, 17), ("GR-001", "edges[1]", 7, 5)],
     ),
     "half an edge": (HEAD + "  - {id: a, kind: noop}\nedges: ['a >']", [("FL-110", "edges[0]", 5, 9)]),
     "a tag": (HEAD + "  - !!python/object:os.system {id: a}", [("FL-100", "nodes[0]", 4, 5)]),
@@ -173,6 +172,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
     "broken json": ('{"name": }', [("FL-100", "", 1, 10)]),
     "a key twice in json": ('{"name": "x", "name": "y"}', [("FL-100", "", 1, 1)]),
     "no number of json": ('{"name": NaN}', [("FL-100", "", 1, 1)]),
+    "a line end of YAML 1.1": ("name: x\nresult: 'a\u2028b'", [("FL-100", "", 2, 11)]),
     "half a character": ("name: \ud800", [("FL-100", "", 1, 1)]),
     "deep nesting": ("a: " + "[" * 200 + "]" * 200, [("FL-100", "a[0][0]", 1, 104)]),
     "deep json": ('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}", [("FL-100", "", 1, 1)]),
@@ -194,8 +194,15 @@ def test_a_fault_is_told_with_its_code_and_place(fault: str) -> None:
 def test_a_name_that_is_nearly_brought_is_hinted_at() -> None:
     (found,) = check_flow(PUBLISH.replace("use: editor", "use: editr"), use=BROUGHT)
     assert str(found) == (
-        "line 7, column 31: nodes[2].use: FL-105 nothing is brought under the name 'editr' (did you mean 'editor'?)"
+        "FL-105 7:31 nodes[2].use: nothing is brought under the name 'editr' (did you mean 'editor'?)"
     )
+
+
+def test_a_warning_does_not_keep_a_workflow_from_being_built() -> None:
+    text = HEAD + "  - {id: a, kind: noop}\n  - {id: b, kind: noop}\n  - {id: c, kind: noop}\nedges: [a > b]"
+    (found,) = check_flow(text)
+    assert (found.code, found.severity, found.path, found.line) == ("GR-002", "warning", "nodes[2]", 6)
+    assert load_flow(text).definition.entry == ("a", "c")
 
 
 def test_all_faults_are_told_at_once_in_the_order_of_the_text() -> None:
@@ -234,6 +241,7 @@ def test_nine_levels_of_nine_aliases_are_refused_before_they_grow() -> None:
         ("a: yesterday", "yesterday"),
         ("a: |\n  x\n  y\n", "x\ny\n"),
         ("a: 😀", "😀"),
+        ('a: "\\u0085"', "\x85"),
     ],
 )
 def test_yaml_is_read_as_its_version_1_2_says(text: str, value: object) -> None:
