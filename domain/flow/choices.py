@@ -61,7 +61,10 @@ def route_faults(node: Node, path: str, successors: Sequence[str]) -> Iterator[D
     if not isinstance(node, ConditionalNode | RuleRouterNode | LlmRouterNode):
         return
     if not routes:
-        yield fault("CN-006", path, f"{node.id!r} has nothing to choose from", "add a node to which it may lead")
+        # Rules may all fail to hold, which ends the branch; the others fail when nothing fits.
+        ends = isinstance(node, RuleRouterNode)
+        why = f"{node.id!r} has nothing to choose from"
+        yield fault("CN-006", path, why, "add a node to which it may lead", is_warning=ends)
         return
     if node.default is None and not isinstance(node, RuleRouterNode):
         why = f"{node.id!r} fails when nothing fits, because it has no default"

@@ -137,7 +137,8 @@ def _of_edges(definition: FlowDefinition) -> Iterator[Diagnostic]:
             why = f"it is never taken: {source.id!r} fails the run, because of on_error='fail'"
             yield fault("FL-104", f"edges[{place}]", why, "remove the edge, or `on_error`")
         elif isinstance(source, NoopNode):
-            yield fault("FL-104", f"edges[{place}]", f"it is never taken: {source.id!r} cannot fail", "remove the edge")
+            why = f"it is never taken: {source.id!r} cannot fail"
+            yield fault("FL-104", f"edges[{place}]", why, "remove the edge", is_warning=True)
     for way, place in _cycles(definition):
         shown = way if len(way) <= _MOST_NAMED else [*way[: _MOST_NAMED - 2], "…", *way[-2:]]
         why = f"{' > '.join(shown)} is a cycle"
