@@ -36,7 +36,13 @@ settings.register_profile(
 )
 settings.register_profile("steptrail-fast", settings.get_profile("steptrail"), max_examples=10)
 settings.register_profile("steptrail-nightly", settings.get_profile("steptrail"), max_examples=1000)
-settings.load_profile("steptrail-nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "steptrail")
+# Traced, and the same in every run: a share that is asked for may not depend on luck.
+settings.register_profile(
+    "steptrail-coverage", settings.get_profile("steptrail"), max_examples=5, derandomize=True, database=None
+)
+_GIVEN = f"steptrail-{os.environ.get('HYPOTHESIS_PROFILE', '')}"
+_PROFILE = _GIVEN if _GIVEN in {"steptrail-nightly", "steptrail-coverage"} else "steptrail"
+settings.load_profile(_PROFILE)
 
 LEFT_OUT = {
     "agui": "servers and clients of npm",
@@ -198,7 +204,7 @@ class EveryTestRan:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--fast"):
+    if config.getoption("--fast") and _PROFILE != "steptrail-coverage":
         settings.load_profile("steptrail-fast")
     # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
     if hasattr(config, "workerinput"):
