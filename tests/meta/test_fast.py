@@ -98,7 +98,7 @@ def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     ("profile", "arguments", "number"),
-    [("", ["--fast"], 10), ("", [], 50), ("nightly", [], 1000), ("coverage", ["--fast"], 5)],
+    [("", ["--fast"], 10), ("", [], 30), ("nightly", [], 1000), ("coverage", ["--fast"], 5)],
 )
 def test_properties_are_tried_with_fewest_examples_there_and_with_most_by_night(
     profile: str, arguments: list[str], number: int, suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
