@@ -13,7 +13,6 @@ from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.library.sqlite import SQLiteEventRecorder
 from steptrail.testing.store_contract import Noted, commit_of
-from tests.harness.ready_python import ready_python
 
 ON_BOTH = pytest.mark.parametrize("url", ["file", "server"], indirect=True)
 
@@ -226,7 +225,7 @@ asyncio.run(main())
 
 @ON_BOTH
 async def test_processes_that_write_one_stream_make_one_chain(url: str) -> None:
-    processes = [subprocess.Popen([ready_python(), "-c", RACE, url]) for _ in range(2)]
+    processes = [subprocess.Popen([sys.executable, "-c", RACE, url]) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
 
     store = open_store(url)
