@@ -38,7 +38,7 @@ class ContinuationOutcome(Value, frozen=True, kw_only=True):
             decision=decision,
             should_continue=decision is ContinuationDecision.REQUEST,
             resolved_by=AGGREGATE if decider is None else decider.criterion_class,
-            stop_reason=EvaluationProcessor.stop_reason(evaluations),
+            stop_reason=EvaluationProcessor.stop_reason_of(decider),
             evaluations=tuple(evaluations),
         )
 
