@@ -37,9 +37,11 @@ class Log(Sequence[T_co]):
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
         """Return a view of the items of this one, followed by `items`."""
         view: Log[T_co] = object.__new__(Log)  # pyright: ignore[reportUnknownVariableType]
-        buffer = self._buffer if len(self._buffer) == self._length else self._buffer[: self._length]
+        buffer, length = self._buffer, self._length
+        if len(buffer) != length:
+            buffer = buffer[:length]
         buffer.extend(items)
-        view._buffer, view._length = buffer, len(buffer)
+        view._buffer, view._length = buffer, length + len(items)
         return view
 
     def shown(self, show: Callable[[T_co], T_co]) -> "Log[T_co]":

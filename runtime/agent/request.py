@@ -45,7 +45,7 @@ class Requests:
         # A start changes nothing that the model is shown, so the request before it is also the one after it.
         if request is None or version != state.version - 1:
             request = self.build(state, agent)
-        return replace(request, timeout=timeout)
+        return request if timeout is None else replace(request, timeout=timeout)
 
     def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
