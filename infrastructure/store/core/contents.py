@@ -4,7 +4,6 @@ Content is what the classes of events name so (ADR 57). It has the form of the e
 `{"reply":{"parts":[{"text":"…"}]}}`. Folds of decisions, lists and sums need none of it.
 """
 
-from collections.abc import Hashable
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -70,9 +69,9 @@ class _Plan(NamedTuple):
 
 
 @cache
-def _plan(kind: Hashable) -> _Plan | None:
+def _plan(kind: type[Value]) -> _Plan | None:
     """Return how values of a class are parted; None for a class without content."""
-    if not (isinstance(kind, type) and issubclass(kind, Value)) or not (content := content_of(kind)):
+    if not (content := content_of(kind)):
         return None
     config, below = kind.__struct_config__, {path.split(".")[0] for path in content}
     fields = tuple(
@@ -88,14 +87,13 @@ def _plan(kind: Hashable) -> _Plan | None:
     return _Plan({config.tag_field: config.tag} if config.tag_field is not None else {}, fields)
 
 
-def _parted(value: Any) -> tuple[Any, Any]:
+def _parted(value: object) -> tuple[Any, Any]:
     """Return the state and the content of a value, as what is to be encoded; None for no content."""
     if isinstance(value, tuple):
         parts = [_parted(item) for item in cast("tuple[object, ...]", value)]
         contents = [content for _, content in parts]
         return [state for state, _ in parts], contents if any(item is not None for item in contents) else None
-    plan = _plan(type(value))
-    if plan is None:
+    if not isinstance(value, Value) or (plan := _plan(type(value))) is None:
         return value, None
     state, content = plan.tag.copy(), dict[str, Any]()
     for name, default, is_made_by_default, is_content, holds_content in plan.fields:
