@@ -49,16 +49,14 @@ class Log(Sequence[T_co]):
         return _Shown(self, show)
 
     def encoded(self, start: int, encode: Callable[[T_co], bytes]) -> Iterator[bytes]:
-        """Yield the items from index `start` on as bytes. `start` is not negative.
+        """Return an iterator over the items from index `start` on as bytes. `start` is not negative.
 
         Items that are still encoded are yielded as they are, and are not decoded for this.
         """
         buffer = self._buffer
         if not isinstance(buffer, _UndecodedItems):
-            yield from map(encode, buffer[start : self._length])
-            return
-        for item in buffer.undecoded(start, self._length):
-            yield item if isinstance(item, bytes) else encode(item)
+            return map(encode, buffer[start : self._length])
+        return (item if isinstance(item, bytes) else encode(item) for item in buffer.undecoded(start, self._length))
 
     @property
     def last(self) -> T_co | None:

@@ -6,9 +6,10 @@ A tool affects the run only by its outcome: the outcome is shown to the model, a
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
+
+from msgspec import Struct
 
 from steptrail.domain.agent.call_starts import refuse_altered
 from steptrail.domain.agent.deadline import Deadline
@@ -60,8 +61,7 @@ __all__ = ["ToolCalls"]
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Started:
+class _Started(Struct, frozen=True, kw_only=True):
     position: int
     call: CallInFlight
     tool: RunnableTool
