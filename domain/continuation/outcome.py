@@ -32,8 +32,9 @@ class ContinuationOutcome(Value, frozen=True, kw_only=True):
     @classmethod
     def from_evaluations(cls, evaluations: Sequence[ContinuationEvaluation]) -> "ContinuationOutcome":
         """Resolve votes. No votes stop the run."""
-        decision = EvaluationProcessor.resolve(evaluations)
         decider = EvaluationProcessor.decider(evaluations)
+        # A vote that decides is the strongest there is.
+        decision = EvaluationProcessor.resolve(evaluations) if decider is None else decider.decision
         return cls(
             decision=decision,
             should_continue=decision is ContinuationDecision.REQUEST,
