@@ -4,8 +4,8 @@ from steptrail.domain.agent.events import InferenceCompleted, UsageRecorded
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
-from steptrail.projections.explanation import AgentExplainer
-from steptrail.projections.kinds import Bill, KindProjections, Lifecycle
+from steptrail.projections.explanation import MARKED_TYPES, AgentExplainer
+from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
 from steptrail.projections.questions import questions
 
 __all__ = ["PROJECTIONS_OF_AGENTS"]
@@ -33,5 +33,6 @@ PROJECTIONS_OF_AGENTS = KindProjections(
     bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), billed=_billed),
     lifecycle=_lifecycle,
     questions=questions,
+    explain_state=ExplainerOfState(types=MARKED_TYPES, make=AgentExplainer.of_state),
 )
 """The projections of the streams `agent:…`."""

@@ -1,7 +1,8 @@
-"""Why a session stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
+"""Why a session stopped, or why it has not: the answer of `steptrail why`, from its events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deciding_error import deciding_error
@@ -36,7 +37,7 @@ from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.rendering import by_whom, error_data, request_data
 
-__all__ = ["AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
+__all__ = ["MARKED_TYPES", "AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
 
 
 _SHOWN_CHARACTERS = 300
@@ -158,19 +159,27 @@ class AgentExplainer:
         self.version = 0
         """The version of the newest event that it has been given."""
 
+    @classmethod
+    def of_state(cls, session_id: str, state: AgentState, records: Sequence[Recorded[AgentEvent]]) -> Self:
+        """Explain the newest execution from a state on, given what `MARKED_TYPES` says of the events before it."""
+        made = cls(session_id)
+        for record in records:
+            made._mark(record.version, record.event)
+        made._state, made.version = state, state.version
+        return made
+
     def add(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Take the events that come next."""
         if records:
             self.version = records[-1].version
         for place, record in enumerate(records):
             event = record.event
-            if isinstance(event, ExecutionStarted):
-                if self._is_newest and self._is_asked_for():
-                    self._state = extend(self._state, records[:place])
-                    self._is_newest = False
-                self._started.append(event)
-            if self._is_newest and type(event) in _MARKS:
-                self._mark(record.version, event)
+            if type(event) not in _MARKS:
+                continue
+            if isinstance(event, ExecutionStarted) and self._is_newest and self._is_asked_for():
+                self._state = extend(self._state, records[:place])
+                self._is_newest = False
+            self._mark(record.version, event)
         if self._is_newest:
             self._state = extend(self._state, records)
 
@@ -180,6 +189,10 @@ class AgentExplainer:
 
     def _mark(self, version: int, event: AgentEvent) -> None:
         """Note what is said of an event beside the state."""
+        if isinstance(event, ExecutionStarted):
+            self._started.append(event)
+        if not self._is_newest:
+            return
         match event:
             case EvaluationsRecorded(votes=votes):
                 # The first would-be stop of each guard in shadow counts.
@@ -395,3 +408,10 @@ _MARKS: dict[type[AgentEvent], str | None] = {
     StepCompleted: None,
 }
 """The events that are told of beside the state, and the names of those whose version is told."""
+
+MARKED_TYPES = {
+    **{event.TYPE: b"" for event in _MARKS},
+    EvaluationsRecorded.TYPE: b'"shadow"',
+    ContinuationEvaluated.TYPE: b"\n",  # in no stored event: the newest is all that is told of
+}
+"""The stored types of these events, with what all of them hold that count beside the newest."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
     from steptrail.projections.questions import Question
 
-__all__ = ["PROJECTIONS", "Bill", "Explainer", "Explanation", "KindProjections", "Lifecycle"]
+__all__ = ["PROJECTIONS", "Bill", "Explainer", "ExplainerOfState", "Explanation", "KindProjections", "Lifecycle"]
 
 
 class Explanation(Protocol):
@@ -64,6 +64,17 @@ class Explainer(Protocol):
         ...
 
 
+class ExplainerOfState(NamedTuple):
+    """Makes an explainer of a state, for the events that come after it.
+
+    `make` takes the id of a stream, its state, which nobody else has, and some of the events before it: `types` maps
+    stored types to bytes, and the newest event of each type counts, and those whose stored state holds the bytes.
+    """
+
+    types: Mapping[str, bytes]
+    make: Callable[[str, Any, Sequence[Recorded[Any]]], Explainer]
+
+
 class Lifecycle(Protocol):
     """Tells what each stored event of one stream means to listeners and front ends, from a state before them on."""
 
@@ -94,13 +105,15 @@ class KindProjections(NamedTuple):
 
     `explain` takes the id of a stream without its prefix, and the id or the number of the execution that is to be
     explained, None for the newest. `lifecycle` takes the state before the first event. `questions` returns what
-    people are asked, given the id of a stream and its state.
+    people are asked, given the id of a stream and its state. `explain_state` explains the newest execution of a long
+    stream sooner; None for a kind whose explainer needs all events.
     """
 
     explain: Callable[[str, str | int | None], Explainer]
     bill: Bill
     lifecycle: Callable[[Any], Lifecycle]
     questions: Callable[[str, Any], "Sequence[Question]"] = _asks_nobody
+    explain_state: ExplainerOfState | None = None
 
 
 PROJECTIONS: ByPrefix[KindProjections] = ByPrefix({"agent:": "steptrail.projections.agent_kind:PROJECTIONS_OF_AGENTS"})

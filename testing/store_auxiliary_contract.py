@@ -6,6 +6,7 @@ import pytest
 
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.record import EMPTY_STREAM, Snapshot, StreamHead
 from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.runtime.kernel.ports import EventStore
@@ -65,6 +66,41 @@ class StoreAuxiliaryContract:
             await store.keep_snapshot(STREAM, Snapshot(second, "test.2", b""))
             assert await store.snapshot(STREAM) == Snapshot(second, "test.2", b"")
             assert await store.snapshot("agent:other") is None
+
+        run_on(opener, scenario)
+
+    def test_records_of_some_types_come_with_a_proof_of_all_up_to_a_head(self, opener: Opener) -> None:
+        wanted = {Noted.TYPE: b"\n", Written.TYPE: b'"b"'}
+        events = [
+            Noted(number=1),
+            Written(tags={"b": 1}),
+            Written(tags={"c": 1}),
+            Written(tags={"c": ["b", "z" * LIMIT]}),
+            Noted(number=2),
+            Written(data="b"),
+            Noted(text="large", number=3),
+        ]
+
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", *events[:4]))
+            end = await store.append(STREAM, first, commit_of("c2", *events[4:]))
+            for head, versions in ((EMPTY_STREAM, []), (first, [1, 2, 4]), (end, [2, 4, 6, 7])):
+                found = await store.proven(STREAM, head, wanted)
+                assert found is not None
+                assert [(record.version, record.event) for record in found] == [(v, events[v - 1]) for v in versions]
+            for other in (end._replace(version=8), end._replace(version=6), end._replace(digest=first.digest)):
+                assert await store.proven(STREAM, other, wanted) is None
+
+        run_on(opener, scenario)
+
+    def test_there_is_no_proof_for_an_event_whose_type_is_not_in_use(
+        self, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            end = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+            assert await store.proven(STREAM, end, {}) == []
+            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
+            assert await store.proven(STREAM, end, {}) is None
 
         run_on(opener, scenario)
 

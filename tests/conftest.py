@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -20,6 +21,10 @@ for package, folder in (("steptrail.testing", _TESTS.parent / "testing"), ("test
     for module in sorted(folder.glob("*.py")):
         if (name := f"{package}.{module.stem}") not in sys.modules:
             pytest.register_assert_rewrite(name)
+
+# A run in the background of a script ignores Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(

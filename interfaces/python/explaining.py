@@ -1,13 +1,17 @@
 """Why a stored run stopped: what is read for an explanation, and in which order."""
 
+from typing import Any
+
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.machine import Machine
 from steptrail.interfaces.python.naming import name_of
-from steptrail.projections.kinds import PROJECTIONS, Explainer, Explanation
+from steptrail.projections.kinds import PROJECTIONS, Explainer, ExplainerOfState, Explanation
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.history import LARGE_PAGE, pages
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.snapshots import Snapshots
 
 __all__ = ["explained"]
 
@@ -19,9 +23,14 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
         raise ConfigurationError(f"nothing here can explain streams like {stream!r}")
 
     async def told(*, at: int | None = None) -> Explainer:
-        explainer = projections.explain(id_of(stream), execution)
         with collector_off():
-            async for records, _ in pages(kind.machine, store, stream, at=at, most=LARGE_PAGE):
+            explainer = None
+            if at is None and execution is None and projections.explain_state is not None:
+                explainer = await _of_snapshot(store, stream, kind.machine, projections.explain_state)
+            if explainer is None:
+                explainer = projections.explain(id_of(stream), execution)
+            after = explainer.version
+            async for records, _ in pages(kind.machine, store, stream, after=after, at=at, most=LARGE_PAGE):
                 explainer.add(records)
         return explainer
 
@@ -40,3 +49,16 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
         if owned is not False or damage is not None or await store.version(stream) == explainer.version:
             return explainer.explanation(now=now, owned=owned, damage=damage)
+
+
+async def _of_snapshot(
+    store: EventStore, stream: str, machine: Machine[Any, Any, Any, Any], begin: ExplainerOfState
+) -> Explainer | None:
+    """Return an explainer that begins at the snapshot; None for a fork, and where an event before it may be damaged."""
+    found = await Snapshots(machine, store, stream).newest()
+    first = (await store.read(stream, limit=1)).records if found is not None else ()
+    if found is None or any(machine.forked_from(record.event) is not None for record in first):
+        return None
+    state, head = found
+    before = await store.proven(stream, head, begin.types)
+    return None if before is None else begin.make(id_of(stream), state, before)

@@ -11,16 +11,19 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct, error as StructError
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
-from steptrail.infrastructure.store.core.blobs import FetchBody, blob_fault, no_blobs
+from steptrail.infrastructure.store.core.blobs import MARK, FetchBody, blob_fault, is_detached, no_blobs
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
 
 __all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
 
 _ABSENT = b"\xff" * 8
 _number = Struct(">q").pack
 _LENGTH_OF_DIGEST = _number(32)
+
+_CommitColumns = tuple[str | None, str | None, str | None, int | None, str | None]
 
 
 class ChainRow(NamedTuple):
@@ -44,12 +47,13 @@ class ChainRow(NamedTuple):
     digest: bytes | None
 
     @property
-    def commit(self) -> tuple[str | None, str | None, str | None, int | None, str | None]:
+    def commit(self) -> _CommitColumns:
         """The columns of the head of its commit."""
         return self.commit_id, self.actor, self.causation, self.segment, self.key_id
 
 
 _HEAD = ChainRow._fields.index("commit_id")
+_NO_HEAD = (None,) * (len(ChainRow._fields) - _HEAD)
 
 
 class ChainFault(NamedTuple):
@@ -64,19 +68,25 @@ def commit_digest(
     previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, bytes, bytes | None]]
 ) -> bytes:
     """Return the digest of a commit; `rows` are its (version, type, state, content) in order."""
+    return _digest(previous, stream, (head.commit_id, head.actor, head.causation, head.segment, head.key_id), rows)
+
+
+def _digest(previous: bytes, stream: str, head: _CommitColumns, rows: Sequence[Sequence[Any]]) -> bytes:
+    commit_id, actor, causation, segment, key_id = head
     parts = [
         _number(len(previous)),
         previous,
-        _text(stream),
-        _text(head.commit_id),
-        _text(head.actor),
-        _text(head.causation),
-        _number(head.segment),
-        _text(head.key_id),
+        _known_text(stream),
+        _text(commit_id),
+        _known_text(actor),
+        _text(causation),
+        _number(segment or 0),
+        _text(key_id),
         _number(len(rows)),
     ]
-    for version, topic, state, content in rows:
-        parts += (_number(version), _topic(topic), _number(len(state)), state)
+    for row in rows:
+        state, content = row[2], row[3]
+        parts += (_number(row[0]), _known_text(row[1]), _number(len(state)), state)
         parts.append(_ABSENT if content is None else _LENGTH_OF_DIGEST + sha256(content).digest())
     return sha256(b"".join(parts)).digest()
 
@@ -115,32 +125,26 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     first = commit[0]
     if first.commit_id is None or first.actor is None or first.digest is None:
         return "it has no head"
-    head = CommitHead(
-        commit_id=first.commit_id,
-        actor=first.actor,
-        causation=first.causation,
-        segment=first.segment or 0,
-        key_id=first.key_id,
-    )
     try:
-        digest = commit_digest(previous, stream, head, [row[:4] for row in commit])
+        digest = _digest(previous, stream, first.commit, commit)
     except (AttributeError, TypeError, StructError):
         return "it holds a value of the wrong type"
     if digest != first.digest:
         return "its content does not match its digest"
     if first.first_position != first.position:
         return f"it has been moved in the log, from position {first.first_position!r} to {first.position!r}"
-    if any(part is not None for row in commit[1:] for part in row[_HEAD:]):
+    if len(commit) > 1 and any(row[_HEAD:] != _NO_HEAD for row in commit[1:]):
         return "an event inside of it has a head of its own"
     if fetch is None:
         return None
-    faults = ((row.version, blob_fault(part, fetch)) for row in commit for part in (row.state, row.content))
+    heavy = [row for row in commit if row.state.startswith(MARK, INSTANT_WIDTH) or is_detached(row.content)]
+    faults = ((row.version, blob_fault(part, fetch)) for row in heavy for part in (row.state, row.content))
     return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
 
 
 def _goes_on(row: ChainRow, position: object) -> bool:
     # SQLite keeps whatever type a hand wrote into a column.
-    found = cast("object", row.position)
+    found: object = row.position
     if not isinstance(found, int) or not isinstance(position, int):
         return False
     return found > position if row.commit_id is not None or not position else found == position + 1
@@ -154,7 +158,7 @@ def _text(text: str | None) -> bytes:
     return _ABSENT if text is None else _number(len(data := text.encode())) + data
 
 
-_topic = lru_cache(maxsize=1024)(_text)
+_known_text = lru_cache(maxsize=1024)(_text)
 
 
 def _place(found: object, expected: int) -> int:

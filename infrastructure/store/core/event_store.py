@@ -42,7 +42,7 @@ from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
-from steptrail.infrastructure.store.core.reading import read_log, read_sound, read_stream, verify_stream
+from steptrail.infrastructure.store.core.reading import read_log, read_proven, read_sound, read_stream, verify_stream
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
@@ -149,6 +149,12 @@ class RecorderEventStore:
         except CorruptRecord as error:
             await self._mark(error)
             raise
+
+    async def proven(
+        self, stream: str, upto: StreamHead, types: Mapping[str, bytes]
+    ) -> Sequence[Recorded[Event]] | None:
+        """Return some of the records up to a head, if the digest chain proves that all up to it can be read."""
+        return await self._ask(lambda: read_proven(self.recorder, stream, upto, types))
 
     async def head(self, stream: str) -> StreamHead:
         """Return where the stream ends now."""

@@ -4,17 +4,18 @@ Of a stream, the head stands on the first row of a commit. A row without one has
 was read too; where reading began in the middle of a commit, one look back finds it. Each row of the log has its head.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord
-from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
-from steptrail.infrastructure.store.core.blobs import read_record
+from steptrail.infrastructure.store.core.blobs import is_detached, read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, Recorder
 from steptrail.runtime.kernel.collector import collector_off
+from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["read_log", "read_sound", "read_stream", "verify_stream"]
+__all__ = ["read_log", "read_proven", "read_sound", "read_stream", "verify_stream"]
 
 _CHAIN_PAGE = 500
 
@@ -89,6 +90,40 @@ def read_sound(
     return records, StreamHead(rows[-1].version, digest or b"") if rows else after, is_end
 
 
+def read_proven(
+    recorder: Recorder, stream: str, upto: StreamHead, types: Mapping[str, bytes]
+) -> list[Recorded[Event]] | None:
+    """Return some of the records up to a head, in order, if the digest chain proves that all of them can be read.
+
+    See the port for which ones.
+    """
+    KINDS.of(stream)  # imports the events of that kind
+    newest: dict[str, ChainRow] = {}
+    wanted: dict[int, ChainRow] = {}
+    found: set[str] = set()
+    reached, digest = EMPTY_STREAM
+
+    def chain() -> Iterator[ChainRow]:
+        nonlocal reached, digest
+        while rows := recorder.select_chain(stream, reached, min(_CHAIN_PAGE, upto.version - reached)):
+            of_types = [row for row in rows if row.topic in types]
+            newest.update({row.topic: row for row in of_types})
+            wanted.update({row.version: row for row in of_types if _may_hold(row.state, types[row.topic])})
+            found.update([row.topic for row in rows])
+            yield from rows
+            reached = rows[-1].version
+            digest = next((row.digest for row in reversed(rows) if row.digest is not None), digest)
+
+    fetch = recorder.auxiliary.body
+    with collector_off():
+        fault = verify_chain(stream, chain(), fetch)
+        if fault is not None or (reached, digest) != upto or not found <= EVENT_TYPES.keys():
+            return None
+        wanted.update({row.version: row for row in newest.values()})
+        rows = [wanted[version] for version in sorted(wanted)]
+        return [read_record(fetch, stream, row.version, row.topic, row.state, None, row.content) for row in rows]
+
+
 def read_log(
     recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None
 ) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
@@ -111,6 +146,11 @@ def read_log(
             error.position = position
             entries.append((position, stream, error))
     return entries
+
+
+def _may_hold(state: object, wanted: bytes) -> bool:
+    """Tell whether a state holds some bytes. One that refers to blobs may hold them there."""
+    return isinstance(state, bytes) and (wanted in state or is_detached(state))
 
 
 def _ends(rows: Sequence[ChainRow]) -> list[int]:

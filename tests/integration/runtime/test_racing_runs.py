@@ -42,6 +42,11 @@ class ComesSecond:
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         return await self._store.read(stream, after=after, limit=limit)
 
+    async def proven(
+        self, stream: str, upto: StreamHead, types: Mapping[str, bytes]
+    ) -> Sequence[Recorded[Event]] | None:
+        return await self._store.proven(stream, upto, types)
+
     async def head(self, stream: str) -> StreamHead:
         return await self._store.head(stream)
 

@@ -46,6 +46,11 @@ class Interposed:
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         return await self.inner.read(stream, after=after, limit=limit)
 
+    async def proven(
+        self, stream: str, upto: StreamHead, types: Mapping[str, bytes]
+    ) -> Sequence[Recorded[Event]] | None:
+        return await self.inner.proven(stream, upto, types)
+
     async def head(self, stream: str) -> StreamHead:
         return await self.inner.head(stream)
 
