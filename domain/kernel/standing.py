@@ -3,8 +3,9 @@
 Each machine derives a standing from a state. Lists, workers and owners use the standing only, and know no phases.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from steptrail.domain.base import Value
 
@@ -49,8 +50,7 @@ class Wait(Value, frozen=True, kw_only=True):
     on: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """Where a stream stands. Instants are microseconds of UTC.
 
     `status` is the machine's own word for it, and `runs` the number of runs that have begun. `due_at` is the instant
