@@ -59,10 +59,10 @@ fast: setup lint
 	$(BIN)/pytest --fast -q -n 2 $(PYTEST_ARGS)
 
 # How much of each layer the fast tests run: it may not become less. The others start processes, and would take half as
-# long again to say what these say already.
+# long again to say what these say already. Tracing doubles what a test costs, so properties are tried with few examples.
 coverage: setup
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --fast -n 2 $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=coverage $(BIN)/coverage run -m pytest --fast -n 2 $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o - | $(BIN)/python -m scripts.coverage_of_layers
 
