@@ -246,7 +246,7 @@ def test_everything_is_found_at_once_in_the_order_of_the_definition() -> None:
 
 def test_a_diagnostic_reads_as_one_line() -> None:
     (error,) = diagnose(FlowDefinition(name="none", nodes=()))
-    assert str(error) == "nodes: FL-109 there are no nodes (add the first one)"
+    assert str(error) == "FL-109 nodes: there are no nodes (add the first one)"
 
 
 @examples(60)

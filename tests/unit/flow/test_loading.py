@@ -198,7 +198,7 @@ def test_a_fault_is_told_with_its_code_and_place(fault: str) -> None:
 def test_a_name_that_is_nearly_brought_is_hinted_at() -> None:
     (found,) = check_flow(PUBLISH.replace("use: editor", "use: editr"), use=BROUGHT)
     assert str(found) == (
-        "line 7, column 31: nodes[2].use: FL-105 nothing is brought under the name 'editr' (did you mean 'editor'?)"
+        "FL-105 7:31 nodes[2].use: nothing is brought under the name 'editr' (did you mean 'editor'?)"
     )
 
 

@@ -399,7 +399,7 @@ def test_what_is_wrong_with_the_graph_is_said_at_once() -> None:
         ("GR-001", "edges[0].target"),
         ("GR-007", "entry[0]"),
     ]
-    assert "\n  edges[0].target: GR-001 " in str(caught.value)
+    assert "\n  GR-001 edges[0].target: " in str(caught.value)
 
 
 def test_a_workflow_without_nodes_is_refused() -> None:
