@@ -9,7 +9,7 @@ from steptrail.domain.json_value import JsonValue
 __all__ = ["DrawnEdge", "DrawnFlow", "DrawnNode", "NodeMark"]
 
 NodeMark = Literal["untouched", "open", "waiting", "ran", "tolerated", "skipped", "failed", "cancelled"]
-"""What became of a node: of several visits, that of the newest."""
+"""The fate of a node: of several visits, that of the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
