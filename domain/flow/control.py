@@ -103,7 +103,10 @@ def _version_of_key(state: FlowState, key: str) -> int | None:
 
 
 def _children(state: FlowState) -> Sequence[str]:
-    return tuple(task.stream for task in state.tasks if task.stream is not None)
+    if state.is_open:
+        return tuple(task.stream for task in state.tasks if task.stream is not None)
+    # A run that has ended left those behind whose visits it gave up.
+    return tuple(stream for visit in state.open_visits for stream in visit.streams)
 
 
 CONTROL: Control[FlowState, FlowCommand] = Control(

@@ -39,6 +39,7 @@ class VisitFold(Struct):
     sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
+    `streams` are those that its nodes have begun.
     """
 
     node: str
@@ -53,6 +54,7 @@ class VisitFold(Struct):
     ended_items: int = 0
     results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
     unknown: frozenset[int | None] = frozenset()
+    streams: tuple[str, ...] = ()
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()

@@ -1,6 +1,7 @@
 """Makes the tries of nodes as effects: each is recorded before it is made, and when it ends, in whatever way."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,13 +20,14 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.ids import effect_id
+from steptrail.domain.flow.ids import child_effect, effect_id
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.kernel.machine import CallInFlight
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time
@@ -38,6 +40,7 @@ from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.seeing import seen_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_context import LogPlace, within
@@ -69,8 +72,10 @@ class Attempts:
         flight: InFlight,
         reach: Reach,
         means: FlowMeans,
+        child_of: Callable[[ParentRef], ChildPlace] | None = None,
     ) -> None:
         self._journal, self._flow, self._flight, self._reach, self._means = journal, flow, flight, reach, means
+        self._child_of = child_of
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         self.resources: object = None
@@ -148,7 +153,9 @@ class Attempts:
             context=run.started.context,
             resources=self.resources,
         )
-        made = Try(context=context, seen=seen_by(run, graph, visit, key[2]), timeout=timeout, now=now / 1e6)
+        seen = seen_by(run, graph, visit, key[2])
+        child = self._child(state, run, task)
+        made = Try(context=context, seen=seen, timeout=timeout, now=now / 1e6, child=child)
         began = _Began(
             key=key,
             node=node,
@@ -168,6 +175,18 @@ class Attempts:
             at_most=timeout,
             drops_late=call.patience is not None,
         )
+
+    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace | None:
+        above = state.parent
+        parent = ParentRef(
+            kind="flow",
+            session=state.flow_id,
+            execution=run.id,
+            effect=child_effect(task.effect_id, run.retries, task.failures),
+            root=above.root_stream if above is not None else None,
+            depth=above.depth + 1 if above is not None else 1,
+        )
+        return self._child_of(parent) if self._child_of is not None else None
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")

@@ -9,9 +9,11 @@ from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
@@ -41,5 +43,14 @@ class FlowOwner:
 
     def _runner(self, flow: BuiltWorkflow | None, segment: Segment[FlowState, FlowEvent]) -> FlowRunner:
         return FlowRunner(
-            segment.journal, flow, segment.flight, self._means, reach=self._env.reach, draw=self._env.draw
+            segment.journal,
+            flow,
+            segment.flight,
+            self._means,
+            reach=self._env.reach,
+            draw=self._env.draw,
+            child_of=partial(self._place_of, segment.took_over),
         )
+
+    def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
+        return ChildPlace(self._env, parent, takes_over)
