@@ -18,7 +18,7 @@ def with_an_agent(world: World, *replies: object, approval: bool = False) -> Bui
         """Act."""
         return await world.do(name)
 
-    model = ScriptedModel(list(replies))  # type: ignore[arg-type]
+    model = ScriptedModel(list(replies))
     agent = AgentBuilder("critic").with_model(model).with_tools(act).build()
     return (
         Workflow("t")
