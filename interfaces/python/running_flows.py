@@ -12,6 +12,7 @@ from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
+from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
@@ -72,6 +73,7 @@ async def run_flow(
     parent: ParentRef | None = None,
     new: bool = False,
     by: str = "user",
+    on_commit: OnFlowCommit | None = None,
 ) -> FlowResult:
     """Run a workflow; see `Steptrail.run`."""
     flow_id = checked_flow_id(session or unnamed_session(key))
@@ -90,7 +92,7 @@ async def run_flow(
         by=by,
         key=key,
     )
-    return await FlowControl(environment, flow_id).run(flow, start)
+    return await FlowControl(environment, flow_id, on_commit=on_commit).run(flow, start)
 
 
 async def start_flow(
@@ -108,6 +110,7 @@ async def start_flow(
     metadata: dict[str, JsonValue] | None = None,
     new: bool = False,
     by: str = "user",
+    on_commit: OnFlowCommit | None = None,
 ) -> Flow:
     """Store that a workflow is to be run; see `Steptrail.start`."""
     flow_id = checked_flow_id(session or unnamed_session(key))
@@ -126,5 +129,5 @@ async def start_flow(
         by=by,
         key=key,
     )
-    await FlowControl(environment, flow_id).start(start)
+    await FlowControl(environment, flow_id, on_commit=on_commit).start(start)
     return Flow(environment, flow_id)

@@ -23,6 +23,7 @@ from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.kernel.machine import CallInFlight
@@ -36,7 +37,6 @@ from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.means import FlowMeans
-from steptrail.runtime.flow.seeing import seen_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
