@@ -1,4 +1,4 @@
-"""What the command line shows of the sessions of agents."""
+"""The commands that show something show the sessions of agents so."""
 
 from steptrail.interfaces.cli.agent_state import agent_state_data, print_agent_state
 from steptrail.interfaces.cli.agent_why import agent_why_data, print_agent_why
@@ -25,4 +25,4 @@ SHOWN_OF_AGENTS = KindShown(
     print_why=print_agent_why,
     why_data=agent_why_data,
 )
-"""What is shown of the streams `agent:…`."""
+"""The words for the streams `agent:…`."""

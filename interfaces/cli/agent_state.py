@@ -1,4 +1,4 @@
-"""Where the session of an agent stands or stood, for `show`."""
+"""The state of the session of an agent as `show` prints it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `why` says of the session of an agent."""
+"""The answer of `why` about the session of an agent."""
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason

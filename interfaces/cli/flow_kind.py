@@ -1,4 +1,4 @@
-"""What the command line shows of the runs of workflows."""
+"""The commands that show something show the runs of workflows so."""
 
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_results import exit_of_flow, flow_result_data, print_flow_result
@@ -23,4 +23,4 @@ SHOWN_OF_FLOWS = KindShown(
     print_why=print_flow_why,
     why_data=flow_why_data,
 )
-"""What is shown of the streams `flow:…`."""
+"""The words for the streams `flow:…`."""

@@ -1,4 +1,4 @@
-"""Where a run of a workflow stands or stood, for `show`."""
+"""The state of a run of a workflow as `show` prints it."""
 
 import json
 from collections.abc import Iterator, Sequence

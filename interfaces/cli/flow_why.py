@@ -1,4 +1,4 @@
-"""What `why` says of a run of a workflow."""
+"""The answer of `why` about a run of a workflow."""
 
 from collections.abc import Iterator, Sequence
 

@@ -32,7 +32,7 @@ class PrintsResults(Protocol):
 
 
 class KindShown(NamedTuple):
-    """What the command line shows of one kind.
+    """The words of the command line for one kind of machine.
 
     `summary` says an event on one line. `result` makes a result of a state, which `print_result`, `result_data` and
     `exit_of` show. `print_state` and `state_data` are given a state and the events of `types`; `print_why` and
@@ -75,6 +75,6 @@ def kind_shown(stream: str) -> KindShown:
 
 
 def summary_of(stream: str, event: Event) -> str:
-    """Return what an event of a stream says, short and on one line; nothing where there are no words for it."""
+    """Return what an event of a stream says, short and on one line; an empty text where there are no words for it."""
     shown = SHOWN.of(stream)
     return summary(event) if shown is None else shown.summary(event)

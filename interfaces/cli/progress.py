@@ -216,7 +216,6 @@ _VERBS = {
     "approval.requested.v1": "asks",
     "approval.expired.v1": "expired",
     "flow.resumed.v1": "resumed",
-    "wait.started.v1": "waiting",
     "execution.paused.v1": "paused",
     "execution.finished.v1": "finished",
 }

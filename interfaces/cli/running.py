@@ -8,7 +8,8 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from msgspec import structs
 
@@ -64,10 +65,14 @@ _READERS: Mapping[LimitUnit, tuple[Callable[[str], object], str]] = {
 
 
 class Work(NamedTuple):
-    """Runs the agent in the session of that id, or the workflow in the stream of that id."""
+    """Runs the agent in the session of that id, or the workflow in the stream of that id.
+
+    `check` raises `Refusal` for what a workflow cannot be given, before anything is stored.
+    """
 
     of_agent: Callable[[AnyAgent, Steptrail, str, Progress], Awaitable[RunResult[Any]]]
     of_flow: "Callable[[BuiltWorkflow, Steptrail, str, FlowProgress], Awaitable[FlowResult]]"
+    check: Callable[[], object]
 
 
 def register(commands: Commands) -> None:
@@ -127,6 +132,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
     block = load_runnable(arguments.agent)
+    value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
     said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
@@ -137,10 +143,9 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
         )
 
     async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        value = json_value("the INPUT of a workflow", arguments.input)
-        return await trail.run(flow, value, session=name, **said, on_commit=progress)
+        return await trail.run(flow, value(), session=name, **said, on_commit=progress)
 
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow), chosen=chosen))
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, value), chosen=chosen))
 
 
 def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", arguments: argparse.Namespace) -> None:
@@ -168,13 +173,13 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
         return await handle.resume(agent, limits=limits, context=arguments.context, **how)
 
     async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        _refuse_of_a_flow(arguments)
         result = await trail.flow(name).result()
         if has_finished(result.state):
             return result
         return await trail.flow(name, on_commit=progress).resume(flow, **how)
 
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow)))
+    check = partial(_refuse_of_a_flow, arguments)
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, check)))
 
 
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
@@ -186,10 +191,10 @@ def _retry(arguments: argparse.Namespace, output: Output) -> int:
         return await handle.retry(agent, limits=_limits(arguments, agent.limits), context=arguments.context, **how)
 
     async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
-        _refuse_of_a_flow(arguments)
         return await trail.flow(name, on_commit=progress).retry(flow, **how)
 
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow)))
+    check = partial(_refuse_of_a_flow, arguments)
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, check)))
 
 
 def _refuse_of_a_flow(arguments: argparse.Namespace) -> None:
@@ -218,10 +223,13 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
             output.note("steptrail: it is delivered; another process runs the session and will answer it")
         return result
 
-    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
+    def refuse() -> NoReturn:
         raise Refusal(f"{arguments.agent} is a workflow, to which nothing can be said: `run` begins with an input")
 
-    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow)))
+    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
+        refuse()
+
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, refuse)))
 
 
 async def _driven(
@@ -234,9 +242,11 @@ async def _driven(
 ) -> int:
     """Do the work and print its result. A session id that was not `chosen` is looked up, in a store that is there."""
     async with AsyncExitStack() as stack:
-        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), create=chosen is not None))
         given = await stack.enter_async_context(block)
         stack.push_async_callback(close_models, given)
+        if not isinstance(given, Agent):
+            work.check()
+        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), create=chosen is not None))
         stream = await _stream(trail, arguments, chosen, of=AGENTS if isinstance(given, Agent) else FLOWS)
         output.live(name_of(stream))
         task, shown = _pausing_on_sigterm(), kind_shown(stream)

@@ -10,10 +10,10 @@ from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, context_option, json_value, seconds, store_of
-from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
 
 __all__ = ["register"]
 
@@ -36,12 +36,14 @@ def register(commands: Commands) -> None:
 
 def _start(arguments: argparse.Namespace, output: Output) -> int:
     async def started() -> str:
-        async with Steptrail.open(store_of(arguments)) as trail, load_runnable(arguments.agent) as runnable:
-            given = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
-            if is_flow(runnable):
-                value = json_value("the INPUT of a workflow", arguments.input)
-                return (await trail.start(runnable, value, **given)).stream_id
-            return (await trail.start(runnable, arguments.input, **given)).stream_id
+        async with load_runnable(arguments.agent) as given:
+            said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
+            if isinstance(given, Agent):
+                async with Steptrail.open(store_of(arguments)) as trail:
+                    return (await trail.start(given, arguments.input, **said)).stream_id
+            value = json_value("the INPUT of a workflow", arguments.input)
+            async with Steptrail.open(store_of(arguments)) as trail:
+                return (await trail.start(given, value, **said)).stream_id
 
     stream = asyncio.run(started())
     if output.as_json:
