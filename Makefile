@@ -23,7 +23,7 @@ export PIP_NO_COMPILE ?= 1
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV ?= $(BIN)/uv
-ALL := --editable '.[agui,anthropic,mcp,openai,postgres,pusher,testing,web]' --group dev
+ALL := --editable '.[agui,anthropic,flow,mcp,openai,postgres,pusher,testing,web]' --group dev
 # uv takes a sixth of pip's time. It reads no settings of pip, such as another index: where it fails, pip tries.
 install = { $(UV) pip install --quiet --python $(BIN)/python $(1) 2>$(VENV)/uv.log \
 	|| { $(BIN)/python -m ensurepip >/dev/null && $(PIP) install -qq --upgrade 'pip>=25.1' && $(PIP) install -qq $(1); }; }
@@ -59,10 +59,10 @@ fast: setup lint
 	$(BIN)/pytest --fast -q -n 2 $(PYTEST_ARGS)
 
 # How much of each layer the fast tests run: it may not become less. The others start processes, and would take half as
-# long again to say what these say already.
+# long again to say what these say already. Tracing doubles what a test costs, so properties are tried with few examples.
 coverage: setup
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --fast -n 2 $(PYTEST_ARGS)
+	HYPOTHESIS_PROFILE=coverage $(BIN)/coverage run -m pytest --fast -n 2 $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o - | $(BIN)/python -m scripts.coverage_of_layers
 

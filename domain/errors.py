@@ -3,6 +3,7 @@
     SteptrailError
     ├── ConfigurationError        an agent, tool, hook or policy was put together wrongly
     │   ├── InvalidSetting        a field of a policy, a backoff or limits holds what it cannot
+    │   ├── InvalidWorkflow       a workflow, or the text of one, has faults; each is listed
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
@@ -41,6 +42,12 @@
 An error says who, what, where and what to do, and keeps the parts as attributes.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steptrail.domain.flow.diagnostic import Diagnostic
+
 __all__ = [
     "AmbiguousId",
     "AppendOutcomeUnknown",
@@ -55,6 +62,7 @@ __all__ = [
     "FollowerBusy",
     "InvalidSetting",
     "InvalidStateData",
+    "InvalidWorkflow",
     "MessageRefused",
     "MissingExtra",
     "MissingRecord",
@@ -112,6 +120,15 @@ class InvalidSetting(ConfigurationError, ValueError):
     def problem(self) -> str:
         """The field and what is wrong with it."""
         return f"{self.field}: {self.why}"
+
+
+class InvalidWorkflow(ConfigurationError):
+    """A workflow, or the text of one, has faults. `diagnostics` lists all of them, and warnings too."""
+
+    def __init__(self, name: str, diagnostics: "Sequence[Diagnostic]") -> None:
+        listed = "".join(f"\n  {each}" for each in diagnostics if each.severity == "error")
+        super().__init__(f"workflow {shown(name)} cannot be built:{listed}")
+        self.name, self.diagnostics = name, tuple(diagnostics)
 
 
 class MissingExtra(ConfigurationError):

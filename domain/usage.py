@@ -128,6 +128,6 @@ def billed_together(bill: Sequence[ModelUsage], more: Iterable[ModelUsage]) -> t
     """Return the bill with `more` added. It has one entry for each model, in the order of their first calls."""
     models = {each.model: each for each in bill}
     for each in more:
-        billed = models.get(each.model)
-        models[each.model] = each if billed is None else billed + each
+        model = each.model
+        models[model] = models[model] + each if model in models else each
     return tuple(models.values())

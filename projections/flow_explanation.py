@@ -245,7 +245,7 @@ class FlowExplainer:
             limit = run.ended_by
         finished = run.finished if run is not None else None
         is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and not (run and run.waits)
-        visited = run.visits_of if run is not None else {}
+        visited = set(run.visits_of) if run is not None else set[str]()
         names = [node.id for node in graph.nodes] if graph is not None else []
         waits = run.waits if run is not None else ()
         end = run.finished_at if run is not None and run.finished_at is not None else now

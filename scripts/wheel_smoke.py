@@ -24,6 +24,7 @@ NEEDS_AN_EXTRA = "steptrail.testing"
 HEAVY = (
     "ag_ui",
     "anthropic",
+    "cel_expr_python",
     "eventsourcing.postgres",
     "mcp",
     "openai",
@@ -34,6 +35,7 @@ HEAVY = (
     "sse_starlette",
     "starlette",
     "xllamacpp",
+    "yaml",
 )
 
 

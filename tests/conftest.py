@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -21,17 +22,27 @@ for package, folder in (("steptrail.testing", _TESTS.parent / "testing"), ("test
         if (name := f"{package}.{module.stem}") not in sys.modules:
             pytest.register_assert_rewrite(name)
 
+# A run in the background of a script ignores Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
     "steptrail",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.register_profile("steptrail-fast", settings.get_profile("steptrail"), max_examples=10)
 settings.register_profile("steptrail-nightly", settings.get_profile("steptrail"), max_examples=1000)
-settings.load_profile("steptrail-nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "steptrail")
+# Traced, and the same in every run: a share that is asked for may not depend on luck.
+settings.register_profile(
+    "steptrail-coverage", settings.get_profile("steptrail"), max_examples=5, derandomize=True, database=None
+)
+_GIVEN = f"steptrail-{os.environ.get('HYPOTHESIS_PROFILE', '')}"
+_PROFILE = _GIVEN if _GIVEN in {"steptrail-nightly", "steptrail-coverage"} else "steptrail"
+settings.load_profile(_PROFILE)
 
 LEFT_OUT = {
     "agui": "servers and clients of npm",
@@ -193,7 +204,7 @@ class EveryTestRan:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--fast"):
+    if config.getoption("--fast") and _PROFILE != "steptrail-coverage":
         settings.load_profile("steptrail-fast")
     # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
     if hasattr(config, "workerinput"):

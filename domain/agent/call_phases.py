@@ -186,8 +186,14 @@ CANCELLABLE = frozenset(phase for phase, keys in CALL_TRANSITIONS.items() if Too
 """The phases of a call that has not ended and is not running."""
 
 
+_QUALIFIED = frozenset(key[0] for keys in CALL_TRANSITIONS.values() for key in keys if isinstance(key, tuple))
+"""The events whose class alone may not be their key."""
+
+
 def key_of(event: AgentEvent) -> CallKey:
     """Return the key of an event in the table."""
+    if type(event) not in _QUALIFIED:
+        return type(event)
     match event:
         case ToolExecutionInterrupted():
             return ToolExecutionInterrupted, event.then

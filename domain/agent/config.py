@@ -66,7 +66,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
 
     def has_hooks(self, hook_type: str) -> bool:
         """Tell whether any hook is registered for `hook_type`."""
-        return bool(self.hooks) and any(hook.type == hook_type for hook in self.hooks)
+        return any(hook.type == hook_type for hook in self.hooks)
 
 
 def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.events.decisions import DecisionPhase
@@ -23,15 +25,13 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """Record these events, which follow from the state alone."""
 
     events: tuple[AgentEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunHooks:
+class RunHooks(Struct, frozen=True):
     """Run the hooks of one type. `position` is that of the tool call; None for hooks about no call."""
 
     hook_type: str
@@ -39,8 +39,7 @@ class RunHooks:
     position: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TakeDecision:
+class TakeDecision(Struct, frozen=True):
     """Let the criteria vote, and resolve all votes. On `resume` only guards vote; on `stop` no criterion votes again.
 
     With `until` (microseconds of UTC), they vote on the state that the run will have then if it only waits.
@@ -51,8 +50,7 @@ class TakeDecision:
     until: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleRetry:
+class ScheduleRetry(Struct, frozen=True):
     """Choose the delay before another try and record it."""
 
     error_type: ErrorType
@@ -60,15 +58,13 @@ class ScheduleRetry:
     retry_after: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleToolRetry:
+class ScheduleToolRetry(Struct, frozen=True):
     """Choose the delay before a failed call is tried again and record it."""
 
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartInference:
+class StartInference(Struct, frozen=True):
     """Build the request and record that the model is about to be called."""
 
     step: int
@@ -83,8 +79,7 @@ class CallModel:
     deadline: Deadline | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeAnswer:
+class JudgeAnswer(Struct, frozen=True):
     """Judge the answer of the step by the type of the agent's output and by the validators."""
 
     step: int
@@ -104,8 +99,7 @@ class RunCalls:
     deadline: Deadline | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class KeepWaiting:
+class KeepWaiting(Struct, frozen=True):
     """Wait until `until` (microseconds of UTC). None means that only a command ends the wait."""
 
     kind: WaitKind

@@ -50,7 +50,9 @@ def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentS
         HANDLERS[type(event)](fold, event, at)
         fold.phase = phase_after(before, event, returns_to)
         # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
-        fold.version, fold.updated_at = version, max(fold.updated_at, at)
+        fold.version = version
+        if at > fold.updated_at:
+            fold.updated_at = at
         if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
             fold.seen_at = at
         state.as_of = at

@@ -4,9 +4,7 @@ They change only inside one call of `evolve_all`, which works on copies. All oth
 `AgentState`. Lists that grow with the session are `Log`s, so a copy costs the same at step 10 and at step 10,000.
 """
 
-import copy
-
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ContinuationEvaluated, InferenceRequestAmended, RetryScheduled, WaitStarted
@@ -214,11 +212,11 @@ class SessionFold(Struct):
 
     def copied(self) -> "SessionFold":
         """Return a copy that can be changed without changing this one."""
-        other = copy.copy(self)
+        other = structs.replace(self)
         if self.execution is not None:
-            other.execution = copy.copy(self.execution)
+            other.execution = structs.replace(self.execution)
         if self.step is not None:
-            other.step = copy.copy(self.step)
+            other.step = structs.replace(self.step)
             other.step.calls = list(self.step.calls)
         return other
 

@@ -162,7 +162,8 @@ def _hooks_before(execution: ExecutionFold, step: StepFold, call: ToolExecution)
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: StepFold, call: ToolExecution) -> RunHooks | None:
-    due = execution.agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in execution.hooks_ran
+    agent, ran = execution.agent, execution.hooks_ran
+    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step.number, call.position) not in ran
     return RunHooks(hook_type, step.number, call.position) if due else None
 
 

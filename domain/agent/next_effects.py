@@ -222,7 +222,8 @@ def _wait_on(state: AgentState, wait: WaitStarted, now: int) -> Record | KeepWai
 
 
 def _hooks(execution: ExecutionFold, hook_type: HookType, step: int) -> RunHooks | None:
-    due = execution.agent.has_hooks(hook_type) and (hook_type, step, None) not in execution.hooks_ran
+    agent = execution.agent
+    due = agent.hooks and agent.has_hooks(hook_type) and (hook_type, step, None) not in execution.hooks_ran
     return RunHooks(hook_type, step) if due else None
 
 

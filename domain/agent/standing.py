@@ -12,9 +12,13 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 
 __all__ = ["kind_below", "standing", "summary", "waits_of"]
+
+_AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED}
+"""The phases in which an owner is at work."""
 
 
 def waits_of(fold: SessionFold, event: WaitStarted, at: int) -> tuple[Wait, ...]:
@@ -62,7 +66,11 @@ def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
 
 def standing(state: AgentState) -> Standing:
     """Return the standing of the session."""
-    execution, phase, status, runs = state.execution, state.phase, state.status.value, state.fold.executions
+    execution, phase, runs = state.execution, state.phase, state.fold.executions
+    if execution is not None and phase in _AT_WORK and not (execution.finished or execution.wait or execution.waits):
+        # By far the most usual one, because it is asked for at every commit.
+        return Standing(state=StandingState.WORKING, status=ExecutionStatus.IN_PROGRESS.value, runs=runs)
+    status = state.status.value
     if phase is Phase.ABSENT:
         return Standing(state=StandingState.ABSENT, status=status)
     if execution is None:

@@ -53,12 +53,14 @@ class Guard(BuiltIn):
         self, context: dict[str, JsonValue], forbids: StopReason | None, *, fails: bool = False, is_limit: bool = False
     ) -> ContinuationEvaluation:
         """Forbid with the stop reason `forbids`, or allow if it is None. `fails` and `is_limit` need a forbid."""
-        forbidden = forbids is not None
+        name = type(self).__name__
+        if forbids is None:
+            return ContinuationEvaluation(criterion_class=name, context=context)
         return ContinuationEvaluation(
-            criterion_class=type(self).__name__,
-            decision=ContinuationDecision.FORBID if forbidden else ContinuationDecision.ALLOW,
+            criterion_class=name,
+            decision=ContinuationDecision.FORBID,
             context=context,
             stop_reason=forbids,
-            fails=fails and forbidden,
-            is_limit=is_limit and forbidden,
+            fails=fails,
+            is_limit=is_limit,
         )

@@ -28,7 +28,8 @@ Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
 
 _OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID})
 
-_Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
+_Voter: TypeAlias = Callable[[StateView], object]
+"""Asks a criterion for its vote; None when it abstains. A criterion of a service may return anything."""
 
 
 @final
@@ -55,7 +56,7 @@ class ContinuationCriteria:
         self._heard = frozenset(ContinuationDecision)
         self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
         self._name = chosen_name(name, "ContinuationCriteria")
-        self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
+        self._voters: tuple[tuple[str, _Voter, bool], ...] = tuple(_voter(criterion) for criterion in criteria)
 
     @classmethod
     def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
@@ -110,13 +111,13 @@ class ContinuationCriteria:
         `failed` returns the vote of a criterion that raised.
         """
         cast: list[ContinuationEvaluation] = []
-        for criterion, (name, voter), setting in zip(self._criteria, self._voters, self._settings, strict=True):
+        for criterion, (name, ask, is_ours), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
                 if isinstance(criterion, ContinuationCriteria):
                     vote = criterion.explain(state, failed)
                     vote = vote and vote.as_stored()  # collections may be nested deeper than the log can hold
                 else:
-                    vote = voter(state)
+                    vote = _checked(ask(state), is_ours)
             except Exception as error:
                 vote = failed(name, error)
             if vote is not None and vote.decision in self._heard:
@@ -162,46 +163,31 @@ class ContinuationCriteria:
         )
 
 
-def _voter(criterion: object) -> tuple[str, _Voter]:
-    """Return the name of a criterion, and a function that asks it for its vote."""
+def _voter(criterion: object) -> tuple[str, _Voter, bool]:
+    """Return the name of a criterion, a function that asks it for its vote, and whether it is one of ours."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, CanExplainContinuation):
-        return own_name(criterion), _looked_at(criterion.explain) if isinstance(criterion, BuiltIn) else _checked(
-            criterion.explain
-        )
+        return own_name(criterion), criterion.explain, isinstance(criterion, BuiltIn)
     if isinstance(criterion, CanDecideToContinue):
         name, decide = own_name(criterion), criterion.decide
-        return name, _checked(lambda state: ContinuationEvaluation.from_decision(name, decide(state)))
+        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state)), False
     raise ConfigurationError(
         f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
         "wrap a function in `CallableCriterion`"
     )
 
 
-def _looked_at(explain: Callable[[StateView], ContinuationEvaluation | None]) -> _Voter:
-    """Return a function that asks a criterion of ours, whose context is nobody else's and needs no copy."""
+def _checked(answer: object, is_ours: bool) -> ContinuationEvaluation | None:
+    """Return the answer of a criterion as a vote that can be stored. Raises for one that is none.
 
-    def ask(state: StateView) -> ContinuationEvaluation | None:
-        vote = explain(state)
-        return vote if vote is None or vote.is_plain else vote.as_stored()
-
-    return ask
-
-
-def _checked(explain: Callable[[StateView], object]) -> _Voter:
-    """Return a function that asks a criterion of a service. It raises for an answer that could not be stored."""
-
-    def ask(state: StateView) -> ContinuationEvaluation | None:
-        match explain(state):
-            case None:
-                return None
-            case ContinuationEvaluation() as vote:
-                return vote.as_stored()
-            case answer:
-                raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
-
-    return ask
+    The context of a vote of ours is nobody else's, so it needs no copy.
+    """
+    if answer is None:
+        return None
+    if not isinstance(answer, ContinuationEvaluation):
+        raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
+    return answer if is_ours and answer.is_plain else answer.as_stored()
 
 
 def _inner(vote: ContinuationEvaluation) -> dict[str, JsonValue]:

@@ -66,6 +66,9 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
             elif type(value) is float:
                 if not math.isfinite(value):
                     return False
+            elif type(value) is list:
+                if not all(type(item) is str and item.isascii() for item in value):
+                    return False
             elif value is not None and type(value) is not bool:
                 return False
         return True

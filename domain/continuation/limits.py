@@ -23,6 +23,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.continuation.reasons import Context, number
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import USD_PLACES, PriceTable, Unpriced, Usd, wrong_money
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
@@ -131,9 +132,11 @@ class ToolCallLimit(CountLimit):
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `toolCalls`, `maxToolCalls` and `refusedToolCalls`."""
-        calls, refused = self.used(state), state.tool_calls_refused
+        calls, refused = (self.counter or self.own_count)(state), state.tool_calls_refused
         # Where nobody refuses them, because the limit is in shadow or was lowered, the ones too many have run.
-        return self._limit_vote(calls, reached=refused > 0 or calls > self.most, refusedToolCalls=refused)
+        is_reached = refused > 0 or calls > self.most
+        told: dict[str, JsonValue] = {"toolCalls": calls, "maxToolCalls": self.most, "refusedToolCalls": refused}
+        return self._vote(told, self.stop_reason if is_reached else None, is_limit=True)
 
 
 @final

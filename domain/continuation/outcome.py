@@ -32,13 +32,14 @@ class ContinuationOutcome(Value, frozen=True, kw_only=True):
     @classmethod
     def from_evaluations(cls, evaluations: Sequence[ContinuationEvaluation]) -> "ContinuationOutcome":
         """Resolve votes. No votes stop the run."""
-        decision = EvaluationProcessor.resolve(evaluations)
         decider = EvaluationProcessor.decider(evaluations)
+        # A vote that decides is the strongest there is.
+        decision = EvaluationProcessor.resolve(evaluations) if decider is None else decider.decision
         return cls(
             decision=decision,
             should_continue=decision is ContinuationDecision.REQUEST,
             resolved_by=AGGREGATE if decider is None else decider.criterion_class,
-            stop_reason=EvaluationProcessor.stop_reason(evaluations),
+            stop_reason=EvaluationProcessor.stop_reason_of(decider),
             evaluations=tuple(evaluations),
         )
 

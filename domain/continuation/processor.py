@@ -64,7 +64,11 @@ class EvaluationProcessor:
 
         A forbid that names none stops the run as a `guard`.
         """
-        decider = EvaluationProcessor.decider(evaluations)
+        return EvaluationProcessor.stop_reason_of(EvaluationProcessor.decider(evaluations))
+
+    @staticmethod
+    def stop_reason_of(decider: ContinuationEvaluation | None) -> StopReason:
+        """Return the stop reason of an outcome that this vote has decided."""
         if decider is None or decider.decision is not ContinuationDecision.FORBID:
             return StopReason.COMPLETED
         return _reason_of(decider)

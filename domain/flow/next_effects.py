@@ -18,7 +18,6 @@ from steptrail.domain.flow.effects import (
     StartTasks,
 )
 from steptrail.domain.flow.ending import finished
-from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.events import (
     ApprovalExpired,
     CancelReason,
@@ -38,6 +37,7 @@ from steptrail.domain.flow.failing import failure_of, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
+from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import HumanNode, LlmRouterNode, MapNode, Node, ToolNode, WorkingNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
@@ -171,8 +171,9 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
     items = None
     if isinstance(node, MapNode):
         view = joined(sources(opening.inputs), run.views, run.ended)
-        listed = found(view.vars, node.over)[1]
-        items = len(listed) if isinstance(listed, list) else None
+        seen = Seen(run.started.input, view.vars, view.messages, view.artifacts, view.errors)
+        listed = seen.listed(node.over)
+        items = None if listed is None else len(listed)
     # Visits are numbered over all retries, so that an effect id is never used twice.
     visits = run.visits_of.get(node.id, 0) + 1
     return NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)

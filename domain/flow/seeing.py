@@ -3,14 +3,12 @@
 from dataclasses import replace
 
 from steptrail.domain.flow.concluding import enabled
-from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.merging import Branch
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.views import View, changed_apart, sources
-from steptrail.domain.json_value import JsonValue
 
 __all__ = ["branches_of", "seen_by"]
 
@@ -18,12 +16,11 @@ __all__ = ["branches_of", "seen_by"]
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""
     node, view = graph.nodes[graph.numbers[visit.node]], visit.view
-    value: JsonValue = None
-    if isinstance(node, MapNode) and item is not None:
-        listed = found(view.vars, node.over)[1]
-        value = listed[item] if isinstance(listed, list) else None
+    seen = _seen(run, view)
+    listed = seen.listed(node.over) if isinstance(node, MapNode) else None
+    value = None if item is None or listed is None else listed[item]
     successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
-    return replace(_seen(run, view), item=value, index=item, successors=successors)
+    return replace(seen, item=value, index=item, successors=successors)
 
 
 def branches_of(run: RunFold, graph: Graph, visit: VisitFold) -> tuple[Branch, ...]:

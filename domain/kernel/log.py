@@ -37,9 +37,11 @@ class Log(Sequence[T_co]):
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
         """Return a view of the items of this one, followed by `items`."""
         view: Log[T_co] = object.__new__(Log)  # pyright: ignore[reportUnknownVariableType]
-        buffer = self._buffer if len(self._buffer) == self._length else self._buffer[: self._length]
+        buffer, length = self._buffer, self._length
+        if len(buffer) != length:
+            buffer = buffer[:length]
         buffer.extend(items)
-        view._buffer, view._length = buffer, len(buffer)
+        view._buffer, view._length = buffer, length + len(items)
         return view
 
     def shown(self, show: Callable[[T_co], T_co]) -> "Log[T_co]":
@@ -47,16 +49,14 @@ class Log(Sequence[T_co]):
         return _Shown(self, show)
 
     def encoded(self, start: int, encode: Callable[[T_co], bytes]) -> Iterator[bytes]:
-        """Yield the items from index `start` on as bytes. `start` is not negative.
+        """Return an iterator over the items from index `start` on as bytes. `start` is not negative.
 
         Items that are still encoded are yielded as they are, and are not decoded for this.
         """
         buffer = self._buffer
         if not isinstance(buffer, _UndecodedItems):
-            yield from map(encode, buffer[start : self._length])
-            return
-        for item in buffer.undecoded(start, self._length):
-            yield item if isinstance(item, bytes) else encode(item)
+            return map(encode, buffer[start : self._length])
+        return (item if isinstance(item, bytes) else encode(item) for item in buffer.undecoded(start, self._length))
 
     @property
     def last(self) -> T_co | None:

@@ -3,10 +3,9 @@
 Each machine derives a standing from a state. Lists, workers and owners use the standing only, and know no phases.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from steptrail.domain.base import Value
 
@@ -59,8 +58,7 @@ def answered(waits: tuple[Wait, ...], at: int, only: str | None = None) -> tuple
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """Where a stream stands. Instants are microseconds of UTC.
 
     `status` is the machine's own word for it, and `runs` the number of runs that have begun. `due_at` is the instant

@@ -40,13 +40,14 @@ def bind_arguments(
         if raw and raw.strip():
             raise InvalidArguments(f"The arguments are not a JSON object: {_cut(raw)}")
         arguments = {}
-    from pydantic import ValidationError
-
     try:
         return parameters.bind(arguments, context)
-    except ValidationError as error:
-        raise InvalidArguments(_explain(error.errors(include_url=False))) from error
-    except ValueError as error:  # text that is not Unicode
+    except ValueError as error:
+        from pydantic import ValidationError
+
+        if isinstance(error, ValidationError):
+            raise InvalidArguments(_explain(error.errors(include_url=False))) from error
+        # Text that is not Unicode.
         raise InvalidArguments(f"The arguments are not JSON: {_cut(str(error))}") from error
 
 

@@ -4,7 +4,7 @@ Everything that can be wrong with a function as a tool is found here, at import,
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType, MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -73,7 +73,7 @@ class Tool:
         """The patience with a call that was cancelled."""
         return patience_of(self)
 
-    async def run(
+    def run(
         self,
         arguments: Mapping[str, JsonValue] | None,
         raw: str | None,
@@ -81,9 +81,9 @@ class Tool:
         *,
         timeout: float | None,
         capture: Capture,
-    ) -> ToolOutcome:
+    ) -> Coroutine[Any, Any, ToolOutcome]:
         """Run one call for the runner; see `execute`."""
-        return await execute(self, arguments, raw, context, timeout=timeout, capture=capture)
+        return execute(self, arguments, raw, context, timeout=timeout, capture=capture)
 
 
 class FunctionTool(Tool, Generic[P, R_co]):

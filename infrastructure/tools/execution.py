@@ -156,7 +156,7 @@ async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:
     try:
         returned = tool.invoke(bound)
         value: object = await returned if inspect.isawaitable(returned) else returned
-        if isinstance(value, Sized) and len(value) > _LARGE:
+        if not isinstance(value, str) and isinstance(value, Sized) and len(value) > _LARGE:
             # A million numbers take a second to look through.
             return await run_in_thread(partial(_succeeded, value), name=f"steptrail-tool-{tool.name}")
         return _succeeded(value)

@@ -66,11 +66,9 @@ class Parameters:
         """
         # As JSON, since that is what arguments are: types that are strict about Python values still take their text.
         values = self.model.model_validate_json(to_json(arguments))
-        given = values.model_fields_set
+        found, given = vars(values), values.model_fields_set
         bound: dict[str, object] = {
-            name: getattr(values, field)
-            for field, name in self.fields.items()
-            if field in given or name in self.required
+            name: found[field] for field, name in self.fields.items() if field in given or name in self.required
         }
         if self.context is not None:
             bound[self.context] = context

@@ -11,6 +11,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.runtime.flow.control import FlowControl, a_flow
@@ -28,7 +29,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
 
     def __init__(self, environment: Environment, flow_id: str, on_commit: OnFlowCommit | None = None) -> None:
         super().__init__(environment, flow_stream(checked_flow_id(flow_id)))
-        self._control = FlowControl(environment, flow_id, on_commit=on_commit)
+        self._control = FlowControl(environment, flow_id, flow_means(), on_commit)
 
     async def resume(
         self,

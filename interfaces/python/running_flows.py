@@ -10,6 +10,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
 from steptrail.runtime.flow.owner import OnFlowCommit
@@ -92,7 +93,7 @@ async def run_flow(
         by=by,
         key=key,
     )
-    return await FlowControl(environment, flow_id, on_commit=on_commit).run(flow, start)
+    return await FlowControl(environment, flow_id, flow_means(), on_commit).run(flow, start)
 
 
 async def start_flow(
@@ -129,5 +130,5 @@ async def start_flow(
         by=by,
         key=key,
     )
-    await FlowControl(environment, flow_id, on_commit=on_commit).start(start)
+    await FlowControl(environment, flow_id, flow_means(), on_commit).start(start)
     return Flow(environment, flow_id)

@@ -21,6 +21,8 @@ from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
 
 __all__ = ["judges_of", "tell_conclusions"]
 
+_TOLD = frozenset({InferenceStarted, RetryScheduled, ToolRetryScheduled, ToolExecutionFailed})
+
 
 def judges_of(
     journal: AgentJournal,
@@ -52,6 +54,8 @@ def judges_of(
 def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> None:
     """Log model calls, retries, and tool calls that could not start."""
     for event in concluded:
+        if type(event) not in _TOLD:
+            continue
         match event:
             case InferenceStarted(step=step, attempt=attempt):
                 RUNS.debug("session %s: step %d asks the model, attempt %d", state.agent_id, step, attempt)

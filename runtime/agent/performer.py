@@ -136,6 +136,8 @@ class Runner:
         if concluded is not None:
             journal.conclude(*concluded)
             tell_conclusions(state, concluded)
+            if not isinstance(effect, RunCalls):
+                return
         match effect:
             case RunHooks():
                 await self._run_hooks(effect)
@@ -151,10 +153,8 @@ class Runner:
             case KeepWaiting(until=int(until)):
                 if await self._journal.flush():
                     await self._wait(until)
-            case _ if concluded is None:
-                raise AssertionError(f"{effect} needs an agent and was not filtered out")
             case _:
-                pass
+                raise AssertionError(f"{effect} needs an agent and was not filtered out")
 
     async def _open(self, state: AgentState) -> None:
         """Open the resources of the run, once. When that fails, the run waits."""

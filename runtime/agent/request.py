@@ -5,7 +5,7 @@ which is all that is stored of it, is carried on from call to call.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Protocol, overload
@@ -45,7 +45,7 @@ class Requests:
         # A start changes nothing that the model is shown, so the request before it is also the one after it.
         if request is None or version != state.version - 1:
             request = self.build(state, agent)
-        return replace(request, timeout=timeout)
+        return request if timeout is None else replace(request, timeout=timeout)
 
     def build(self, state: AgentState, agent: AgentSnapshot) -> ModelRequest:
         """Return what the model is to be asked next. Hooks' amendments of the open step are applied in order."""
@@ -218,21 +218,21 @@ class _Rest(Sequence[Message]):
 
 
 def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
-    """Yield the JSON of each message from index `start`. Those of a snapshot are taken as they were written there."""
-    if isinstance(messages, _Joined):
+    """Return the JSON of each message from index `start`. Those of a snapshot are taken as they were written there."""
+    # Classes are compared, because `isinstance` asks the abstract class of all sequences.
+    if type(messages) is _Joined:
+        lines: list[Iterator[bytes]] = []
         for part in messages.parts:
-            yield from _encoded(part, max(start, 0))
+            if len(part) > start:
+                lines.append(_encoded(part, max(start, 0)))
             start -= len(part)
-    elif isinstance(messages, _Rest):
-        yield from messages.log.encoded(messages.start + start, _json)
-    elif isinstance(messages, Log):
-        yield from messages.encoded(start, _json)
-    else:
-        yield from map(_json, messages[start:])
+        return chain.from_iterable(lines)
+    if type(messages) is _Rest:
+        return messages.log.encoded(messages.start + start, _json)
+    return messages.encoded(start, _json) if type(messages) is Log else map(_json, messages[start:])
 
 
-def _json(message: Message) -> bytes:
-    return msgspec.json.encode(message)
+_json: Callable[[Message], bytes] = msgspec.json.Encoder().encode
 
 
 class _Hash(Protocol):

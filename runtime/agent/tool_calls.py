@@ -6,9 +6,10 @@ A tool affects the run only by its outcome: the outcome is shown to the model, a
 import asyncio
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
+
+from msgspec import Struct
 
 from steptrail.domain.agent.call_starts import refuse_altered
 from steptrail.domain.agent.deadline import Deadline
@@ -40,7 +41,6 @@ from steptrail.runtime.agent.deadline import first_of, is_out_of_time, shortest,
 from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.agent.tool_port import (
     Patience,
-    Report,
     RunnableTool,
     ToolContext,
     ToolFailed,
@@ -61,8 +61,7 @@ __all__ = ["ToolCalls"]
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Started:
+class _Started(Struct, frozen=True, kw_only=True):
     position: int
     call: CallInFlight
     tool: RunnableTool
@@ -118,12 +117,14 @@ class ToolCalls:
             refuse_altered(call, state)
         tool = self._agent.tools[call.name]
         timeout = shortest(tool.spec.timeout, left_within(deadline, state.as_of))
+        execution, step = state.execution_id or "", state.open_step or 0
+        place = LogPlace(state.agent_id, execution, step, call.effect_id or "")
         means, reads, runs_children = self._means, tool.spec.takes_context, tool.spec.runs_children is not None
         context: ToolContext[Any, Any] = ToolContext(
             effect_id=call.effect_id or "",
             session_id=state.agent_id,
-            execution_id=state.execution_id or "",
-            step=state.open_step or 0,
+            execution_id=execution,
+            step=step,
             call_id=call.call.id,
             attempt=call.attempt,
             deadline_seconds=timeout,
@@ -131,13 +132,12 @@ class ToolCalls:
             resources=means.resources if reads and means.are_open else None,
             declared=self._agent.context if runs_children else None,
             state=ShownState.of(self._journal.state, means=means) if reads else None,
-            report=self._report(position, call, state),
+            report=partial(self._report, position, call, place, asyncio.get_running_loop(), threading.get_ident()),
             child=self._child(call, state) if runs_children else None,
         )
         began = state.as_of
         self._reach("before-tool")
         classify = _Classify(began / 1e6)
-        place = LogPlace(context.session_id, context.execution_id, context.step, context.effect_id)
         RUNS.debug("session %s: tool %s starts, attempt %d", context.session_id, call.name, call.attempt)
         arguments, raw = own(call.arguments), call.call.raw
         run = partial(tool.run, arguments, raw, context, timeout=timeout, capture=classify)
@@ -175,36 +175,41 @@ class ToolCalls:
         )
         return self._child_of(parent) if self._child_of is not None else None
 
-    def _report(self, position: int, call: ToolExecution, state: AgentState) -> Report:
-        loop, here = asyncio.get_running_loop(), threading.get_ident()
-        session_id, execution_id, step = state.agent_id, state.execution_id or "", state.open_step or 0
+    def _report(
+        self,
+        position: int,
+        call: ToolExecution,
+        place: LogPlace,
+        loop: asyncio.AbstractEventLoop,
+        here: int,
+        message: str,
+        done: float | None,
+        total: float | None,
+    ) -> None:
+        """Show the progress of a call that was begun at `place` by `loop`, in the thread `here`. For any thread."""
+        if self._watching() is None:
+            return
+        update = ToolProgress(
+            session_id=place.session,
+            execution_id=place.execution or "",
+            step=place.step or 0,
+            position=position,
+            tool=call.name,
+            call_id=call.call.id,
+            message=message,
+            done=done,
+            total=total,
+        )
+        if threading.get_ident() == here:
+            self._show(update)
+        else:
+            call_in_loop(loop, self._show, update)
 
-        def show(update: ToolProgress) -> None:
-            # A thread that was given up may still report progress long after its call has ended.
-            watcher = self._watching()
-            if watcher is not None and position in self._flight and self._journal.peek().open_step == step:
-                tell(watcher, update)
-
-        def report(message: str, done: float | None, total: float | None) -> None:
-            if self._watching() is None:
-                return
-            update = ToolProgress(
-                session_id=session_id,
-                execution_id=execution_id,
-                step=step,
-                position=position,
-                tool=call.name,
-                call_id=call.call.id,
-                message=message,
-                done=done,
-                total=total,
-            )
-            if threading.get_ident() == here:
-                show(update)
-            else:
-                call_in_loop(loop, show, update)
-
-        return report
+    def _show(self, update: ToolProgress) -> None:
+        # A thread that was given up may still report progress long after its call has ended.
+        watcher = self._watching()
+        if watcher is not None and update.position in self._flight and self._journal.peek().open_step == update.step:
+            tell(watcher, update)
 
     def _ended(self, started: _Started, outcome: ToolOutcome | Cut | Deaf | Exception) -> None:
         self._reach("after-tool")
@@ -271,7 +276,7 @@ class ToolCalls:
         return execution, state.tool_executions[position]
 
     def _succeeded(self, position: int, outcome: ToolSucceeded, seconds: float) -> ToolExecutionCompleted:
-        recorded = self._journal.peek().agent
+        recorded = self._journal.committed.agent
         limits = (outcome.most_shown, recorded.limits.max_result_characters if recorded is not None else None)
         most = min((each for each in limits if each is not None), default=None)
         return ToolExecutionCompleted(

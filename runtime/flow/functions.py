@@ -7,14 +7,11 @@ from typing import Any, TypeAlias, get_type_hints
 
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.envelope import Artifact, Envelope
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 
 __all__ = ["NodeContext", "NodeFunction", "Update", "takes_context"]
-
-NodeFunction: TypeAlias = Callable[..., object]
-"""A function, sync or async. It is called with an `Envelope`, or with that and a `NodeContext`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +40,10 @@ class NodeContext:
         """Show the progress of the try to those who watch the run. May be called in any thread. It is not stored."""
         if self.report is not None:
             self.report(message, done, total)
+
+
+NodeFunction: TypeAlias = Callable[[Envelope], object] | Callable[[Envelope, NodeContext], object]
+"""A function, sync or async. It is called with an `Envelope`, or with that and a `NodeContext`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from steptrail.domain.base import full_form, made
-from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, shown
+from steptrail.domain.errors import ConfigurationError, InvalidSetting, InvalidWorkflow, NotStorable, shown
 from steptrail.domain.flow.definition import EdgeWhen, FlowDefinition
+from steptrail.domain.flow.diagnose import diagnose
 from steptrail.domain.flow.ids import is_node_id
 from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNode, WorkingNode
 from steptrail.domain.flow.options import RunOptions
@@ -116,7 +117,7 @@ class GraphBuilder:
         return self
 
     def build(self) -> BuiltWorkflow:
-        """Return what can be run. Raises one `ConfigurationError` that lists what is wrong with the graph."""
+        """Return what can be run. Raises `InvalidWorkflow`, which lists what is wrong with the graph."""
         nodes, edges = resolved_nodes(self._nodes, self._edges), resolved_edges(self._edges)
         written = FlowDefinition(
             name=self._name,
@@ -132,24 +133,12 @@ class GraphBuilder:
             definition = made(FlowDefinition, cast("dict[str, JsonValue]", storable(full_form(written))))
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"workflow {shown(self._name)}: {error}") from None
-        if problems := _problems(definition):
-            listed = "".join(f"\n  {problem}" for problem in problems)
-            raise ConfigurationError(f"workflow {shown(self._name)} cannot be built:{listed}")
+        found = diagnose(definition)
+        if any(each.severity == "error" for each in found):
+            raise InvalidWorkflow(self._name, found)
         return BuiltWorkflow(
             definition=definition,
             code=dict(self._code),
             functions=dict(self._functions),
             resources=self._resources,
         )
-
-
-def _problems(definition: FlowDefinition) -> list[str]:
-    ids = [node.id for node in definition.nodes]
-    known = set(ids)
-    ends = [(f"the edge {edge.source} > {edge.target}", (edge.source, edge.target)) for edge in definition.edges]
-    named = [*ends, ("the entry", definition.entry)]
-    return [
-        *([] if ids else ["FL-109 it has no nodes"]),
-        *(f"GR-005 two nodes are called {each!r}" for each in sorted(known) if ids.count(each) > 1),
-        *(f"GR-001 {place}: no node is called {each!r}" for place, used in named for each in used if each not in known),
-    ]

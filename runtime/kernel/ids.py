@@ -26,9 +26,8 @@ def new_id(prefix: str) -> str:
         if bits is None:
             bits = _fetched()
     milliseconds, fraction = stamp >> 12, stamp & 0xFFF
-    value = milliseconds << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | bits & 0x3FFF_FFFF_FFFF_FFFF
-    text = f"{value:032x}"
-    return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    high, low = 0x8000 | bits >> 48 & 0x3FFF, bits & 0xFFFF_FFFF_FFFF
+    return f"{prefix}-{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-7{fraction:03x}-{high:04x}-{low:012x}"
 
 
 def _fetched() -> int:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import count, repeat, takewhile
+from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.copies import own
@@ -234,7 +234,11 @@ class Journal(Generic[S, E]):
         self._record(self._clock.now(), events)
 
     def _record(self, now: int, events: Sequence[E]) -> None:
-        records = [*map(Recorded, count(self._state.version + 1), repeat(now), events)]
+        version = self._state.version
+        records: list[Recorded[E]] = []
+        for event in events:
+            version += 1
+            records.append(Recorded(version, now, event))
         # The committed state must be kept, in case that the overlay is dropped, and so must a state that others have
         # seen. Any other state may be changed in place, which is quicker.
         evolve = self._machine.evolve_all if self._is_shown or not self._overlay else self._machine.extend

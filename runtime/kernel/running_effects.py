@@ -110,8 +110,6 @@ class InFlight:
         """
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._told(effect))
-        # For a task that is cancelled before its first line.
-        task.add_done_callback(self._tell)
         running = _Running(effect, task, record, math.inf if patience is None else patience, drops_late)
         if at_most is not None and patience is not None:
             running.given_up_at = loop.time() + at_most + patience
@@ -127,6 +125,10 @@ class InFlight:
         loop = asyncio.get_running_loop()
         until = None if at_most is None else loop.time() + at_most
         ended, self._has_news = self._ended(), False
+        if not ended:
+            # What was just begun runs before the caller does again. If it ends then, nobody has to be woken.
+            await asyncio.sleep(0)
+            ended = self._ended()
         while not ended:
             await self._wait(until)
             ended = self._ended()
@@ -165,6 +167,8 @@ class InFlight:
                 running.cut = cut
                 running.given_up_at = min(running.given_up_at, now + running.patience)
                 running.task.cancel()
+                # It may never have come to its first line, and then does not tell of its end itself.
+                running.task.add_done_callback(self._tell)
 
     async def _wait(self, until: float | None) -> None:
         loop = asyncio.get_running_loop()

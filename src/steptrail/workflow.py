@@ -1,6 +1,7 @@
 """Workflows: graphs of nodes whose runs are recorded, with one owner of what happens after a failure."""
 
 from steptrail.domain.flow.definition import Edge, EdgeWhen, FlowDefinition
+from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError
 from steptrail.domain.flow.nodes import (
     AgentNode,
@@ -30,8 +31,11 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
+from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
+from steptrail.infrastructure.flow.writing import flow_text
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
+from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.flow.written import Case, Check, Rule
 
@@ -47,6 +51,7 @@ __all__ = [
     "CheckSpec",
     "Condition",
     "ConditionalNode",
+    "Diagnostic",
     "Edge",
     "EdgeWhen",
     "Envelope",
@@ -55,6 +60,7 @@ __all__ = [
     "FilterNode",
     "FlowDefinition",
     "FlowNode",
+    "FlowResult",
     "FunctionNode",
     "GateNode",
     "GuardianNode",
@@ -80,4 +86,8 @@ __all__ = [
     "Update",
     "WebhookNode",
     "Workflow",
+    "check_flow",
+    "flow_schema",
+    "flow_text",
+    "load_flow",
 ]

@@ -4,7 +4,7 @@ import pytest
 
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_auxiliary_contract import StoreAuxiliaryContract
-from steptrail.testing.store_contract import Opener, SharedStoreContract
+from steptrail.testing.store_contract import EventStoreContract, Opener, SharedStoreContract
 
 
 class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
@@ -17,9 +17,9 @@ class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
         return lambda: open_store(url)
 
 
-class TestPostgresNormal(TestPostgres):
-    """The other durability."""
+class TestPostgresNormal(EventStoreContract):
+    """The other durability, which other processes and the tables beside the events do not notice."""
 
     @pytest.fixture
-    def opener(self, url: str) -> Opener:
-        return lambda: open_store(url, durability="normal")
+    def opener(self, postgres_url: str) -> Opener:
+        return lambda: open_store(postgres_url, durability="normal")

@@ -12,6 +12,7 @@ from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from steptrail.interfaces.cli.main import main
+from tests.harness.ready_python import KILL, ready_python
 from tests.harness.worker_pool import WorkerPool
 
 __all__ = ["Cli", "Done", "until"]
@@ -134,7 +135,7 @@ class Cli:
     """Runs `steptrail` in `folder`, on its own store there or on `store`.
 
     A command that is carried out to its end has a process of its own that was forked by `pool`, where all is imported
-    already. What `start` returns is a Python that was started for it; it is killed at the end, if it still runs.
+    already. What `start` returns stands for one that was forked too; it is killed at the end, if it still runs.
     """
 
     def __init__(self, folder: Path, pool: WorkerPool, store: str | None = None) -> None:
@@ -148,7 +149,7 @@ class Cli:
 
     def start(self, *words: str, **variables: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            self._command(words),
+            [ready_python(), "-m", "steptrail", *words],
             cwd=self.folder,
             env=_environment(self._variables | variables),
             stdout=subprocess.PIPE,
@@ -161,7 +162,8 @@ class Cli:
     def on_a_terminal(self, *words: str) -> list[str]:
         """Return the lines that a terminal shows of a command that ends with code 0."""
         mine, its = pty.openpty()
-        command, environment = self._command(words), _environment(self._variables)
+        # A Python that was started for it: one that was forked has no terminal of its own.
+        command, environment = [sys.executable, "-m", "steptrail", *words], _environment(self._variables)
         process = subprocess.Popen(command, cwd=self.folder, env=environment, stdin=its, stdout=its, stderr=its)
         os.close(its)
         seen = b""
@@ -185,12 +187,8 @@ class Cli:
 
     def close(self) -> None:
         for process in self._started:
-            process.kill()
+            process.send_signal(KILL)
             process.communicate()
-
-    @staticmethod
-    def _command(words: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "steptrail", *words]
 
 
 def until(process: "subprocess.Popen[str]", text: str) -> list[str]:

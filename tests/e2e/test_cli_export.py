@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from steptrail.testing import Recording
 from tests.e2e.cli import Cli
 from tests.e2e.conftest import Stored
+from tests.harness.ready_python import ready_python
 
 SHOP = """
 import os
@@ -46,7 +46,7 @@ def sold(cli: Cli, kept: Stored) -> Cli:
 
 def run_tests(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
+        [ready_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", *words],
         cwd=folder,
         env={**os.environ, "OFFLINE": "1"},
         capture_output=True,

@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.cli import Cli, until
 from tests.harness.postgres_server import PostgresServer
+from tests.harness.ready_python import KILL
 from tests.harness.worker_pool import WorkerPool
 
 EXPIRE = "UPDATE steptrail.leases SET expires = clock_timestamp()"
@@ -38,7 +39,7 @@ def test_given_a_killed_run_on_a_server_then_it_is_owned_until_its_lease_expires
 ) -> None:
     running = cli.start("run", "agents.py:steps", "do it", "--id", "s1", GATE="shut")
     until(running, "gated started")
-    running.kill()
+    running.send_signal(KILL)
     running.wait()
     busy = cli("resume", "agents.py:steps", "s1")
     assert busy.code == 5

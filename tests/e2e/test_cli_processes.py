@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.e2e.cli import Cli, until
+from tests.harness.ready_python import KILL
 
 
 def out_of(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
@@ -20,7 +21,7 @@ def killed_in_the_second_tool(cli: Cli) -> None:
     until(running, "gated started")
     while not (cli.folder / "ledger").exists() or cli.ledger != ["first", "gated"]:
         time.sleep(0.01)  # the tool notes itself right after it was recorded as started
-    running.kill()
+    running.send_signal(KILL)
     running.wait()
 
 

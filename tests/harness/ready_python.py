@@ -17,10 +17,12 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-__all__ = ["KILL", "ready_commands", "ready_python"]
+__all__ = ["KILL", "VARIABLE", "ready_commands", "ready_python"]
 
 KILL = signal.SIGUSR1
 """Kills the process; the command ends when it is gone."""
+VARIABLE = "READY_PYTHON"
+"""Tells processes below this one where the commands are."""
 
 _ROOT = Path(__file__).parents[2]
 _CLIENT = Path(__file__).with_name("ready_python_client.py")
@@ -34,7 +36,12 @@ def ready_python() -> str:
 
 @cache
 def ready_commands() -> Path:
-    """Return a folder with the commands `python` and `steptrail`. The server ends with the process that called this."""
+    """Return a folder with the commands `python` and `steptrail`. The server ends with the process that called this.
+
+    A process below one that has a server uses that one.
+    """
+    if (of_a_parent := os.environ.get(VARIABLE)) is not None:
+        return Path(of_a_parent)
     folder = Path(tempfile.mkdtemp(prefix="steptrail-ready-"))
     for name, words in (("python", []), ("steptrail", ["-m", "steptrail"])):
         command = folder / name
@@ -52,6 +59,7 @@ def ready_commands() -> Path:
     )
     assert server.stdout is not None
     assert server.stdout.readline() == b"ready\n", "the server of ready processes did not start"
+    os.environ[VARIABLE] = str(folder)
     atexit.register(_close, server, folder)
     return folder
 

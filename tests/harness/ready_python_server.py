@@ -29,6 +29,7 @@ _IMPORTED_FOR_ALL = (
     "mcp.server",
     "openai",
     "psycopg",
+    "pytest",
     "sse_starlette",
     "starlette.applications",
     "uvicorn",

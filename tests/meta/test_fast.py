@@ -1,6 +1,7 @@
 """`--fast` leaves out what is named with a reason, and says so; a folder that nobody thought of is in it."""
 
 import re
+import signal
 from importlib import util
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 CONFTEST = Path(__file__).parents[1] / "conftest.py"
 PASSES = "def test_passes(): pass\n"
 SLOW = "import pytest\n@pytest.mark.slow({why})\ndef test_slow(): pass\n"
+CHILD = """import signal
+
+def test_a_child_is_interrupted(): assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+"""
 EXAMPLES = """from hypothesis import settings
 
 def test_examples(): assert settings().max_examples == {number}
@@ -92,7 +97,8 @@ def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "arguments", "number"), [("", ["--fast"], 10), ("", [], 50), ("nightly", [], 1000)]
+    ("profile", "arguments", "number"),
+    [("", ["--fast"], 10), ("", [], 30), ("nightly", [], 1000), ("coverage", ["--fast"], 5)],
 )
 def test_properties_are_tried_with_fewest_examples_there_and_with_most_by_night(
     profile: str, arguments: list[str], number: int, suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
@@ -100,3 +106,12 @@ def test_properties_are_tried_with_fewest_examples_there_and_with_most_by_night(
     monkeypatch.setenv("HYPOTHESIS_PROFILE", profile)
     suite.makepyfile(test_examples=EXAMPLES.format(number=number))
     suite.runpytest_inprocess(*arguments).assert_outcomes(passed=2)
+
+
+def test_processes_of_tests_can_be_interrupted_also_in_a_run_in_the_background(suite: pytest.Pytester) -> None:
+    suite.makepyfile(test_child=CHILD)
+    here = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        suite.runpytest_inprocess("test_child.py").assert_outcomes(passed=1)
+    finally:
+        signal.signal(signal.SIGINT, here)

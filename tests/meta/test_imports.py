@@ -15,7 +15,7 @@ from scripts.wheel_smoke import HEAVY
 DRIVERS = frozenset(
     {
         *("ag_ui", "anthropic", "httpx2", "mcp", "mcp_types", "openai", "psycopg", "psycopg_pool", "pusher"),
-        *("sse_starlette", "starlette", "xllamacpp"),
+        *("cel_expr_python", "jsonschema", "sse_starlette", "starlette", "xllamacpp", "yaml"),
     }
 )
 TYPE_CHECKING = frozenset({"TYPE_CHECKING", "typing.TYPE_CHECKING"})

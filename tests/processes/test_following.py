@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from steptrail.interfaces.python.trail import Steptrail
+from tests.harness.ready_python import KILL, ready_python
 from tests.processes.agents.log_traffic import ENOUGH
 from tests.processes.agents.site import Site
 
@@ -43,19 +43,19 @@ class Traffic(Site):
             return self._start("-m", "steptrail", "tail", "--follow", "--json", "--store", self.url, out=out.fileno())
 
     def _start(self, *line: str, out: int | None = None) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen([sys.executable, *line], cwd=_ROOT, stdout=out)
+        process = subprocess.Popen([ready_python(), *line], cwd=_ROOT, stdout=out)
         self._started.append(process)
         return process
 
     def kill(self, process: "subprocess.Popen[bytes]") -> None:
         """Kill a process that has not come to its end."""
         assert process.poll() is None
-        process.kill()
+        process.send_signal(KILL)
         process.wait()
 
     def clear(self) -> None:
         for process in self._started:
-            process.kill()
+            process.send_signal(KILL)
             process.wait()
 
     def seen(self, name: str) -> list[Place]:

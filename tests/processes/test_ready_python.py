@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.pids import is_running
-from tests.harness.ready_python import KILL, ready_commands, ready_python
+from tests.harness.ready_python import KILL, VARIABLE, ready_commands, ready_python
 
 SHOW = """
 import os, sys
@@ -87,6 +87,7 @@ def test_no_process_outlives_whoever_started_it() -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, sys.path)]),
     }
+    environment.pop(VARIABLE, None)
     # The waiting process holds this pipe, so the end of what is read is its end.
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert int(done.stdout) > 0, done.stderr

@@ -1,5 +1,6 @@
 """Workers as real processes: killed and told to end while they work, beside each other, on both stores."""
 
+import runpy
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.sync import SyncSteptrail
 from tests.examples.running import ROOT, environment, until
 from tests.harness.ready_python import KILL, ready_python
+from tests.harness.store_urls import with_short_leases
 
 AGENT = '''
 import os, sys, time
@@ -47,10 +49,9 @@ class Shop:
     def command(self, *words: str) -> list[str]:
         return [ready_python(), "-m", "steptrail", *words, "--store", self.url]
 
-    def start(self, *sessions: str) -> None:
-        for session in sessions:
-            line = self.command("start", str(self.folder / "app.py"), "Serve.", "--id", session)
-            subprocess.run(line, cwd=ROOT, env=environment(), check=True, capture_output=True)
+    def start(self, session: str) -> None:
+        line = self.command("start", str(self.folder / "app.py"), "Serve.", "--id", session)
+        subprocess.run(line, cwd=ROOT, env=environment(), check=True, capture_output=True)
 
     def work(self, *options: str) -> "subprocess.Popen[str]":
         line = self.command("work", str(self.folder / "app.py"), *options)
@@ -80,7 +81,7 @@ def are_done(trail: SyncSteptrail, count: int) -> bool:
 def test_a_session_started_here_is_carried_on_by_a_worker_there_though_the_first_is_killed_in_the_middle(
     store_url: str, tmp_path: Path
 ) -> None:
-    with Shop(store_url, tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+    with Shop(with_short_leases(store_url), tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
         (tmp_path / "gate").touch()
         shop.start("s")
         assert trail.session("s").state().status is ExecutionStatus.PENDING
@@ -121,8 +122,11 @@ def test_workers_that_are_killed_again_and_again_finish_every_session_and_start_
     store_url: str, tmp_path: Path
 ) -> None:
     names = [f"s{number}" for number in range(24)]
-    with Shop(store_url, tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
-        shop.start(*names)
+    # Also on a machine that is busy no worker that lives loses a lease of five seconds.
+    with Shop(with_short_leases(store_url, 5.0), tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+        agent = runpy.run_path(str(tmp_path / "app.py"))["agent"]
+        for name in names:
+            trail.start(agent, "Serve.", session=name)
         working = [shop.work("--concurrency", "3") for _ in range(3)]
         for blow in range(4):
             time.sleep(0.7)

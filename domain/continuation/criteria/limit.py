@@ -10,7 +10,6 @@ from steptrail.domain.continuation.built_in import Guard
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, number
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
@@ -74,21 +73,13 @@ class _NumberLimit(Limit, Generic[N]):
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with the used and the allowed amount under `keys`."""
-        used = self.used(state)
-        return self._limit_vote(used, reached=used >= self.most)
-
-    def used(self, state: StateView, /) -> N:
-        """Return the amount that an execution has used, from `counter` if there is one."""
-        return self.own_count(state) if self.counter is None else self.counter(state)
+        used = (self.counter or self.own_count)(state)
+        now, most = self.keys
+        return self._vote({now: used, most: self.most}, self.stop_reason if used >= self.most else None, is_limit=True)
 
     def own_count(self, state: StateView, /) -> N:
         """Return the amount that an execution has used, from the state."""
         raise NotImplementedError
-
-    def _limit_vote(self, used: N, *, reached: bool, **more: JsonValue) -> ContinuationEvaluation:
-        now, most = self.keys
-        context: dict[str, JsonValue] = {now: used, most: self.most, **more}
-        return self._vote(context, self.stop_reason if reached else None, is_limit=True)
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:

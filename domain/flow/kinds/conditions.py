@@ -28,7 +28,9 @@ def holds(expression: Expression, seen: Seen, means: NodeMeans, *given: object) 
         case "function":
             return bool(called(expression.text, means, *(given or (seen.envelope(),))))
         case "cel":
-            return bool(means.expressions.evaluate(expression.text, variables_of(seen), is_condition=True))
+            return bool(
+                means.expressions.evaluate(expression.text, variables_of(seen, expression.text), is_condition=True)
+            )
 
 
 def value_of(expression: Expression, seen: Seen, means: NodeMeans, *given: object) -> JsonValue:
@@ -42,12 +44,12 @@ def value_of(expression: Expression, seen: Seen, means: NodeMeans, *given: objec
             except NotStorable as error:
                 raise NodeFault(FailureClass.VALIDATION, f"{expression.text} returned {error}") from None
         case "cel":
-            return means.expressions.evaluate(expression.text, variables_of(seen), is_condition=False)
+            return means.expressions.evaluate(expression.text, variables_of(seen, expression.text), is_condition=False)
 
 
-def variables_of(seen: Seen) -> Mapping[str, JsonValue]:
-    """Return the variables that CEL expressions can name."""
-    return {name: seen.root(name) for name in _CEL_ROOTS}
+def variables_of(seen: Seen, source: str) -> Mapping[str, JsonValue]:
+    """Return the variables that a CEL expression can name, without those that it does not."""
+    return {name: seen.root(name) for name in _CEL_ROOTS if name in source}
 
 
 def called(name: str, means: NodeMeans, *given: object) -> object:

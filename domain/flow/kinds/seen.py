@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
-from msgspec import to_builtins
-
+from steptrail.domain.base import full_form
 from steptrail.domain.flow.envelope import Artifact, Envelope, NodeError, found
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
@@ -49,10 +48,15 @@ class Seen:
             return True, value
         return found(cast("Mapping[str, JsonValue]", value), rest) if isinstance(value, Mapping) else (False, None)
 
+    def listed(self, path: str) -> list[JsonValue] | None:
+        """Return the list at a path; None for no value, and for one that is no list."""
+        value = self.find(path)[1]
+        return value if isinstance(value, list) else None
+
     def root(self, name: str) -> JsonValue:
         """Return all that stands under one of `ROOTS`."""
         value = getattr(self, name)
-        return cast("JsonValue", to_builtins(value) if name in {"errors", "messages", "artifacts"} else value)
+        return cast("JsonValue", full_form(value) if name in {"errors", "messages", "artifacts"} else value)
 
     def envelope(self) -> Envelope:
         """Return the view as functions read it."""

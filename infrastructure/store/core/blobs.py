@@ -30,6 +30,7 @@ __all__ = [
     "Blob",
     "BlobFault",
     "FetchBody",
+    "Parts",
     "Reference",
     "attach",
     "blob_fault",

@@ -8,13 +8,13 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from msgspec import NODEFAULT, Struct, structs
+from msgspec import NODEFAULT, structs
 
 from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, encode, with_instant
+from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, with_instant
 
 __all__ = ["encoded_parts", "joined"]
 
@@ -24,10 +24,10 @@ _ENCODER = msgspec.json.Encoder()
 def encoded_parts(event: Event, at: int) -> tuple[bytes, bytes | None]:
     """Return the state and the content of an event that happened at `at`; None where it has no content.
 
-    Raises `ValueError` as `encode` does.
+    Raises `ValueError` as `with_instant` does, and for text that is not Unicode.
     """
-    if not _has_content(type(event)):
-        return encode(event, at), None
+    if _plan(type(event)) is None:
+        return with_instant(_ENCODER.encode(event), at), None
     state, content = _parted(event)
     return with_instant(_ENCODER.encode(state), at), None if content is None else _ENCODER.encode(content)
 
@@ -63,15 +63,18 @@ class _Field(NamedTuple):
     holds_content: bool
 
 
-@cache
-def _has_content(kind: type[Value]) -> bool:
-    return bool(content_of(kind))
+class _Plan(NamedTuple):
+    tag: dict[str, Any]
+    fields: tuple[_Field, ...]
 
 
 @cache
-def _fields(kind: type[Value]) -> tuple[_Field, ...]:
-    below = {path.split(".")[0] for path in content_of(kind)}
-    return tuple(
+def _plan(kind: type[Value]) -> _Plan | None:
+    """Return how values of a class are parted; None for a class without content."""
+    if not (content := content_of(kind)):
+        return None
+    config, below = kind.__struct_config__, {path.split(".")[0] for path in content}
+    fields = tuple(
         _Field(
             field.encode_name,
             field.default,
@@ -81,20 +84,19 @@ def _fields(kind: type[Value]) -> tuple[_Field, ...]:
         )
         for field in structs.fields(kind)
     )
+    return _Plan({config.tag_field: config.tag} if config.tag_field is not None else {}, fields)
 
 
-def _parted(value: Any) -> tuple[Any, Any]:
+def _parted(value: object) -> tuple[Any, Any]:
     """Return the state and the content of a value, as what is to be encoded; None for no content."""
     if isinstance(value, tuple):
         parts = [_parted(item) for item in cast("tuple[object, ...]", value)]
         contents = [content for _, content in parts]
         return [state for state, _ in parts], contents if any(item is not None for item in contents) else None
-    if not isinstance(value, Struct) or not _has_content(kind := cast("type[Value]", type(value))):
+    if not isinstance(value, Value) or (plan := _plan(type(value))) is None:
         return value, None
-    config = kind.__struct_config__
-    state: dict[str, Any] = {config.tag_field: config.tag} if config.tag_field is not None else {}
-    content: dict[str, Any] = {}
-    for name, default, is_made_by_default, is_content, holds_content in _fields(kind):
+    state, content = plan.tag.copy(), dict[str, Any]()
+    for name, default, is_made_by_default, is_content, holds_content in plan.fields:
         item = getattr(value, name)
         # What msgspec leaves out of the stored form is left out here.
         if item is default or (is_made_by_default and not item):

@@ -113,7 +113,7 @@ def verify_chain(
             previous = commit[0].digest or b""
             commit = []
         commit.append(row)
-        if not _goes_on(row, position):
+        if not _goes_on(row.position, position, is_first=row.commit_id is not None):
             return _fault(commit, f"event {version} is out of order: it has position {row.position!r} in the log")
         position = row.position
     if commit and (why := _check(stream, previous, commit, fetch)):
@@ -142,12 +142,11 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
     return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
 
 
-def _goes_on(row: ChainRow, position: object) -> bool:
+def _goes_on(found: object, position: object, *, is_first: bool) -> bool:
     # SQLite keeps whatever type a hand wrote into a column.
-    found: object = row.position
     if not isinstance(found, int) or not isinstance(position, int):
         return False
-    return found > position if row.commit_id is not None or not position else found == position + 1
+    return found > position if is_first or not position else found == position + 1
 
 
 def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:

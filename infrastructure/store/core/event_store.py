@@ -28,7 +28,15 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.infrastructure.store.core.blobs import BlobFault, blob_faults, detach_all, encode_commit
+from steptrail.infrastructure.store.core.blobs import (
+    LIMIT,
+    Blob,
+    BlobFault,
+    Parts,
+    blob_faults,
+    detach_all,
+    encode_commit,
+)
 from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
@@ -110,8 +118,12 @@ class RecorderEventStore:
             raise ValueError(msg)
         encoded = encode_commit(commit)
         # What is large takes a while to look through, and the loop has others to serve.
-        is_large = sum([len(state) + len(content or b"") for _, state, content in encoded]) > _LARGE
-        states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
+        size = sum([len(state) + len(content or b"") for _, state, content in encoded])
+        is_large = size > _LARGE
+        states: tuple[Parts, ...] = tuple(encoded)
+        blobs: tuple[Blob, ...] = ()
+        if size > LIMIT:
+            states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         pending = PendingCommit(stream, expected, commit.head, states, blobs, commit.summary)
         if not is_large and (outcome := self._written_here(pending)) is not None:
             if isinstance(outcome, StoreError):

@@ -8,7 +8,6 @@ conflict means: our own commit id there is a success whose reply was lost.
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from steptrail.domain.errors import (
@@ -44,7 +43,7 @@ LAST_VERSION = 2**63 - 1
 OF_STREAM = "stream = (SELECT number FROM streams WHERE id = ?)"
 """The rows of a stream, whose id is the parameter."""
 
-# 6 parameters a row stay below 999, the smallest limit SQLite is built with.
+# 5 parameters a row stay below 999, the smallest limit SQLite is built with.
 _ROWS_PER_STATEMENT = 160
 _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
@@ -100,7 +99,8 @@ class CommitWriter:
         types: dict[str, int] = {}
 
         def written(connection: sqlite3.Connection) -> _Written:
-            types.update(self._types)
+            nonlocal types
+            types = self._types.copy()
             return [self._write_one(connection, commit, types) for commit in commits]
 
         try:
@@ -222,27 +222,25 @@ def insert_commit(
     digest = commit_digest(previous, stream, head, rows)
     if number is None:
         number = _number(connection, "streams", "id", stream)
-    for _, topic, _, _ in rows:
-        if topic not in types:
-            types[topic] = _number(connection, "types", "name", topic)
-    position = 1 + (connection.execute("SELECT max(position) FROM events").fetchone()[0] or 0)
-    first = rows[0][0]
-    sealed = (number, first, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
-    connection.execute(_INSERT_COMMIT, sealed)
-    values = [
-        (position + i, number, version, types[topic], state, content)
-        for i, (version, topic, state, content) in enumerate(rows)
-    ]
+    first, before, last = rows[0][0], None, 0
     try:
-        for start in range(0, len(values), _ROWS_PER_STATEMENT):
-            chunk = values[start : start + _ROWS_PER_STATEMENT]
-            connection.execute(_insert_events(len(chunk)), [*chain.from_iterable(chunk)])
+        for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+            values: list[object] = []
+            for version, topic, state, content in rows[start : start + _ROWS_PER_STATEMENT]:
+                if topic not in types:
+                    types[topic] = _number(connection, "types", "name", topic)
+                values += (number, version, types[topic], state, content)
+            # SQLite gives each event the position after the last one, so the log need not be asked where it ends.
+            last = connection.execute(_insert_events(len(values) // 5), values).lastrowid or 0
+            before = last - len(values) // 5 if before is None else before
+        position = (before or 0) + 1
+        sealed = (number, first, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id)
+        connection.execute(_INSERT_COMMIT, (*sealed, digest))
     except sqlite3.IntegrityError:
-        # Only events without their commit can be in the way here: a hand has been at them.
-        connection.execute("DELETE FROM events WHERE position >= ?", (position,))
-        connection.execute("DELETE FROM commits WHERE stream = ? AND version = ?", (number, first))
+        if before is not None:
+            connection.execute("DELETE FROM events WHERE position > ?", (before,))
         raise
-    return digest, values[-1][0], number
+    return digest, last, number
 
 
 def list_stream(connection: sqlite3.Connection, number: int, row: RunSummary) -> None:
@@ -280,4 +278,4 @@ def _number(connection: sqlite3.Connection, table: str, column: str, name: str) 
 
 @lru_cache(maxsize=256)
 def _insert_events(rows: int) -> str:
-    return "INSERT INTO events VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)  # noqa: S608
+    return "INSERT INTO events VALUES " + ",".join(["(NULL,?,?,?,?,?)"] * rows)  # noqa: S608

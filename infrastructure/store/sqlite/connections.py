@@ -33,6 +33,8 @@ __all__ = [
 _MUCH_LOG = 64 * 1024 * 1024
 """Bytes of a log that SQLite should have copied into the file long ago: it does so every 8 MB."""
 _WAITING_PAGES = 2_000
+_WRITES_A_LOOK = 16
+"""How many writes pass between two looks at the size of the log."""
 SYNC_ON_MACOS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
 """Pragmas for systems where an ordinary sync leaves the data in the memory of the disk. Others ignore them."""
 
@@ -114,7 +116,7 @@ class FileConnections:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._file: tuple[str, tuple[int, int] | None] | None = None
-        self._much_log = _MUCH_LOG
+        self._much_log, self._writes = _MUCH_LOG, 0
         self._is_closed = False
 
     def read(self, work: Work[T]) -> T:
@@ -167,7 +169,10 @@ class FileConnections:
 
     def _look_at_log(self) -> None:
         """Tell of a log that only grows, because SQLite keeps silent about copying that fails after a commit."""
-        if self._file is None or self._writer is None or (size := _size(self._file[0] + "-wal")) < self._much_log:
+        self._writes += 1
+        if self._writes % _WRITES_A_LOOK or self._file is None or self._writer is None:
+            return
+        if (size := _size(self._file[0] + "-wal")) < self._much_log:
             return
         self._much_log = 2 * size
         try:

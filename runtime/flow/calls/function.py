@@ -1,7 +1,7 @@
 """A try of a node with a function of the service."""
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import cast
 
@@ -11,7 +11,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try
-from steptrail.runtime.flow.functions import NodeFunction, Update, takes_context
+from steptrail.runtime.flow.functions import Update, takes_context
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
@@ -27,7 +27,7 @@ class FunctionCall:
     def __init__(self, node: FunctionNode, code: object) -> None:
         if not callable(code):
             raise NodeFault(FailureClass.CONFIG, f"nobody brought the function {node.function}")
-        self._function: NodeFunction = code
+        self._function: Callable[..., object] = code
         self._name = node.id
         self.effect: ToolEffect = node.effect
         self.usual = FailureClass.ERROR

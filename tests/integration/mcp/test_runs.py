@@ -16,6 +16,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.live import LiveUpdate, ToolProgress
 from steptrail.testing import ScriptedModel, call as ask
 from steptrail.tools.mcp import McpServer, McpServerUnavailable
+from tests.harness.ready_python import KILL, ready_python
 from tests.integration.mcp.shop import Shop
 
 _ROOT = Path(__file__).parents[3]
@@ -53,12 +54,12 @@ asyncio.run(main())
 
 
 async def test_a_session_goes_on_in_another_process_with_a_connection_of_its_own(process: Shop) -> None:
-    owner = subprocess.Popen([sys.executable, "-c", _OWNER, str(process.folder)], cwd=_ROOT)
+    owner = subprocess.Popen([ready_python(), "-c", _OWNER, str(process.folder)], cwd=_ROOT)
     async with asyncio.timeout(90):
         while not process.seen("hanging"):
             assert owner.poll() is None
             await asyncio.sleep(0.05)
-    owner.kill()
+    owner.send_signal(KILL)
     owner.wait()
     async with process.server() as server, Steptrail.open(f"sqlite:///{process.folder}/runs.db") as trail:
         model = ScriptedModel([ask("order_place", item="tea"), ask("hang"), ask("stock", item="tea"), "Done."])
@@ -153,7 +154,7 @@ async def agent():
 
 def test_the_command_line_runs_an_agent_that_needs_a_server_and_ends_the_server(process: Shop) -> None:
     (process.folder / "agents.py").write_text(_AGENTS, encoding="utf-8")
-    command = [sys.executable, "-m", "steptrail", "run", "agents.py", "How much tea?", "--id", "s", "--json"]
+    command = [ready_python(), "-m", "steptrail", "run", "agents.py", "How much tea?", "--id", "s", "--json"]
     path = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         command, cwd=process.folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120

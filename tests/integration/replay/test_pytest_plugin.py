@@ -1,8 +1,11 @@
 """The pytest plugin in a pytest of its own: recorded once, replayed ever after."""
 
+import sys
 from importlib.metadata import entry_points
 
 import pytest
+
+from tests.harness.ready_python import ready_python
 
 PLUGIN = "steptrail.testing.pytest_plugin"
 SHOP = """
@@ -43,12 +46,13 @@ def shop(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-def run(pytester: pytest.Pytester, *words: str) -> pytest.RunResult:
+def run(pytester: pytest.Pytester, *words: str, python: str | None = None) -> pytest.RunResult:
     # Where Steptrail is installed with its entry point, pytest has loaded the plugin already.
     is_installed = any(entry.value == PLUGIN for entry in entry_points(group="pytest11"))
     plugin = [] if is_installed else ["-p", PLUGIN]
     # Nobody needs an asyncio plugin beside ours.
-    return pytester.runpytest_subprocess(*plugin, "-p", "no:asyncio", "-p", "no:cacheprovider", *words)
+    without = ["-p", "no:asyncio", "-p", "no:cacheprovider"]
+    return pytester.run(python or ready_python(), "-m", "pytest", *plugin, *without, *words)
 
 
 def test_given_no_cassette_then_the_test_fails_and_says_how_to_record_one(shop: pytest.Pytester) -> None:
@@ -127,4 +131,4 @@ def test_given_a_trail_of_its_own_then_a_test_runs_agents_and_looks_at_what_is_s
 
 def test_without_its_option_and_fixtures_the_plugin_changes_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(): pass")
-    run(pytester, "-W", "error").assert_outcomes(passed=1)
+    run(pytester, "-W", "error", python=sys.executable).assert_outcomes(passed=1)

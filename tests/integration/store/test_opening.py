@@ -26,6 +26,7 @@ from steptrail.infrastructure.store.core.tables import MEANINGS
 from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
 from steptrail.infrastructure.store.sqlite.version import known_fault
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.harness.ready_python import ready_python
 from tests.integration.store.kit import add, contents, texts, url, use
 
 
@@ -247,7 +248,7 @@ connection.close()
 
 
 async def test_processes_that_make_one_store_at_once_all_get_it(tmp_path: Path) -> None:
-    script = [sys.executable, "-c", MAKE, url(tmp_path / "runs.db")]
+    script = [ready_python(), "-c", MAKE, url(tmp_path / "runs.db")]
     processes = [subprocess.Popen([*script, str(i)]) for i in range(3)]
     assert [process.wait() for process in processes] == [0, 0, 0]
     names = await use(open_store(url(tmp_path / "runs.db")), lambda store: store.streams("agent:"))

@@ -27,6 +27,7 @@ from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
+from tests.harness.ready_python import ready_python
 
 T = TypeVar("T")
 
@@ -373,7 +374,7 @@ async def test_given_an_empty_database_when_many_workers_start_at_once_then_each
     postgres_url: str,
 ) -> None:
     workers = [
-        subprocess.Popen([sys.executable, "-c", START, postgres_url, str(i)], stdin=subprocess.PIPE, text=True)
+        subprocess.Popen([ready_python(), "-c", START, postgres_url, str(i)], stdin=subprocess.PIPE, text=True)
         for i in range(6)
     ]
     for worker in workers:

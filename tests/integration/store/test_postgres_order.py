@@ -3,7 +3,6 @@
 import asyncio
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.store import open_postgres
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
+from tests.harness.ready_python import ready_python
 
 WRITERS, READERS, COMMITS = 4, 2, 150
 SESSIONS = 4
@@ -118,11 +118,11 @@ def test_given_writers_in_many_processes_and_slow_commits_when_readers_tail_then
     postgres_server.execute(*SLOW_COMMITS, database=database)
     url, done = postgres_server.url(database), tmp_path / "done"
     readers = [
-        subprocess.Popen([sys.executable, "-c", READ, url, str(done)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([ready_python(), "-c", READ, url, str(done)], stdout=subprocess.PIPE, text=True)
         for _ in range(READERS)
     ]
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITE, url, str(i), str(COMMITS), str(SESSIONS)])
+        subprocess.Popen([ready_python(), "-c", WRITE, url, str(i), str(COMMITS), str(SESSIONS)])
         for i in range(WRITERS)
     ]
     # Transactions that have drawn a position and take longer than all others: one is committed, one is not.

@@ -1,8 +1,7 @@
 """Where a session stands for those who know no agents: who is to act, from when, and what is waited for."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from steptrail.domain.agent.events import (
     AgentEvent,

@@ -29,7 +29,9 @@ class Table:
 
 
 def means(
-    functions: Mapping[str, Callable[[Any], Any]] | None = None, **table: Callable[[Any], JsonValue]
+    functions: Mapping[str, Callable[[Any], Any]] | None = None,
+    expressions: Mapping[str, Callable[[Any], JsonValue]] | None = None,
 ) -> NodeMeans:
     """Return means with these functions, and with these expressions."""
-    return NodeMeans(Table(table), Table(table), functions or {})
+    ports = Table(expressions or {})
+    return NodeMeans(ports, ports, functions or {})

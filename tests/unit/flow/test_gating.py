@@ -169,8 +169,8 @@ def test_a_check_that_cannot_be_done_is_a_fault(kind: str, path: str | None, set
 
 
 def test_an_expression_sees_the_value_as_item_and_a_function_gets_it() -> None:
-    cel = CheckSpec(kind="expr", path="n", expression=Expression(kind="cel", text="five"))
-    assert finding(cel, SEEN, means(five=lambda variables: variables["item"] == 5)) is None
+    cel = CheckSpec(kind="expr", path="n", expression=Expression(kind="cel", text="item == 5"))
+    assert finding(cel, SEEN, means(expressions={"item == 5": lambda variables: variables == {"item": 5}})) is None
     own = CheckSpec(kind="expr", path="null", expression=Expression(kind="function", text="f"))
     assert finding(own, SEEN, means({"f": lambda value: value is None})) is None
     whole = CheckSpec(kind="expr", expression=Expression(kind="function", text="f"))

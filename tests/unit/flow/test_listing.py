@@ -1,16 +1,18 @@
 """Filters: each operation, items without the value, ties, and what cannot be filtered."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
 
+from steptrail.domain.flow.envelope import Artifact, NodeError
 from steptrail.domain.flow.kinds.evaluation import evaluate
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import Expression, FilterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
 from tests.unit.flow.json_values import json_values
 from tests.unit.flow.means import means
 
@@ -56,13 +58,36 @@ def test_a_filter_tells_how_many_it_kept() -> None:
 
 
 def test_an_expression_sees_each_item_and_its_index() -> None:
-    node = FilterNode(id="f", over="input", operation="expression", expression=Expression(kind="cel", text="e"))
-    even = means(e=lambda variables: variables["item"] > 1 and variables["index"] % 2 == 0)
+    node = FilterNode(
+        id="f", over="input", operation="expression", expression=Expression(kind="cel", text="item > 1 && index")
+    )
+    even = means(
+        expressions={"item > 1 && index": lambda variables: variables["item"] > 1 and variables["index"] % 2 == 0}
+    )
     assert evaluate(node, Seen(input=[1, 2, 3]), even).output == [3]
     own = FilterNode(id="f", over="input", operation="expression", expression=Expression(kind="function", text="f"))
     assert evaluate(own, Seen(input=[None, 2]), means({"f": lambda item: item is None})).output == [None]
     path = FilterNode(id="f", over="input", operation="expression", expression=Expression.of("item.ok"))
     assert evaluate(path, Seen(input=[{"ok": 1}, {}]), means()).output == [{"ok": 1}]
+
+
+ERRORS = tuple(
+    NodeError(node_id=f"n{place}", kind="tool", message="m", attempt=1, visit=1, failure=failure, tier="node", at=0)
+    for place, failure in enumerate((FailureClass.TOOL, FailureClass.TIMEOUT))
+)
+
+
+def test_the_errors_messages_and_artifacts_of_a_run_can_be_filtered() -> None:
+    seen = Seen(errors=ERRORS, messages=(Message.user("hi"),), artifacts=(Artifact(id="a", type="report"),))
+    late = FilterNode(id="f", over="errors", operation="match", settings={"by": "failure", "values": ["timeout"]})
+    (found,) = cast("list[dict[str, JsonValue]]", evaluate(late, seen, means()).output)
+    # All fields are there, those with their defaults too: an expression may name them.
+    assert found["node_id"] == "n1"
+    assert found.keys() == set(NodeError.__struct_fields__)
+    reports = FilterNode(id="f", over="artifacts", operation="match", settings={"by": "type", "values": ["report"]})
+    assert evaluate(reports, seen, means()).detail == {"kept": 1, "of": 1}
+    said = FilterNode(id="f", over="messages", operation="exclude", settings={"by": "role", "values": ["user"]})
+    assert evaluate(said, seen, means()).output == []
 
 
 @pytest.mark.parametrize("items", [None, {"a": 1}, "text", 3])

@@ -75,6 +75,7 @@ def test_what_all_branches_have_removed_is_no_conflict() -> None:
 def test_deep_brings_objects_together_and_leaves_the_rest_to_the_conflict() -> None:
     assert merged(ONE, TWO, deep=True).sets == {"doc": {"a": 1, "b": 2, "both": {"x": 1, "y": 2, "n": 0}}}
     one, two = branch("one", 1, doc={"n": 1}, x=1), branch("two", 2, doc={"n": 2}, x=2)
+    assert merged(one, two, deep=True).sets == {"doc": {"n": 2}}
     first = merged(one, two, deep=True, conflict="first")
     assert first.sets == {"doc": {"n": 1}, "x": 1}
 

@@ -1,6 +1,7 @@
 """Rules and conditionals: which node comes next, and which comparison holds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,13 +185,11 @@ def test_a_function_that_is_async_or_was_not_brought_is_a_fault() -> None:
         evaluate(node, SEEN, means())
 
 
-def test_an_expression_gets_the_roots_as_variables() -> None:
-    node = conditional(CaseSpec(when=Expression(kind="cel", text="big"), to="a"), default="d")
-    brought = means(
-        big=lambda variables: (
-            variables["vars"]["n"] > 4 and set(variables) == {"vars", "input", "item", "index", "errors"}
-        )
-    )
-    assert evaluate(node, SEEN, brought).output == {"targets": ["a"], "reason": "case 1"}
+def test_an_expression_gets_the_roots_that_it_names_as_variables() -> None:
+    node = conditional(CaseSpec(when=Expression(kind="cel", text="vars.n > index"), to="a"), default="d")
+    seen = replace(SEEN, index=4, item={"never": "read"})
+    assert evaluate(
+        node, seen, means(expressions={"vars.n > index": lambda given: given == {"vars": SEEN.vars, "index": 4}})
+    ).output == {"targets": ["a"], "reason": "case 1"}
     with pytest.raises(NodeFault, match="cannot be compiled"):
-        evaluate(node, SEEN, means())
+        evaluate(node, seen, means())

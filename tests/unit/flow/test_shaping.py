@@ -114,8 +114,8 @@ def expression(kind: Any, text: str, source: str | None = None) -> TransformNode
 
 
 def test_an_expression_computes_from_the_source_or_from_all() -> None:
-    twice = means({"f": lambda value: value * 2}, twice=lambda variables: variables["item"] * 2)
-    assert evaluate(expression("cel", "twice", "n"), SEEN, twice).output == 14
+    twice = means({"f": lambda value: value * 2}, expressions={"item * 2": lambda variables: variables["item"] * 2})
+    assert evaluate(expression("cel", "item * 2", "n"), SEEN, twice).output == 14
     assert evaluate(expression("function", "f", "n"), SEEN, twice).output == 14
     assert evaluate(expression("path", "doc.a"), SEEN, twice).output == 1
     whole = means({"f": lambda envelope: envelope.get("n")})

@@ -9,7 +9,7 @@ from msgspec import structs
 from steptrail import AgentBuilder
 from steptrail.domain.flow.definition import definition_text, read_definition
 from steptrail.domain.flow.nodes import Node
-from steptrail.errors import ConfigurationError
+from steptrail.errors import ConfigurationError, InvalidWorkflow
 from steptrail.testing import ScriptedModel
 from steptrail.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, tool
 from steptrail.workflow import (
@@ -333,6 +333,8 @@ def takes_three(a: object, b: object, c: object) -> None: ...
 
 
 NO_TOOL: Any = parse
+NO_FUNCTION: Any = lookup
+OF_THREE: Any = takes_three
 NO_MODEL: Any = "gpt-5"
 BUILDER: Any = Workflow("other")
 MISSPELT: Any = {"retires": 3}
@@ -341,11 +343,11 @@ UNREADABLE: Any = object()
 
 MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
     "a plain function as a tool": (lambda f: f.tool("x", NO_TOOL), "node 'x': <function parse .* is not a tool"),
-    "a tool as a function": (lambda f: f.function("x", lookup), "node 'x': 'lookup' is a tool"),
+    "a tool as a function": (lambda f: f.function("x", NO_FUNCTION), "node 'x': 'lookup' is a tool"),
     "the name of a model": (lambda f: f.llm("x", NO_MODEL, prompt="p"), "node 'x': .*'gpt-5' is no model"),
     "no prompt": (lambda f: f.llm("x", model), "node 'x': give a prompt, or messages"),
     "a builder as a workflow": (lambda f: f.flow("x", BUILDER), "node 'x': Workflow is no built workflow"),
-    "a function of three": (lambda f: f.function("x", takes_three), r"node 'x': .*takes_three cannot be a node"),
+    "a function of three": (lambda f: f.function("x", OF_THREE), r"node 'x': .*takes_three cannot be a node"),
     "an unknown argument": (lambda f: f.tool("x", lookup, args={"ix": 1}), "node 'x': .*has no argument 'ix'"),
     "a missing argument": (lambda f: f.tool("x", web), "node 'x': .*needs the argument 'q'"),
     "an id with a digit": (lambda f: f.noop("1x"), "node '1x': an id is 1 to 64"),
@@ -390,9 +392,14 @@ def test_a_workflow_needs_a_name() -> None:
 
 def test_what_is_wrong_with_the_graph_is_said_at_once() -> None:
     flow = Workflow("a", entry="start").noop("x").noop("x").edge("x", "y")
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(InvalidWorkflow) as caught:
         flow.build()
-    assert [line.split()[0] for line in str(caught.value).splitlines()[1:]] == ["GR-005", "GR-001", "GR-001"]
+    assert [(each.code, each.path) for each in caught.value.diagnostics] == [
+        ("GR-005", "nodes[1].id"),
+        ("GR-001", "edges[0].target"),
+        ("GR-007", "entry[0]"),
+    ]
+    assert "\n  GR-001 edges[0].target: " in str(caught.value)
 
 
 def test_a_workflow_without_nodes_is_refused() -> None:

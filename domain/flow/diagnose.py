@@ -1,0 +1,201 @@
+"""Everything that is wrong with a definition, found at once and said in the order of the definition.
+
+    GR-001  a name that no node has                  FL-101  a route to a node to which no edge leads
+    GR-002  a node that cannot run (warning)         FL-102  nodes that write one variable side by side (warning)
+    GR-004  a cycle that is not said to be a loop    FL-103  an output under a reserved name
+    GR-005  two nodes with one id                    FL-104  an error edge that is never taken
+    GR-007  an unknown entry                         FL-107  waits that are longer than the timeout (warning)
+    CN-001  an edge that is never chosen (warning)   FL-108  a loop edge without a loop
+    CN-003  a choice without a default (warning)     FL-109  no nodes
+    CN-005  a case with the name of the default
+    CN-006  a choice between nothing
+
+What shows only in the file, or with the code at hand, is found where these are read.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from steptrail.domain.flow.choices import route_faults
+from steptrail.domain.flow.definition import Edge, EdgeWhen, FlowDefinition
+from steptrail.domain.flow.diagnostic import Diagnostic, fault
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.seen import ROOTS
+from steptrail.domain.flow.nodes import AgentNode, FlowNode, HumanNode, LlmNode, LlmRouterNode, MapNode, Node, NoopNode
+from steptrail.domain.flow.policies import OnError
+from steptrail.domain.flow.side_by_side import written_side_by_side
+
+__all__ = ["Diagnostic", "diagnose"]
+
+_PLACE = re.compile(r"(\w+)(?:\[(\d+)\])?")
+_BILLED = (AgentNode, FlowNode, LlmNode, LlmRouterNode)
+_MOST_NAMED = 8
+
+
+def diagnose(definition: FlowDefinition) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a definition, errors and warnings. `line` and `column` are None."""
+    found = [*_of_names(definition), *_of_nodes(definition), *_of_edges(definition)]
+    if not any(each.code in {"GR-001", "GR-004", "GR-005", "GR-007", "FL-109"} for each in found):
+        found += _of_ways(definition)
+    return tuple(sorted(found, key=_order))
+
+
+def _order(diagnostic: Diagnostic) -> tuple[int, int]:
+    place = _PLACE.match(diagnostic.path)
+    name, number = place.groups() if place is not None else ("", None)
+    fields = FlowDefinition.__struct_fields__
+    return fields.index(name) if name in fields else len(fields), int(number or 0)
+
+
+def _of_names(definition: FlowDefinition) -> Iterator[Diagnostic]:
+    known: set[str] = set()
+    if not definition.nodes:
+        yield fault("FL-109", "nodes", "there are no nodes", "add the first one")
+    for place, node in enumerate(definition.nodes):
+        if node.id in known:
+            yield fault(
+                "GR-005", f"nodes[{place}].id", f"two nodes are called {node.id!r}", "call one of them otherwise"
+            )
+        known.add(node.id)
+    for place, edge in enumerate(definition.edges):
+        for end, name in (("source", edge.source), ("target", edge.target)):
+            if name not in known:
+                yield _unknown("GR-001", f"edges[{place}].{end}", name, f"the edge {edge.source} > {edge.target}: ")
+    for place, name in enumerate(definition.entry):
+        if name not in known:
+            yield _unknown("GR-007", f"entry[{place}]", name)
+    for setting in ("pause_before", "pause_after"):
+        for place, name in enumerate(getattr(definition.options, setting)):
+            if name not in known and name != "*":
+                yield _unknown("GR-001", f"options.{setting}[{place}]", name)
+
+
+def _unknown(code: str, path: str, name: str, place: str = "") -> Diagnostic:
+    return fault(code, path, f"{place}no node is called {name!r}", "name a node, or add this one")
+
+
+def _of_nodes(definition: FlowDefinition) -> Iterator[Diagnostic]:
+    successors: dict[str, list[str]] = {}
+    for edge in definition.edges:
+        if edge.when is not EdgeWhen.ERROR:
+            successors.setdefault(edge.source, []).append(edge.target)
+    beside = {name: node for node in definition.nodes for name in _written_beside(node)}
+    for place, node in enumerate(definition.nodes):
+        path = f"nodes[{place}]"
+        yield from route_faults(node, path, successors.get(node.id, ()))
+        yield from _of_output(node, f"{path}.output", beside)
+        inner = node.node if isinstance(node, MapNode) else node
+        if inner.timeout is not None and (waits := _waits(inner)) >= inner.timeout:
+            yield fault(
+                "FL-107",
+                f"{path}.node.retry" if inner is not node else f"{path}.retry",
+                f"its {inner.retry.max_attempts} tries wait {waits:g} s in all, and its timeout is {inner.timeout:g} s",
+                "shorten `backoff`, set `max_delay`, or raise `timeout`",
+                is_warning=True,
+            )
+
+
+def _of_output(node: Node, path: str, beside: dict[str, Node]) -> Iterator[Diagnostic]:
+    if node.output is None:
+        return
+    if node.output in ROOTS:
+        why = f"{node.output!r} is the first word of paths, so a variable of this name cannot be read"
+        yield fault("FL-103", path, why, "choose another name")
+    elif (other := beside.get(node.output)) is not None:
+        why = f"{node.output!r} is what {other.id!r} writes beside its own output {other.output!r}"
+        yield fault("FL-103", path, why, "choose another name")
+
+
+def _written_beside(node: Node) -> Iterator[str]:
+    """Yield the variables that a node writes beside its output."""
+    if node.output is not None:
+        yield f"{node.output}_error"
+        if isinstance(node, _BILLED):
+            yield f"{node.output}_usage"
+        if isinstance(node, HumanNode):
+            yield f"{node.output}_approved"
+
+
+def _waits(node: Node) -> float:
+    """Return the seconds between all tries of a node."""
+    retry = node.retry
+    waits = retry.max_attempts - 1
+    if retry.max_delay is None or retry.backoff * waits <= retry.max_delay:
+        return retry.backoff * waits * (waits + 1) / 2
+    rising = int(retry.max_delay / retry.backoff)
+    return retry.backoff * rising * (rising + 1) / 2 + retry.max_delay * (waits - rising)
+
+
+def _of_edges(definition: FlowDefinition) -> Iterator[Diagnostic]:
+    nodes = {node.id: node for node in definition.nodes}
+    for place, edge in enumerate(definition.edges):
+        source = nodes.get(edge.source)
+        if source is None or edge.when is not EdgeWhen.ERROR:
+            continue
+        if source.on_error is OnError.FAIL:
+            why = f"it is never taken: {source.id!r} fails the run, because of on_error='fail'"
+            yield fault("FL-104", f"edges[{place}]", why, "remove the edge, or `on_error`")
+        elif isinstance(source, NoopNode):
+            why = f"it is never taken: {source.id!r} cannot fail"
+            yield fault("FL-104", f"edges[{place}]", why, "remove the edge", is_warning=True)
+    for way, place in _cycles(definition):
+        shown = way if len(way) <= _MOST_NAMED else [*way[: _MOST_NAMED - 2], "…", *way[-2:]]
+        why = f"{' > '.join(shown)} is a cycle"
+        yield fault("GR-004", f"edges[{place}]", why, "say `loop` of the edge that leads back")
+
+
+def _cycles(definition: FlowDefinition) -> Iterator[tuple[list[str], int]]:
+    """Yield each cycle that an edge closes which is no loop edge: the nodes of it, and the number of that edge."""
+    after: dict[str, list[tuple[int, Edge]]] = {node.id: [] for node in definition.nodes}
+    for place, edge in enumerate(definition.edges):
+        if not edge.loop and edge.source in after and edge.target in after:
+            after[edge.source].append((place, edge))
+    entered = {edge.target for _, edge in chain.from_iterable(after.values())}
+    seen: set[str] = set()
+    for start in sorted(after, key=lambda name: name in entered):
+        if start in seen:
+            continue
+        seen.add(start)
+        way, left = {start: None}, [iter(after[start])]
+        while left:
+            for place, edge in left[-1]:
+                if edge.target in way:
+                    names = list(way)
+                    yield [*names[names.index(edge.target) :], edge.target], place
+                elif edge.target not in seen:
+                    seen.add(edge.target)
+                    way[edge.target] = None
+                    left.append(iter(after[edge.target]))
+                    break
+            else:
+                left.pop()
+                way.popitem()
+
+
+def _of_ways(definition: FlowDefinition) -> Iterator[Diagnostic]:
+    graph = Graph(definition)
+    reached = _reached(graph, graph.entry)
+    for node in range(len(graph.nodes)):
+        if not graph.incoming[node] and not graph.outgoing[node] and len(graph.nodes) > 1:
+            why = f"{graph.nodes[node].id!r} has no edges"
+            yield fault("GR-002", f"nodes[{node}]", why, "add an edge, or remove the node", is_warning=True)
+        elif node not in reached:
+            why = f"{graph.nodes[node].id!r} never runs: no way leads to it from where a run begins"
+            yield fault("GR-002", f"nodes[{node}]", why, "add an edge to it, or name it in `entry`", is_warning=True)
+    for place, edge in enumerate(graph.edges):
+        if edge.loop and not graph.loops[graph.targets[place]].nodes >> graph.sources[place] & 1:
+            why = f"no way leads from {edge.target!r} to {edge.source!r}, so this edge closes no loop"
+            yield fault("FL-108", f"edges[{place}]", why, "remove `loop`, or turn the edge round")
+    yield from written_side_by_side(graph)
+
+
+def _reached(graph: Graph, entry: Iterable[int]) -> set[int]:
+    found = set(entry)
+    left = list(found)
+    while left:
+        for edge in graph.outgoing[left.pop()]:
+            if (target := graph.targets[edge]) not in found:
+                found.add(target)
+                left.append(target)
+    return found

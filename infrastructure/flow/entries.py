@@ -1,0 +1,128 @@
+"""Adds the nodes of a document to a builder, with the code that the caller brings under the names that they use."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.flow.nodes import Expression
+from steptrail.infrastructure.flow.document import (
+    CaseEntry,
+    CelForm,
+    CheckEntry,
+    Deciding,
+    MapEntry,
+    NodeForm,
+    RuleEntry,
+    UseForm,
+)
+from steptrail.infrastructure.flow.strict_yaml import Place
+from steptrail.runtime.flow.builder import Workflow
+from steptrail.runtime.flow.written import Case, Check, Rule, When
+
+__all__ = ["UnknownUse", "add_entry", "cel_sources"]
+
+_FIRST: Final = {
+    "conditional": "cases",
+    "filter": "operation",
+    "guardian": "checks",
+    "rule_router": "rules",
+    "transform": "operation",
+    "webhook": "url",
+}
+"""Kind -> the setting that the method of the builder takes without its name; `use` of the other kinds that have it."""
+
+_OF_INNER: Final = {"llm": "model", "webhook": "url"}
+"""Kind of the inner node of a map -> the name of its code there, where that is not the kind."""
+
+
+class UnknownUse(ConfigurationError):
+    """A name is used that the caller does not bring."""
+
+    def __init__(self, name: str, known: Mapping[str, object]) -> None:
+        super().__init__(f"nothing is brought under the name {name!r}")
+        self.name = name
+        near = get_close_matches(name, known, 1)
+        self.hint = f"did you mean {near[0]!r}?" if near else None
+
+
+def add_entry(builder: Workflow, entry: NodeForm, use: Mapping[str, object]) -> None:
+    """Add a node. Raises `ConfigurationError`, of which `UnknownUse` is one."""
+    given = _given(entry)
+    node_id, kind = given.pop("id"), given.pop("kind")
+    if isinstance(entry, MapEntry):
+        given |= _inner(cast("BaseModel", given.pop("node")), use)
+    code = _brought(given.pop("use"), use) if given.get("use") is not None else None
+    made = {name: _made(value, use) for name, value in given.items()}
+    if kind == "merge":
+        made["function"] = code
+    first = [made.pop(_FIRST[kind])] if kind in _FIRST else [code] if hasattr(entry, "use") and kind != "merge" else []
+    getattr(builder, kind)(node_id, *first, **made)
+
+
+def _given(form: BaseModel) -> dict[str, Any]:
+    """Return what a form says, and nothing that it leaves unsaid."""
+    return {name.rstrip("_"): getattr(form, name) for name in form.model_fields_set}
+
+
+def _inner(form: BaseModel, use: Mapping[str, object]) -> dict[str, Any]:
+    """Return the settings of a map that are those of its inner node."""
+    given = _given(form)
+    kind = given.pop("kind")
+    code = given.pop("url") if kind == "webhook" else _brought(given.pop("use"), use)
+    of_items = {f"item_{name}": given.pop(name) for name in ("timeout", "budget") if name in given}
+    return {_OF_INNER.get(kind, kind): code, **given, **of_items}
+
+
+def _brought(name: str, use: Mapping[str, object]) -> object:
+    if name not in use:
+        raise UnknownUse(name, use)
+    return use[name]
+
+
+def _made(value: object, use: Mapping[str, object]) -> object:
+    """Return a part of a form as the builder takes it."""
+    match value:
+        case UseForm():
+            return _brought(value.use, use)
+        case CelForm():
+            return Expression(kind="cel", text=value.cel)
+        case CaseEntry():
+            return Case(_when(value.when, use), to=value.to, name=value.name)
+        case RuleEntry():
+            if value.when is not None and value.conditions:
+                raise ConfigurationError("rules: a rule has conditions, or `when`")
+            return Rule(value.conditions or (None if value.when is None else _when(value.when, use)), to=value.to)
+        case CheckEntry():
+            given = _given(value)
+            if value.when is not None:
+                given["when"] = _when(value.when, use)
+            return Check(**given)
+        case list():
+            return [_made(each, use) for each in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _when(deciding: Deciding, use: Mapping[str, object]) -> When:
+    return cast("When", _made(deciding, use))
+
+
+def cel_sources(entry: NodeForm) -> Iterator[tuple[Place, str, bool]]:
+    """Yield the CEL expressions of a node: the place of each, its source, and whether it is a condition."""
+    for name, value in _given(entry).items():
+        if isinstance(value, list):
+            for index, each in enumerate(cast("list[object]", value)):
+                if isinstance(each, CaseEntry | RuleEntry | CheckEntry):
+                    yield from _source((name, index, "when"), each.when, True)
+        elif name in {"when", "expression"}:
+            yield from _source((name,), value, getattr(entry, "kind", "") != "transform")
+
+
+def _source(place: Place, deciding: Deciding | None, is_condition: bool) -> Iterator[tuple[Place, str, bool]]:
+    if isinstance(deciding, CelForm):
+        yield (*place, "cel"), deciding.cel, is_condition
+    elif isinstance(deciding, str) and Expression.of(deciding).kind == "cel":
+        yield place, deciding, is_condition

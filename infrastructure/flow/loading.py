@@ -1,0 +1,42 @@
+"""Workflows as texts: read from YAML or JSON, checked, and described by a JSON schema.
+
+What reads them is imported by the call, because it needs pydantic and the extra `flow`.
+"""
+
+from collections.abc import Mapping
+
+from steptrail.domain.errors import InvalidWorkflow
+from steptrail.domain.flow.diagnostic import Diagnostic
+from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+
+__all__ = ["check_flow", "flow_schema", "load_flow"]
+
+
+def load_flow(text: str, use: Mapping[str, object] | None = None) -> BuiltWorkflow:
+    """Return the workflow that a text of YAML or JSON says.
+
+    `use` holds what its nodes use, by name: tools, models, agents, workflows and functions; the text itself imports
+    nothing. Raises `InvalidWorkflow`, which lists all that is wrong, each with its line and column, and `MissingExtra`
+    without the extra `flow`.
+    """
+    from steptrail.infrastructure.flow.reading import read_flow
+
+    name, flow, found = read_flow(text, use or {})
+    if flow is None:
+        raise InvalidWorkflow(name, found)
+    return flow
+
+
+def check_flow(text: str, use: Mapping[str, object] | None = None) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a text that `load_flow` would read, in the order of the text; `()` for nothing."""
+    from steptrail.infrastructure.flow.reading import read_flow
+
+    return tuple(read_flow(text, use or {})[2])
+
+
+def flow_schema() -> dict[str, JsonValue]:
+    """Return the JSON schema, of the draft 2020-12, of what `load_flow` reads: for editors and for forms."""
+    from steptrail.infrastructure.flow.document import FlowDocument
+
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **FlowDocument.model_json_schema()}

@@ -1,0 +1,52 @@
+"""The means of evaluation of the extra `flow`, loaded when a node first needs them."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from steptrail.domain.errors import MissingExtra
+from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Schemas
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.flow.means import FlowMeans
+
+__all__ = ["flow_means"]
+
+
+class _WhenNeeded:
+    """Both ports. Without the packages a node that needs them fails with the class `config`."""
+
+    @cached_property
+    def _expressions(self) -> Expressions:
+        from steptrail.infrastructure.flow.cel import CelExpressions
+
+        try:
+            return CelExpressions()
+        except MissingExtra as error:
+            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+
+    @cached_property
+    def _schemas(self) -> Schemas:
+        from steptrail.infrastructure.flow.schemas import JsonSchemas
+
+        try:
+            return JsonSchemas()
+        except MissingExtra as error:
+            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+
+    def check(self, source: str, *, is_condition: bool) -> None:
+        """See `Expressions.check`."""
+        self._expressions.check(source, is_condition=is_condition)
+
+    def evaluate(self, source: str, variables: Mapping[str, JsonValue], *, is_condition: bool) -> JsonValue:
+        """See `Expressions.evaluate`."""
+        return self._expressions.evaluate(source, variables, is_condition=is_condition)
+
+    def problems(self, schema: Mapping[str, JsonValue], value: JsonValue) -> tuple[str, ...]:
+        """See `Schemas.problems`."""
+        return self._schemas.problems(schema, value)
+
+
+def flow_means() -> FlowMeans:
+    """Return the means of evaluation. It loads nothing yet."""
+    ports = _WhenNeeded()
+    return FlowMeans(ports, ports)

@@ -1,0 +1,152 @@
+"""The drawing of a workflow, and of what one run of it has done: as data, as Mermaid, and as text."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from steptrail.domain.flow.definition import EdgeWhen
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["DrawnEdge", "DrawnFlow", "DrawnNode", "NodeMark"]
+
+NodeMark = Literal["untouched", "open", "waiting", "ran", "tolerated", "skipped", "failed", "cancelled"]
+"""The fate of a node: of several visits, that of the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnNode:
+    """A node, and what became of it.
+
+    `ran` counts its visits that have ended well, `tolerated` those whose failure was recorded, `skipped` those that a
+    person skipped. `tries` are those of all visits, and `waits` are between them. `errors_of_items` counts the items of
+    a map whose failure was recorded.
+    """
+
+    id: str
+    kind: str
+    mark: NodeMark = "untouched"
+    ran: int = 0
+    tolerated: int = 0
+    skipped: int = 0
+    tries: int = 0
+    waits: int = 0
+    errors_of_items: int = 0
+
+    def words(self) -> str:
+        """Return what became of the node, in words."""
+        visits = self.ran + self.tolerated
+        is_said = self.mark == "tolerated" and visits == 1
+        said = [] if self.mark in {"ran", "skipped", "untouched"} else [_MARKS[self.mark]]
+        said += [f"ran {_times(visits)}"] if visits and not is_said else []
+        said += [f"skipped {_times(self.skipped)}"] if self.skipped else []
+        said += [f"{self.tries} tries"] if self.tries > visits and self.tries > 1 else []
+        said += [f"{self.waits} wait{'s' * (self.waits > 1)}"] if self.waits else []
+        said += (
+            [f"{self.errors_of_items} failed item{'s' * (self.errors_of_items > 1)}"] if self.errors_of_items else []
+        )
+        return ", ".join(said) or "not reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnEdge:
+    """An edge, and how often it was taken."""
+
+    source: str
+    target: str
+    when: EdgeWhen
+    loop: bool
+    taken: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnFlow:
+    """A workflow, with its nodes in the order in which they can run, and its edges as they are declared."""
+
+    name: str
+    nodes: tuple[DrawnNode, ...]
+    edges: tuple[DrawnEdge, ...]
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        return {
+            "name": self.name,
+            "nodes": [
+                {
+                    "id": node.id,
+                    "kind": node.kind,
+                    "mark": node.mark,
+                    "ran": node.ran,
+                    "tolerated": node.tolerated,
+                    "skipped": node.skipped,
+                    "tries": node.tries,
+                    "waits": node.waits,
+                    "errorsOfItems": node.errors_of_items,
+                }
+                for node in self.nodes
+            ],
+            "edges": [
+                {
+                    "source": edge.source,
+                    "target": edge.target,
+                    "when": edge.when.value,
+                    "loop": edge.loop,
+                    "taken": edge.taken,
+                }
+                for edge in self.edges
+            ],
+        }
+
+    def mermaid(self) -> str:
+        """Return it in the language of Mermaid. Loop edges are dotted, and edges that were taken are thick."""
+        numbers = {node.id: f"n{number}" for number, node in enumerate(self.nodes)}
+        lines = ["flowchart TD"]
+        for node in self.nodes:
+            said = "" if node.mark == "untouched" else f"<br/>{node.words()}"
+            lines.append(f'    {numbers[node.id]}["{node.id}<br/>{node.kind}{said}"]:::{node.mark}')
+        for edge in self.edges:
+            arrow = "-.->" if edge.loop else "==>" if edge.taken else "-->"
+            about = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [_times(edge.taken)] * (edge.taken > 1)
+            label = f'|"{", ".join(about)}"|' if about else ""
+            lines.append(f"    {numbers[edge.source]} {arrow}{label} {numbers[edge.target]}")
+        marks = sorted({node.mark for node in self.nodes})
+        return "\n".join([*lines, *(f"    classDef {mark} {_COLOURS[mark]}" for mark in marks)]) + "\n"
+
+    def text(self) -> str:
+        """Return it as text: a line for each node, and below it one for each edge that leads from it."""
+        longest = max((len(node.id) for node in self.nodes), default=0)
+        kinds = max((len(node.kind) for node in self.nodes), default=0)
+        has_run = any(node.mark != "untouched" for node in self.nodes)
+        below: dict[str, list[str]] = {}
+        for edge in self.edges:
+            said = ["loop"] * edge.loop + [edge.when.value] * (edge.when is not EdgeWhen.DONE)
+            said += [f"taken {_times(edge.taken)}"] * (edge.taken > 0)
+            line = f"  > {edge.target}" + (f" ({', '.join(said)})" if said else "")
+            below.setdefault(edge.source, []).append(line)
+        lines: list[str] = []
+        for node in self.nodes:
+            words = node.words() if has_run else ""
+            lines.append(f"{node.id:<{longest}}  {node.kind:<{kinds}}  {words}".rstrip())
+            lines += below.get(node.id, [])
+        return "\n".join(lines) + "\n"
+
+
+_MARKS = {
+    "open": "running",
+    "waiting": "waiting",
+    "tolerated": "failed and tolerated",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+_COLOURS = {
+    "untouched": "fill:#fff,stroke:#999,color:#666",
+    "open": "fill:#e0edff,stroke:#2563eb,color:#111",
+    "waiting": "fill:#fff4d6,stroke:#b7791f,color:#111",
+    "ran": "fill:#e3f7e8,stroke:#2f855a,color:#111",
+    "tolerated": "fill:#fde8d8,stroke:#c05621,color:#111",
+    "skipped": "fill:#eee,stroke:#666,color:#111",
+    "failed": "fill:#fde2e2,stroke:#c53030,color:#111",
+    "cancelled": "fill:#eee,stroke:#c53030,color:#111",
+}
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,150 @@
+"""Draws a workflow, or a run of it from its events: which nodes ran, wait or failed, and which edges were taken."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from steptrail.domain.flow.definition import FlowDefinition, read_definition
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    FlowEvent,
+    FlowRetried,
+    FlowStarted,
+    HumanAnswered,
+    HumanExpired,
+    HumanRequested,
+    NodeAttemptInterrupted,
+    NodeAttemptStarted,
+    NodeAttemptSuspended,
+    NodeCancelled,
+    NodeCompleted,
+    NodeFailed,
+    NodeFailureRecorded,
+    NodeOpened,
+    NodeRetryScheduled,
+    NodeSkipped,
+    NodeThen,
+    StepAnswered,
+    StepHeld,
+)
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.nodes import Node
+from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode, NodeMark
+
+__all__ = ["drawn_flow", "drawn_run"]
+
+
+def drawn_flow(definition: FlowDefinition) -> DrawnFlow:
+    """Return the drawing of a workflow that nobody has run."""
+    return _Pen(definition).drawing()
+
+
+def drawn_run(events: Iterable[FlowEvent]) -> DrawnFlow | None:
+    """Return the drawing of the last execution among the events of a stream; None before the first one."""
+    pen: _Pen | None = None
+    for event in events:
+        if isinstance(event, FlowStarted):
+            pen = _Pen(read_definition(event.definition))
+        elif pen is not None:
+            pen.apply(event)
+    return pen.drawing() if pen is not None else None
+
+
+class _Pen:
+    """Counts what becomes of each node and edge. `asked` are the nodes of requests, by their ids."""
+
+    def __init__(self, definition: FlowDefinition) -> None:
+        self.definition = definition
+        self.marks: dict[str, NodeMark] = {}
+        self.counts: dict[str, Counter[str]] = {node.id: Counter() for node in definition.nodes}
+        self.taken = Counter[int]()
+        self.asked: dict[str, str] = {}
+
+    def apply(self, event: FlowEvent) -> None:
+        """Take the next event of the run in."""
+        match event:
+            case NodeOpened():
+                self.marks[event.node] = "open"
+            case NodeAttemptStarted():
+                self._mark(event.node, "open", "tries")
+            case NodeRetryScheduled():
+                self._mark(event.node, "waiting", "waits")
+            case NodeAttemptSuspended() | StepHeld() | NodeAttemptInterrupted(then=NodeThen.PARK):
+                self.marks[event.node] = "waiting"
+            case StepAnswered():
+                self.marks[event.node] = "open"
+            case NodeCompleted():
+                self._mark(event.node, "ran", "ran")
+                self.counts[event.node]["errors_of_items"] += event.item_errors
+                self.taken.update(event.enables)
+            case NodeFailureRecorded(item=None):
+                self._mark(event.node, "tolerated", "tolerated")
+                self.taken.update(event.enables)
+            case NodeSkipped():
+                self._mark(event.node, "skipped", "skipped")
+                self.taken.update(event.enables)
+            case NodeFailed():
+                self.marks[event.node] = "failed"
+            case NodeCancelled():
+                if self.marks.get(event.node) != "failed":
+                    self.marks[event.node] = "cancelled"
+            case FlowRetried():
+                again: dict[str, NodeMark] = {"failed": "open", "cancelled": "open"}
+                self.marks = {node: again.get(mark, mark) for node, mark in self.marks.items()}
+            case _:
+                self._apply_answer(event)
+
+    def _apply_answer(self, event: FlowEvent) -> None:
+        match event:
+            case HumanRequested(request_id=request, node=node) | ApprovalRequested(approval_id=request, node=str(node)):
+                self.asked[request] = node
+                self.marks[node] = "waiting"
+            case (
+                HumanAnswered(request_id=request)
+                | HumanExpired(request_id=request)
+                | ApprovalGranted(approval_id=request)
+                | ApprovalDenied(approval_id=request)
+                | ApprovalExpired(approval_id=request)
+            ) if request in self.asked:
+                self.marks[self.asked[request]] = "open"
+            case _:
+                pass
+
+    def _mark(self, node: str, mark: NodeMark, counted: str) -> None:
+        self.marks[node] = mark
+        self.counts[node][counted] += 1
+
+    def drawing(self) -> DrawnFlow:
+        """Return what was drawn so far."""
+        graph = Graph(self.definition)
+        kept = sorted(edge for edges in graph.outgoing for edge in edges)
+        return DrawnFlow(
+            name=self.definition.name,
+            nodes=tuple(self._node(graph.nodes[number]) for number in graph.order),
+            edges=tuple(
+                DrawnEdge(
+                    source=graph.edges[edge].source,
+                    target=graph.edges[edge].target,
+                    when=graph.edges[edge].when,
+                    loop=graph.edges[edge].loop,
+                    taken=self.taken[edge],
+                )
+                for edge in kept
+            ),
+        )
+
+    def _node(self, node: Node) -> DrawnNode:
+        counts = self.counts[node.id]
+        return DrawnNode(
+            id=node.id,
+            kind=str(node.__struct_config__.tag),
+            mark=self.marks.get(node.id, "untouched"),
+            ran=counts["ran"],
+            tolerated=counts["tolerated"],
+            skipped=counts["skipped"],
+            tries=counts["tries"],
+            waits=counts["waits"],
+            errors_of_items=counts["errors_of_items"],
+        )

@@ -1,0 +1,150 @@
+"""A run dies at each append and each try, and goes on without doing anything twice that it had finished."""
+
+import re
+
+import pytest
+
+from steptrail import Steptrail, ToolEffect
+from steptrail.domain.flow.events import NodeAttemptStarted, NodeCompleted
+from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.errors import CommandRejected
+from steptrail.tools import OnUnknown
+from steptrail.workflow import BuiltWorkflow, FailureClass, FlowResult, RetryPolicy, Workflow
+from tests.flow.kit import LEAVES, World, events_of, run_to_rest
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+
+
+def diamond(world: World) -> BuiltWorkflow:
+    """A flow with branches side by side, a failure that is tried again, one that is recorded, and a map."""
+    act = world.tool()
+    return (
+        Workflow("d")
+        .function("start", lambda _: ["x", "y"], output="names")
+        .tool("left", act, args={"name": "left"}, retry=RetryPolicy(max_attempts=3, backoff=1.0))
+        .tool("right", act, args={"name": "right"}, retry=1, on_error="continue")
+        .map("each", over="names", tool=act, args={"name": "{{ item }}"}, concurrency=2)
+        .function("end", world.function("end"))
+        .edge("start", "left", "right", "each")
+        .edge(("left", "right", "each"), "end")
+        .build()
+    )
+
+
+def failing() -> World:
+    world = World()
+    world.fails, world.breaks = {"left": [ConnectionError("away")]}, {"right": RuntimeError("no")}
+    return world
+
+
+def told_of(result: FlowResult) -> tuple[object, object]:
+    """Return what a run came to. How many tries there were is left out: a crash makes one more."""
+    texts = {key: re.sub(r"^.* attempts: ", "", str(value)) for key, value in result.envelope.vars.items()}
+    return texts, [re.sub(r"^.* attempts: ", "", error.message) for error in result.errors]
+
+
+async def told() -> tuple[tuple[object, object], int]:
+    """Return what a run comes to that nobody kills: variables, errors, and how many appends it made."""
+    world, clock, appends = failing(), HandClock(), 0
+
+    def reach(point: str) -> None:
+        nonlocal appends
+        appends += point == "before-append"
+
+    async with trail_of(clock, reach) as trail:
+        result = await run_to_rest(trail, clock, diamond(world))
+        return told_of(result), appends
+
+
+@pytest.mark.parametrize("point", ["before-append", "after-append", "before-node", "after-node"])
+async def test_a_crash_at_any_point_changes_nothing_that_was_finished(point: str) -> None:
+    expected, appends = await told()
+    assert appends > 6
+    for number in range(1, appends + 6):
+        world, clock = failing(), HandClock()
+        async with trail_of(clock) as trail:
+            try:
+                await run_to_rest(again_on(trail, clock, crash_at(point, number)), clock, diamond(world))
+            except Crash:
+                pass
+            finished = {
+                (event.node, event.visit) for event in await events_of(trail) if isinstance(event, NodeCompleted)
+            }
+            before = await trail.flow("f").events()
+            result = await run_to_rest(trail, clock, diamond(world))
+            after = [record.event for record in await trail.flow("f").events(after=len(before))]
+            again = {(event.node, event.visit) for event in after if isinstance(event, NodeAttemptStarted)}
+            assert result.status is ExecutionStatus.COMPLETED, (point, number)
+            assert told_of(result) == expected, (point, number)
+            assert not again & finished, (point, number)
+            assert max(world.done.values()) <= 3, (point, number, world.done)
+
+
+@pytest.mark.parametrize("effect", [ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED])
+async def test_an_effect_that_may_be_repeated_runs_again_under_its_id(effect: ToolEffect) -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(effect), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await trail_run(again_on(trail, clock, crash_at("after-node")), flow)
+        result = await run_to_rest(trail, clock, flow)
+        started = [event for event in await events_of(trail) if isinstance(event, NodeAttemptStarted)]
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
+    assert {event.effect_id for event in started} == {"f:1:a:1"}
+    assert [event.attempt for event in started] == [1, 2]
+
+
+async def trail_run(trail: Steptrail, flow: BuiltWorkflow) -> None:
+    await trail.run(flow, session="f", options=LEAVES)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "given", "status"),
+    [("completed", {"output": "said so"}, "completed"), ("failed", {}, "failed"), ("rerun", {}, "completed")],
+)
+async def test_an_unsafe_effect_is_parked_until_a_person_says_what_happened(
+    verdict: str, given: dict[str, str], status: str
+) -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await trail_run(again_on(trail, clock, crash_at("after-node")), flow)
+        result = await run_to_rest(trail, clock, flow)
+        assert result.status is ExecutionStatus.WAITING
+        assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+        handle = trail.flow("f")
+        with pytest.raises(CommandRejected):
+            await handle.settle("f:1:b:1", "completed", by="ana")
+        await handle.settle("f:1:a:1", verdict, by="ana", **given)  # type: ignore[arg-type]
+        with pytest.raises(CommandRejected):
+            await handle.settle("f:1:a:1", "completed", by="ana")
+        result = await run_to_rest(trail, clock, flow)
+        assert result.status.value == status
+        assert world.done["a"] == (2 if verdict == "rerun" else 1)
+        if verdict == "completed":
+            assert result.output == "said so"
+
+
+async def test_an_unsafe_effect_of_a_node_that_tolerates_it_is_recorded_and_not_repeated() -> None:
+    world, clock = World(), HandClock()
+    unsafe = world.tool(ToolEffect.UNSAFE, OnUnknown.FAIL)
+    flow = Workflow("t").tool("a", unsafe, args={"name": "a"}, on_error="continue").build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await trail_run(again_on(trail, clock, crash_at("after-node")), flow)
+        result = await run_to_rest(trail, clock, flow)
+    assert [error.failure for error in result.errors] == [FailureClass.UNKNOWN_OUTCOME]
+    assert world.done["a"] == 1
+
+
+async def test_a_run_that_keeps_killing_its_process_ends_as_a_crash_loop() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        for _ in range(3):
+            with pytest.raises(Crash):
+                await run_to_rest(again_on(trail, clock, crash_at("before-node")), clock, flow)
+        result = await run_to_rest(trail, clock, flow)
+    assert (result.status, result.stop_reason and result.stop_reason.value) == (ExecutionStatus.FAILED, "guard")
+    assert world.done["a"] == 0

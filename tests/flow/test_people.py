@@ -1,0 +1,256 @@
+"""People in a run: answers, approvals, held steps, in time and too late, once and twice at the same moment."""
+
+import asyncio
+
+import pytest
+
+from steptrail import ToolEffect
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.errors import CommandRejected
+from steptrail.workflow import FailureClass, RunOptions, Workflow
+from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.runner.kit import HandClock, again_on, trail_of
+
+DAY = 86_400.0
+
+
+async def test_an_answer_from_anywhere_is_taken_once_and_the_run_goes_on() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").human("ask", prompt="Publish {{ input.what }}?", output="said").build()
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, {"what": "a.md"}, session="f")
+        assert result.status is ExecutionStatus.WAITING
+        (task,) = result.state.tasks
+        assert task.request is not None
+        assert task.request.prompt == "Publish a.md?"
+        answers = [again_on(trail, clock).flow("f").answer("ask", approved=True, by=f"p{n}") for n in range(4)]
+        told = await asyncio.gather(*answers, return_exceptions=True)
+        assert sum(not isinstance(each, BaseException) for each in told) == 1
+        assert sum(isinstance(each, CommandRejected) for each in told) == 3
+        assert [row.stream for row in await trail.due()] == ["flow:f"]
+        result = await trail.flow("f").resume(flow)
+    assert result.status is ExecutionStatus.COMPLETED
+    assert result.envelope.vars["said_approved"] is True
+    assert not world.done
+
+
+async def test_an_answer_with_a_key_is_taken_once_however_often_it_is_sent() -> None:
+    clock = HandClock()
+    flow = Workflow("t").human("ask", prompt="?").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        for _ in range(2):
+            await trail.flow("f").answer("ask", approved=True, by="ana", key="k")
+        with pytest.raises(CommandRejected):
+            await trail.flow("f").answer("ask", approved=False, by="bob", key="other")
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 64])
+async def test_an_answer_to_another_question_is_refused(digest: str) -> None:
+    flow = Workflow("t").human("ask", prompt="?").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        with pytest.raises(CommandRejected):
+            await trail.flow("f").answer("ask", approved=True, by="ana", digest=digest)
+
+
+@pytest.mark.parametrize(
+    ("on_timeout", "default", "approved", "status"),
+    [("fail", None, None, "failed"), ("skip", None, False, "completed"), ("default", "yes", True, "completed"),
+     ("default", "no", False, "completed")],
+)  # fmt: skip
+async def test_nobody_answers_in_time(on_timeout: str, default: str | None, approved: bool | None, status: str) -> None:
+    clock = HandClock()
+    flow = (
+        Workflow("t")
+        .human("ask", prompt="?", expires=DAY, on_timeout=on_timeout, default=default, output="said")  # type: ignore[arg-type]
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        clock.advance(DAY)
+        with pytest.raises(CommandRejected, match="expired"):
+            await trail.flow("f").answer("ask", approved=True, by="late")
+        result = await trail.flow("f").resume(flow)
+    assert result.status.value == status
+    if status == "failed":
+        assert result.error is not None
+        assert result.error.failure is FailureClass.EXPIRED
+    else:
+        assert result.envelope.vars["said_approved"] is approved
+
+
+async def test_the_timeout_of_a_run_approves_nothing() -> None:
+    clock = HandClock()
+    flow = Workflow("t").human("ask", prompt="?", expires=DAY, on_timeout="default", default="yes").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=RunOptions(timeout=60.0, longest_wait=0.0))
+        clock.advance(3600)
+        result = await trail.flow("f").resume(flow)
+        assert result.status is ExecutionStatus.WAITING
+        assert "ask_output_approved" not in result.envelope.vars
+
+
+@pytest.mark.parametrize("on_reject", ["continue", "fail"])
+async def test_a_rejection_is_an_answer_unless_the_node_says_otherwise(on_reject: str) -> None:
+    flow = Workflow("t").human("ask", prompt="?", on_reject=on_reject, output="said").build()  # type: ignore[arg-type]
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("ask", approved=False, by="ana", notes="not yet")
+        result = await trail.flow("f").resume(flow)
+    if on_reject == "continue":
+        assert (result.status, result.envelope.vars["said_approved"]) == (ExecutionStatus.COMPLETED, False)
+    else:
+        assert result.error is not None
+        assert (result.error.failure, "not yet" in result.error.message) == (FailureClass.REJECTED, True)
+
+
+async def test_a_choice_must_be_one_of_the_options() -> None:
+    flow = Workflow("t").human("ask", type="choice", prompt="?", options=("red", "blue"), output="said").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        for wrong in ("green", None):
+            with pytest.raises(CommandRejected):
+                await trail.flow("f").answer("ask", choice=wrong, by="ana")
+        await trail.flow("f").answer("ask", choice="blue", by="ana")
+        result = await trail.flow("f").resume(flow)
+    said = result.envelope.vars["said"]
+    assert isinstance(said, dict)
+    assert said["choice"] == "blue"
+
+
+@pytest.mark.parametrize("answer", ["yes", "other", "no", "late"])
+async def test_a_tool_that_needs_a_yes_runs_with_exactly_what_was_approved(answer: str) -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("act", world.tool(ToolEffect.UNSAFE), args={"name": "a"}, approval=True).build()
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f")
+        assert (result.status, world.ids) == (ExecutionStatus.WAITING, [])
+        approval = result.state.tasks[0].approval
+        assert approval is not None
+        handle = trail.flow("f")
+        match answer:
+            case "yes":
+                with pytest.raises(CommandRejected):
+                    await handle.approve(approval.id, by="ana", digest="x")
+                await handle.approve(approval.id, by="ana", digest=approval.digest)
+            case "other":
+                await handle.approve(approval.id, by="ana", arguments={"name": "b"})
+            case "no":
+                await handle.deny(approval.id, by="ana", reason="never")
+            case _:
+                clock.advance(30 * DAY)
+        result = await handle.resume(flow)
+    if answer in {"yes", "other"}:
+        assert world.ids == ["a" if answer == "yes" else "b"]
+        assert result.status is ExecutionStatus.COMPLETED
+    else:
+        assert world.ids == []
+        assert result.error is not None
+        assert result.error.failure is (FailureClass.REJECTED if answer == "no" else FailureClass.EXPIRED)
+        assert result.error.attempt == 0
+
+
+async def test_a_held_step_goes_on_is_changed_skipped_or_aborted() -> None:
+    async def of(action: str, **given: object) -> tuple[str, dict[str, object], World]:
+        world, clock = World(), HandClock()
+        flow = (
+            Workflow("t")
+            .function("a", lambda seen: seen.vars.get("who", "nobody"), output="a")
+            .function("b", world.function("b"))
+            .chain("a", "b")
+            .build()
+        )
+        async with trail_of(clock) as trail:
+            options = RunOptions(pause_before=("a",))
+            result = await trail.run(flow, session="f", options=options)
+            assert result.status is ExecutionStatus.WAITING
+            await trail.flow("f").step("a", action, by="ana", **given)  # type: ignore[arg-type]
+            result = await trail.flow("f").resume(flow)
+            return result.status.value, dict(result.envelope.vars), world
+
+    assert (await of("continue"))[:2] == ("completed", {"a": "nobody", "b_output": "b is done"})
+    assert (await of("continue", set={"who": "ana", "x": 1}, unset=["x"]))[1]["a"] == "ana"
+    status, told, world = await of("skip")
+    assert (status, "a" in told, world.done["b"]) == ("completed", False, 1)
+    status, told, world = await of("abort")
+    assert (status, told, world.done["b"]) == ("stopped", {}, 0)
+
+
+async def test_a_step_is_held_after_it_has_ended_and_cannot_be_changed_then() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").function("a", world.function("a"), output="a").noop("b").chain("a", "b").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=RunOptions(pause_after=("*",), longest_wait=0.0))
+        handle = trail.flow("f")
+        with pytest.raises(CommandRejected):
+            await handle.step("a", "skip", by="ana")
+        with pytest.raises(CommandRejected):
+            await handle.step("a", "continue", by="ana", set={"x": 1})
+        await handle.step("a", "continue", by="ana")
+        result = await handle.resume(flow)
+        assert result.status is ExecutionStatus.WAITING
+        await handle.step("b", "continue", by="ana")
+        result = await handle.resume(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 1)
+
+
+async def test_a_step_that_nobody_answers_fails_the_run_in_time() -> None:
+    clock = HandClock()
+    flow = Workflow("t").noop("a").build()
+    async with trail_of(clock) as trail:
+        options = RunOptions(pause_before=("a",), step_timeout=DAY, longest_wait=0.0, continue_on_error=True)
+        result = await run_to_rest(trail, clock, flow, options=options)
+    assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.TIME_LIMIT)
+
+
+async def test_several_questions_are_open_at_once_and_answered_in_any_order() -> None:
+    world, clock = World(), HandClock()
+    flow = (
+        Workflow("t")
+        .noop("start")
+        .human("x", prompt="x?")
+        .human("y", prompt="y?")
+        .function("after_x", world.function("after_x"))
+        .noop("end")
+        .edge("start", "x", "y")
+        .edge("x", "after_x")
+        .edge(("after_x", "y"), "end")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f", options=LEAVES)
+        assert len((await trail.runs())[0].waits) == 2
+        await trail.flow("f").answer("x", approved=True, by="ana")
+        result = await trail.flow("f").resume(flow)
+        assert (result.status, world.done["after_x"]) == (ExecutionStatus.WAITING, 1)
+        await trail.flow("f").answer("y", approved=False, by="bob")
+        result = await trail.flow("f").resume(flow)
+    assert result.status is ExecutionStatus.COMPLETED
+
+
+async def test_an_answer_to_a_paused_run_is_kept() -> None:
+    clock = HandClock()
+    flow = Workflow("t").human("ask", prompt="?", output="said").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").pause(by="ana")
+        await trail.flow("f").answer("ask", approved=True, by="bob")
+        assert await trail.due() == []
+        result = await trail.flow("f").resume(flow)
+    assert result.status is ExecutionStatus.COMPLETED
+
+
+async def test_a_stop_ends_a_run_that_waits_for_a_person() -> None:
+    flow = Workflow("t").human("ask", prompt="?").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        result = await trail.flow("f").stop(by="ana")
+        assert result.status is ExecutionStatus.STOPPED
+        with pytest.raises(CommandRejected):
+            await trail.flow("f").answer("ask", approved=True, by="bob")
+        result = await trail.flow("f").retry(flow)
+        assert result.status is ExecutionStatus.WAITING
+        (task,) = result.state.tasks
+        assert task.request is not None
+        assert task.request.request_id == "f:1:ask:1:r1"
