@@ -36,7 +36,7 @@ def register(commands: Commands) -> None:
         metavar="KEY",
         action="append",
         default=[],
-        help="take out the values of this key in arguments and results of tools, and in a run; may be given more than once",
+        help="take out the values of this key in arguments and results of tools, or in runs; may be given again",
     )
     export.add_argument(
         "--as-test",

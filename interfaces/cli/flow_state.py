@@ -1,7 +1,7 @@
 """The state of a run of a workflow as `show` prints it."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from steptrail.domain.flow.events import ExecutionFinished, FlowRetried, FlowStarted
@@ -26,7 +26,7 @@ _CUT = 100
 
 def flow_state_data(state: FlowState, records: Sequence[Recorded[Any]]) -> dict[str, JsonValue]:
     """Return the state as JSON; `records` are its events of `TYPES`."""
-    visits = state.run.visits_of if state.run is not None else {}
+    visits: Mapping[str, int] = state.run.visits_of if state.run is not None else {}
     nodes = state.definition.nodes if state.definition is not None else ()
     return {
         **flow_result_data(FlowResult(state)),
@@ -89,7 +89,7 @@ def _table(output: Output, title: str, headers: Sequence[str], rows: Sequence[Se
 
 
 def _nodes(state: FlowState) -> list[list[str]]:
-    visits = state.run.visits_of if state.run is not None else {}
+    visits: Mapping[str, int] = state.run.visits_of if state.run is not None else {}
     doing: dict[str, list[str]] = {}
     for task in state.tasks:
         doing.setdefault(task.node, []).append(f"{task_name('', task.visit, task.item)} {task.phase.value}".strip())

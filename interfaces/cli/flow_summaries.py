@@ -1,7 +1,5 @@
 """One event of a workflow on one line, for `tail`, `show --events` and the progress of a run."""
 
-from typing import get_args
-
 from steptrail.domain.flow.events import (
     FlowEvent,
     FlowResumed,
@@ -78,7 +76,7 @@ Shared = (
 
 def flow_summary(event: Event) -> str:
     """Return what an event says, short and on one line; nothing for a type that is not a workflow's."""
-    return one_line(_said(event), _CUT) if isinstance(event, get_args(FlowEvent)) else ""
+    return one_line(_said(event), _CUT) if isinstance(event, FlowEvent) else ""
 
 
 def task_name(node: str, visit: int, item: int | None = None) -> str:

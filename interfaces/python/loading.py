@@ -82,7 +82,7 @@ async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
         return
     for code in given.code.values():
         if isinstance(code, Agent) or is_flow(code):
-            await close_models(code)
+            await close_models(cast("AnyAgent | BuiltWorkflow", code))
         elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
             await close()
 

@@ -5,10 +5,10 @@ without a docstring here have the signature and the docstring of the async metho
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
@@ -231,7 +231,8 @@ class SyncSteptrail(Twin[Steptrail], HasListeners):
     def start(self, agent: "BuiltWorkflow", input: object = None, **given: Any) -> "SyncFlow": ...
     def start(self, agent: Any, input: Any = None, **given: Any) -> Any:  # noqa: A002 - the public name
         """See `Steptrail.start`."""
-        handle: Session | Flow = self._portal.call(self._asynchronous.start(agent, input, **given))
+        begun = cast("Coroutine[Any, Any, Session | Flow]", self._asynchronous.start(agent, input, **given))
+        handle = self._portal.call(begun)
         return SyncSession(self._portal, handle) if isinstance(handle, Session) else self.flow(handle.id)
 
     runs = blocking(Steptrail.runs)

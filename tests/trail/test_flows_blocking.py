@@ -6,13 +6,20 @@ from steptrail import Steptrail
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.flow import Flow
 from steptrail.interfaces.python.sync_flow import SyncFlow
-from steptrail.workflow import Workflow
+from steptrail.workflow import Envelope, Workflow
 
-DOUBLE = Workflow("double", result="out").function("twice", lambda e: e.input["n"] * 2, output="out").build()
+
+def twice(envelope: Envelope) -> int:
+    given = envelope.input
+    assert isinstance(given, dict)
+    return int(str(given["n"])) * 2
+
+
+DOUBLE = Workflow("double", result="out").function("twice", twice, output="out").build()
 ASKING = (
     Workflow("asking", result="said")
     .human("ask", type="input", prompt="How many?", output="many")
-    .function("say", lambda e: e.vars["many"]["data"], output="said")
+    .function("say", lambda e: e.get("many.data"), output="said")
     .chain("ask", "say")
     .build()
 )
