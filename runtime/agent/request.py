@@ -219,7 +219,7 @@ class _Rest(Sequence[Message]):
 
 def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
     """Return the JSON of each message from index `start`. Those of a snapshot are taken as they were written there."""
-    # Classes are compared, because `isinstance` asks the abstract class of all sequences.
+    # Our two classes are compared, because `isinstance` asks the abstract class of all sequences, unless it is right.
     if type(messages) is _Joined:
         lines: list[Iterator[bytes]] = []
         for part in messages.parts:
@@ -229,7 +229,7 @@ def _encoded(messages: Sequence[Message], start: int) -> Iterator[bytes]:
         return chain.from_iterable(lines)
     if type(messages) is _Rest:
         return messages.log.encoded(messages.start + start, _json)
-    return messages.encoded(start, _json) if type(messages) is Log else map(_json, messages[start:])
+    return messages.encoded(start, _json) if isinstance(messages, Log) else map(_json, messages[start:])
 
 
 _json: Callable[[Message], bytes] = msgspec.json.Encoder().encode

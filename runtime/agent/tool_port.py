@@ -1,6 +1,6 @@
 """The port through which the runtime runs a tool: its description, and one run with an outcome that can be recorded."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
@@ -151,7 +151,7 @@ class RunnableTool(Protocol):
         """Return the description of the tool that is recorded and shown to the model."""
         ...
 
-    async def run(
+    def run(
         self,
         arguments: Mapping[str, JsonValue] | None,
         raw: str | None,
@@ -159,6 +159,6 @@ class RunnableTool(Protocol):
         *,
         timeout: float | None,
         capture: Capture,
-    ) -> ToolOutcome:
+    ) -> Coroutine[Any, Any, ToolOutcome]:
         """Run the tool once. `arguments` is None when the model's text `raw` was not a JSON object."""
         ...
