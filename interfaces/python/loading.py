@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, Union, cas
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
 from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
-from steptrail.runtime.agent.agent import Agent, AnyAgent
+from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.frames import frames_of
 
@@ -81,8 +81,8 @@ async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
         await given.model.close()
         return
     for code in given.code.values():
-        if isinstance(code, Agent) or is_flow(code):
-            await close_models(cast("AnyAgent | BuiltWorkflow", code))
+        if is_agent(code) or is_flow(code):
+            await close_models(code)
         elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
             await close()
 
