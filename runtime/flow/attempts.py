@@ -24,6 +24,7 @@ from steptrail.domain.flow.ids import child_effect, effect_id
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.kernel.machine import CallInFlight
@@ -38,7 +39,6 @@ from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.means import FlowMeans
-from steptrail.runtime.flow.seeing import seen_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
@@ -192,11 +192,11 @@ class Attempts:
         self._reach("after-node")
         seconds = (self._journal.now() - began.at) / 1e6
         if isinstance(outcome, Deaf):
-            outcome = TimedOut(error=_late(began.timeout), is_over=False)
+            outcome = TimedOut(error=_late(began.timeout))
         if isinstance(outcome, Exception):
             outcome = _raised(outcome, began, self._journal.now() / 1e6)
         if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):
-            outcome = TimedOut(error=outcome.error, is_over=True, usage=outcome.usage)
+            outcome = TimedOut(error=outcome.error, usage=outcome.usage)
         if isinstance(outcome, Failed):
             call_failed(self._journal.peek().flow_id, f"node {began.key[0]}", outcome.error, outcome.raised)
         self._journal.record_outcome(began.in_flight, self._event(began, outcome, seconds))
@@ -234,7 +234,7 @@ class Attempts:
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
-            case TimedOut() if outcome.is_over or began.call.effect in _MAY_FAIL_LATE:
+            case TimedOut() if began.call.effect in _MAY_FAIL_LATE:
                 return NodeAttemptFailed(
                     node=node,
                     visit=visit,
@@ -242,12 +242,12 @@ class Attempts:
                     attempt=attempt,
                     failure=FailureClass.TIMEOUT,
                     error=outcome.error,
-                    may_retry=began.call.effect in _MAY_FAIL_LATE
-                    and policy.covers(FailureClass.TIMEOUT, is_retryable=True),
+                    may_retry=policy.covers(FailureClass.TIMEOUT, is_retryable=True),
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
             case TimedOut():
+                # It may have taken effect, and may do so only once.
                 return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
             case Suspended():
                 return NodeAttemptSuspended(
@@ -278,13 +278,8 @@ async def _in_time(call: NodeCall, made: Try) -> Outcome:
             return await call.run(made)
     except TimeoutError as error:
         if limit.expired():
-            # What was cancelled has ended; a thread that was given up may run on.
-            return TimedOut(error=_late(made.timeout), is_over=call.patience is None or _is_async(call))
+            return TimedOut(error=_late(made.timeout))
         raise error
-
-
-def _is_async(call: NodeCall) -> bool:
-    return getattr(call, "ends_when_cancelled", True)
 
 
 def _raised(error: Exception, began: _Began, now: float) -> Failed:

@@ -57,7 +57,7 @@ class AgentCall:
     def _outcome(self, child: ChildSession, end: ChildEnd) -> Outcome:
         state, usage, stream = end.state, end.usage, f"agent:{child.id}"
         if end.is_out_of_time:
-            return TimedOut(error=_late(self._agent.name), is_over=True, usage=usage)
+            return TimedOut(error=_late(self._agent.name), usage=usage)
         if end.is_cut or end.problem is not None or state is None or state.is_open:
             why = end.problem or ("has not begun" if state is None else f"is {state.status.value}")
             return Suspended(stream=stream, reason=why, until=_until(state), usage=usage)
@@ -84,7 +84,7 @@ class FlowCall:
         end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
         state, usage, stream = end.state, end.usage, f"flow:{child.id}"
         if end.is_out_of_time:
-            return TimedOut(error=_late(self._flow.name), is_over=True, usage=usage)
+            return TimedOut(error=_late(self._flow.name), usage=usage)
         if end.problem is not None or state is None or state.is_open:
             why = end.problem or ("has not begun" if state is None else f"is {state.status.value}")
             return Suspended(stream=stream, reason=why, until=_until(state), usage=usage)

@@ -65,10 +65,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """The time of the try was up. `is_over` means that no part of it runs any more."""
+    """The time of the try was up."""
 
     error: ErrorInfo
-    is_over: bool
     usage: BilledUsage | None = None
 
 
