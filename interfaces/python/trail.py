@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.json_value import JsonValue
@@ -149,7 +149,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
-        on_commit: Any = None,
+        on_commit: "OnCommit | OnFlowCommit | None" = None,
         on_update: OnUpdate | None = None,
         options: "RunOptions | None" = None,
         vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
@@ -198,10 +198,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
                 vars=vars,
                 messages=messages,
                 artifacts=artifacts,
-                on_commit=on_commit,
+                on_commit=cast("OnFlowCommit | None", on_commit),
             )
         chosen = session or unnamed_session(key)
-        control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
+        control = SessionControl(self._env, checked_session_id(chosen), cast("OnCommit | None", on_commit), on_update)
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
         return await control.run(
@@ -261,7 +261,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         metadata: dict[str, JsonValue] | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
-        on_commit: Any = None,
+        on_commit: "OnCommit | OnFlowCommit | None" = None,
         options: "RunOptions | None" = None,
         vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
         messages: Sequence[Message] = (),
@@ -293,10 +293,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
                 vars=vars,
                 messages=messages,
                 artifacts=artifacts,
-                on_commit=on_commit,
+                on_commit=cast("OnFlowCommit | None", on_commit),
             )
         chosen = checked_session_id(session or unnamed_session(key))
-        control = SessionControl(self._env, chosen, on_commit)
+        control = SessionControl(self._env, chosen, cast("OnCommit | None", on_commit))
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
         stored = a_context(given, context)
