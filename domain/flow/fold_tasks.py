@@ -138,6 +138,7 @@ def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: 
     _bill(run, task, event.usage)
     _moved(run, task, event)
     task.landing, run.productive = event, True
+    run.tries_of = run.tries_of.set(event.node, run.tries_of.get(event.node, 0) + 1)
     _rested(run, at)
     return run, task
 

@@ -155,7 +155,9 @@ class Attempts:
         )
         seen = seen_by(run, graph, visit, key[2])
         child = self._child(state, run, task)
-        made = Try(context=context, seen=seen, timeout=timeout, now=now / 1e6, child=child)
+        made = Try(
+            context=context, seen=seen, timeout=timeout, now=now / 1e6, tried=run.tries_of.get(key[0], 0), child=child
+        )
         began = _Began(
             key=key,
             node=node,

@@ -24,13 +24,14 @@ __all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut"
 class Try:
     """The things that a try of a node is given.
 
-    `timeout` is in seconds. `child` is the place for a stream that it begins.
+    `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream that it begins.
     """
 
     context: NodeContext
     seen: Seen
     timeout: float | None
     now: float
+    tried: int = 0
     child: ChildPlace | None = None
 
 
