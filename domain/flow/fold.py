@@ -67,7 +67,8 @@ class RunFold(Struct):
     an open visit, or end a branch; `ended` is what each visit has written; `ends` are the nodes of the visits after
     which nothing comes; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
-    `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `order` numbers what becomes due or lands.
+    `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `order` numbers what becomes
+    due or lands.
     """
 
     id: str

@@ -24,7 +24,8 @@ __all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut"
 class Try:
     """The things that a try of a node is given.
 
-    `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream that it begins.
+    `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream
+    that it begins.
     """
 
     context: NodeContext
