@@ -24,6 +24,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
@@ -158,16 +159,17 @@ class FlowExplainer:
         self._of: str | None = None
         self._rule: str | None = None
         self._is_over = False
+        self._version = 0
 
     @property
     def version(self) -> int:
         """The version of the newest event it has been given."""
-        return self._state.version
+        return self._version
 
     def add(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
         """Take the events that come next."""
         for record in records:
-            event = record.event
+            event, self._version = record.event, record.version
             if isinstance(event, FlowStarted | FlowRetried):
                 if self._is_asked():
                     self._is_over = True
@@ -285,9 +287,27 @@ class FlowExplainer:
 
 
 def _waits_for(state: FlowState) -> str | None:
+    """Return in words what a run waits for, of several things the one that people are most likely to bring about."""
     waits = state.run.waits if state.run is not None else ()
-    asked = next((wait for wait in waits if wait.answered_at is None), None)
-    return None if asked is None else f"{asked.kind} {asked.id}"
+    if all(wait.answered_at is not None for wait in waits):
+        return None
+    task = first_awaited(state.tasks)
+    if task is None:
+        return None
+    name = f'"{task.node}"'
+    match kind_of(task):
+        case "human" if task.request is not None:
+            return f"an answer to {name} (human, {task.request.type})"
+        case "approval" if task.approval is not None:
+            return f"approval {task.approval.id} of {name}"
+        case "step":
+            return f"a word on {name}, which is held {task.held} it"
+        case "unknown_outcome":
+            return f"a verdict on {task.effect_id}"
+        case "child":
+            return f"{task.stream}, which {name} runs"
+        case _:
+            return f"the next try of {name}"
 
 
 def _verdict(state: FlowState, rule: str | None, *, is_crashed: bool, damage: str | None) -> str:
@@ -322,7 +342,8 @@ def _standing(state: FlowState, rule: str | None) -> str:
         return f"paused {by_whom(state.paused)}"
     if (waits_for := _waits_for(state)) is not None:
         until = run.wait.until if run.wait is not None else None
-        when = f" until {to_datetime(until).isoformat(sep=' ', timespec='seconds')}" if until is not None else ""
-        return f"waiting for {waits_for}{when}"
+        when = f" until {to_datetime(until):%Y-%m-%d %H:%M:%S} UTC" if until is not None else ""
+        alone = "; nothing else can run" if run.wait is not None else ""
+        return f"waiting for {waits_for}{when}{alone}"
     running = sorted({task.node for task in state.tasks})
     return f"{status}: {', '.join(running)}" if running else status

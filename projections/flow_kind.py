@@ -8,6 +8,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.usage import Usage
 from steptrail.projections.flow_explanation import FlowExplainer
+from steptrail.projections.flow_questions import questions_of_flow
 from steptrail.projections.kinds import Bill, KindProjections
 
 __all__ = ["PROJECTIONS_OF_FLOWS"]
@@ -44,5 +45,6 @@ PROJECTIONS_OF_FLOWS = KindProjections(
     explain=FlowExplainer,
     bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), billed=_billed),
     lifecycle=_NothingTold,
+    questions=questions_of_flow,
 )
 """The projections of the streams `flow:…`."""

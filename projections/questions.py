@@ -1,4 +1,4 @@
-"""The open questions of a run to people: whether a call may run, and what a call did whose outcome is unknown."""
+"""The open questions of a run to people, of whatever kind of machine; and those of the session of an agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,28 +11,42 @@ from steptrail.domain.json_value import JsonValue
 
 __all__ = ["ASKS_PEOPLE", "Question", "questions"]
 
-ASKS_PEOPLE = ("approval", "unknown_outcome")
+ASKS_PEOPLE = ("approval", "unknown_outcome", "human", "step")
 """The kinds of waits that a person ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question to a person that nobody has answered, about one call of a tool.
+    """A question to a person that nobody has answered.
 
-    `kind` is `approval` (may it run with exactly these arguments?) or `unknown_outcome` (what did it do?). `stream` is
-    the id of the session with its prefix, and `id` what an answer names: the approval, or the call's effect id.
-    `arguments` is None when the model's text was no JSON object. A yes to the `digest` holds for these arguments only.
-    `expires_at` is None for a question that does not expire.
+    `kind` is `approval` (may this call run with exactly these arguments?), `unknown_outcome` (what did it do?), `human`
+    (the question of a node of a workflow) or `step` (how does a visit go on that is held?). `stream` is the id of the
+    stream with its prefix, `agent` the name of the agent or workflow, and `id` what an answer names: the approval, the
+    effect id of the call, the request of the node, or the node that is held.
+
+    `tool` is the tool that is called, if one is, and `arguments` are None when they are no JSON object. `node` is the
+    node of a workflow that asks. Of a human node, `type` says what kind of answer it takes, `prompt` is its text,
+    `data` what it shows, `options` are the choices, and `schema` is that of the data of the answer. Of a held step,
+    `type` says whether it is held `before` or `after`.
+
+    An answer to the `digest` is to this question as it stands here. `expires_at` is None for a question that does not
+    expire.
     """
 
     kind: str
     stream: str
     agent: str
     id: str
-    tool: str
-    arguments: Mapping[str, JsonValue] | None
-    digest: str
     asked_at: Datetime
+    tool: str | None = None
+    arguments: Mapping[str, JsonValue] | None = None
+    node: str | None = None
+    type: str | None = None
+    prompt: str | None = None
+    data: Mapping[str, JsonValue] | None = None
+    options: tuple[str, ...] = ()
+    schema: Mapping[str, JsonValue] | None = None
+    digest: str | None = None
     expires_at: Datetime | None = None
     asked_by: str | None = None
     reason: str | None = None
@@ -46,6 +60,12 @@ class Question:
             "id": self.id,
             "tool": self.tool,
             "arguments": None if self.arguments is None else dict(self.arguments),
+            "node": self.node,
+            "type": self.type,
+            "prompt": self.prompt,
+            "data": None if self.data is None else dict(self.data),
+            "options": list(self.options),
+            "schema": None if self.schema is None else dict(self.schema),
             "digest": self.digest,
             "askedAt": self.asked_at.isoformat(),
             "expiresAt": None if self.expires_at is None else self.expires_at.isoformat(),

@@ -6,12 +6,19 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.requests import Request
 
-__all__ = ["by_whom", "error_data", "request_data", "why_cut"]
+__all__ = ["by_whom", "error_data", "owner_text", "request_data", "why_cut"]
 
 
 def by_whom(asked: Request) -> str:
     """Return who asked for something, and why, in words."""
     return f"by {asked.by}{f': {asked.reason}' if asked.reason else ''}"
+
+
+def owner_text(is_owned: bool | None) -> str:
+    """Return in words whether a process runs something; None when that cannot be told."""
+    if is_owned is None:
+        return "unknown: the leases beside the store cannot be read"
+    return "a process is running it" if is_owned else "no process runs it"
 
 
 def why_cut(event: InferenceInterrupted | ToolExecutionInterrupted) -> str:

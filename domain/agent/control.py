@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from steptrail.domain.agent.commands import Command, Resume
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.standing import kind_below, standing, summary
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import SegmentEnd
 
 __all__ = ["CONTROL"]

@@ -5,7 +5,6 @@ effect has the same id over retries, crashes and machines, and its id can be giv
 idempotency key.
 """
 
-import hashlib
 from typing import NewType
 
 from steptrail.domain.kernel.names import checked_name, is_name
@@ -19,7 +18,6 @@ __all__ = [
     "effect_id",
     "execution_id",
     "is_session_id",
-    "session_for_call",
     "session_of",
     "stream_of",
 ]
@@ -50,11 +48,6 @@ def execution_id(session: SessionId, ordinal: int) -> ExecutionId:
 def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
     """Return the id of the tool call at `position` (from 0) of step `step` (from 1)."""
     return EffectId(f"{execution}:{step}:{position}")
-
-
-def session_for_call(effect_id: str) -> str:
-    """Return the id of the session that a tool call runs. It is the same one when the call runs again anywhere."""
-    return f"child-{hashlib.sha256(effect_id.encode()).hexdigest()[:32]}"
 
 
 def stream_of(session: SessionId) -> str:

@@ -7,7 +7,7 @@ from steptrail.domain.flow.commands import FlowCommand, ResumeFlow
 from steptrail.domain.flow.ids import STREAM_PREFIX
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.waits import stays_for
+from steptrail.domain.flow.waits import questions_of, stays_for
 from steptrail.domain.kernel.commands import CALLER, Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.standing import Standing, StandingState
@@ -29,18 +29,20 @@ def standing(state: FlowState) -> Standing:
         return stands(state=StandingState.DONE)
     if phase is RunPhase.PENDING:
         return stands(state=StandingState.PENDING, due_at=run.started_at)
+    # Questions are open from when they are asked, also while other nodes run and the run itself does not wait.
+    waits = run.waits or questions_of(run)
     if phase is RunPhase.PAUSED:
         asked = run.paused
         if asked is not None and asked.by == CALLER:
-            return stands(state=StandingState.PAUSED, due_at=asked.at, waits=run.waits)
-        return stands(state=StandingState.PAUSED, waits=run.waits, paused_by_person=True)
+            return stands(state=StandingState.PAUSED, due_at=asked.at, waits=waits)
+        return stands(state=StandingState.PAUSED, waits=waits, paused_by_person=True)
     was_answered = any(wait.answered_at is not None for wait in run.waits)
     until = run.wait.until if run.wait is not None else None
     if was_answered or (phase is RunPhase.WAITING and not stays_for(run, until, _since(state))):
         ends = (wait.due_at if wait.answered_at is None else wait.answered_at for wait in run.waits)
         due_at = min((end for end in ends if end is not None), default=None)
         return stands(state=StandingState.RESTING, due_at=due_at, waits=run.waits)
-    return stands(state=StandingState.WORKING, waits=run.waits)
+    return stands(state=StandingState.WORKING, waits=waits)
 
 
 def _since(state: FlowState) -> int:
@@ -103,7 +105,10 @@ def _version_of_key(state: FlowState, key: str) -> int | None:
 
 
 def _children(state: FlowState) -> Sequence[str]:
-    return tuple(task.stream for task in state.tasks if task.stream is not None)
+    if state.is_open:
+        return tuple(task.stream for task in state.tasks if task.stream is not None)
+    # A run that has ended left those behind whose visits it gave up.
+    return tuple(stream for visit in state.open_visits for stream in visit.streams)
 
 
 CONTROL: Control[FlowState, FlowCommand] = Control(

@@ -169,7 +169,7 @@ def _resume(state: FlowState, command: ResumeFlow) -> tuple[FlowEvent, ...]:
             library=VERSION,
             ended_by=ended_by,
             # What runs streams of its own makes progress there, and their own guard counts.
-            was_productive=was_productive or any(task.stream is not None for task in state.tasks),
+            was_productive=was_productive or any(task.runs_a_stream for task in state.tasks),
             changes=_changes(state, run, command.flow, strict=command.strict, doing="resume"),
             options=command.options,
             by=command.by,

@@ -11,12 +11,12 @@ from steptrail.domain.flow.events import (
     NodeAttemptFailed,
     NodeAttemptInterrupted,
 )
-from steptrail.domain.flow.nodes import MapNode, Node, ToolNode
+from steptrail.domain.flow.nodes import AgentNode, FlowNode, MapNode, Node, ToolNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Landing, Task
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Failure", "failure_of", "node_error", "working_node"]
+__all__ = ["Failure", "failure_of", "node_error", "stream_kind", "working_node"]
 
 
 class Failure(NamedTuple):
@@ -34,6 +34,19 @@ class Failure(NamedTuple):
 def working_node(node: Node, item: int | None) -> Node:
     """Return the node that is tried: the inner one of a map for an item, else the node itself."""
     return node.node if isinstance(node, MapNode) and item is not None else node
+
+
+def stream_kind(node: Node) -> str | None:
+    """Return the kind of the stream that a node runs, such as `agent`; None for a node that runs none."""
+    match node:
+        case AgentNode():
+            return "agent"
+        case FlowNode():
+            return "flow"
+        case ToolNode():
+            return node.tool.runs_children
+        case _:
+            return None
 
 
 def failure_of(landing: Landing) -> Failure | None:

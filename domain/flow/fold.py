@@ -39,6 +39,7 @@ class VisitFold(Struct):
     sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
+    `streams` are those that its nodes have begun.
     """
 
     node: str
@@ -53,6 +54,7 @@ class VisitFold(Struct):
     ended_items: int = 0
     results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
     unknown: frozenset[int | None] = frozenset()
+    streams: tuple[str, ...] = ()
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
@@ -65,7 +67,8 @@ class RunFold(Struct):
     an open visit, or end a branch; `ended` is what each visit has written; `ends` are the nodes of the visits after
     which nothing comes; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
-    `visits_of` the same since the start. `order` numbers what becomes due or lands.
+    `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `order` numbers what becomes
+    due or lands.
     """
 
     id: str
@@ -82,6 +85,7 @@ class RunFold(Struct):
     ends: Layers[int, str] = field(default_factory=Layers[int, str])
     counts: Layers[str, int] = field(default_factory=Layers[str, int])
     visits_of: Layers[str, int] = field(default_factory=Layers[str, int])
+    tries_of: Layers[str, int] = field(default_factory=Layers[str, int])
     visits: int = 0
     finished_visits: int = 0
     attempts: int = 0

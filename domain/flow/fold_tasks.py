@@ -21,14 +21,17 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     StepHeld,
 )
+from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import FlowFold, RunFold
 from steptrail.domain.flow.fold_run import end_run
-from steptrail.domain.flow.ids import node_asked_in
+from steptrail.domain.flow.graph import graph_of
+from steptrail.domain.flow.ids import child_effect, node_asked_in
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import Delta
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
@@ -66,8 +69,8 @@ def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
 
 def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
     # The bill of a stream below grows from event to event; that of anything else stands alone.
-    run.charge(run.open.get(task.node), bill, task.billed if task.stream is not None else None)
-    if task.stream is not None and bill is not None:
+    run.charge(run.open.get(task.node), bill, task.billed if task.runs_a_stream else None)
+    if task.runs_a_stream and bill is not None:
         task.billed = bill
 
 
@@ -95,8 +98,20 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
     task.landing = task.retry = None
     task.start_clock(at)
     run.attempts += 1
+    _begin_stream(run, task)
     if run.active_since is None:
         run.active_since = at
+
+
+def _begin_stream(run: RunFold, task: Task) -> None:
+    """Note the stream that a try runs, if its node runs one."""
+    graph, visit = graph_of(run.started.definition), run.open.get(task.node)
+    kind = stream_kind(working_node(graph.nodes[graph.numbers[task.node]], task.item))
+    if kind is not None and visit is not None:
+        effect = child_effect(task.effect_id, run.retries, task.failures)
+        task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
+        if task.stream not in visit.streams:
+            visit.streams = (*visit.streams, task.stream)
 
 
 @TASK_HANDLERS.of(NodeAttemptCompleted)
@@ -111,7 +126,9 @@ def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
 @TASK_HANDLERS.of(NodeAttemptFailed)
 def _failed(fold: FlowFold, event: NodeAttemptFailed, at: int) -> None:
     if (ended := _ended(fold, event, at)) is not None:
-        ended[1].failures += event.attempt > 0
+        # Another try of it begins another stream, with a bill of its own.
+        task = ended[1]
+        task.failures, task.billed = task.failures + (event.attempt > 0), None
 
 
 def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: int) -> tuple[RunFold, Task] | None:
@@ -121,6 +138,7 @@ def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: 
     _bill(run, task, event.usage)
     _moved(run, task, event)
     task.landing, run.productive = event, True
+    run.tries_of = run.tries_of.set(event.node, run.tries_of.get(event.node, 0) + 1)
     _rested(run, at)
     return run, task
 

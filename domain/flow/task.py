@@ -92,6 +92,7 @@ class Task(Struct):
     landing: Landing | None = None
     retry: NodeRetryScheduled | None = None
     stream: str | None = None
+    runs_a_stream: bool = False
     until: int | None = None
     back_to: TaskPhase = TaskPhase.DUE
     approval: Approval | None = None

@@ -1,6 +1,6 @@
 """The waits of a run, in the terms of the kernel: one wait for each question, retry and stream below."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from steptrail.domain.flow.fold import RunFold
@@ -9,7 +9,10 @@ from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.shared.events import WaitKind, WaitStarted
 
-__all__ = ["next_wait", "stays_for", "waiting_until", "waits_of"]
+__all__ = ["first_awaited", "kind_of", "next_wait", "questions_of", "stays_for", "waiting_until", "waits_of"]
+
+_OF_PEOPLE: Final[frozenset[WaitKind]] = frozenset({"human", "approval", "step", "unknown_outcome"})
+"""The kinds of waits that a person ends."""
 
 _FIRST: Final[tuple[WaitKind, ...]] = ("human", "approval", "step", "unknown_outcome", "child", "node_retry")
 """The kinds of waits. A run that waits for several things is said to wait for the first of these."""
@@ -59,6 +62,12 @@ def next_wait(run: RunFold) -> WaitStarted | None:
     return None if kind is None else WaitStarted(kind=kind, until=min(ends, default=None))
 
 
+def first_awaited(tasks: Iterable[Task]) -> Task | None:
+    """Return the task because of which a run is said to wait; None when no task waits."""
+    waiting = [(_FIRST.index(kind), task) for task in tasks if (kind := kind_of(task)) is not None]
+    return min(waiting, key=lambda found: found[0], default=(0, None))[1]
+
+
 def stays_for(run: RunFold, until: int | None, now: int) -> bool:
     """Tell whether the owner of a run stays for a wait that ends at `until`; otherwise it lets the run rest."""
     return until is not None and (until - now) / 1e6 <= run.options.longest_wait
@@ -67,6 +76,11 @@ def stays_for(run: RunFold, until: int | None, now: int) -> bool:
 def waits_of(run: RunFold) -> tuple[Wait, ...]:
     """Return what the run waits for now."""
     return tuple(_waits(run))
+
+
+def questions_of(run: RunFold) -> tuple[Wait, ...]:
+    """Return the waits that a person ends."""
+    return tuple(wait for wait in _waits(run) if wait.kind in _OF_PEOPLE)
 
 
 def _waits(run: RunFold) -> Iterator[Wait]:

@@ -1,8 +1,10 @@
-"""The reference from a stream to the effect of another stream that began it."""
+"""The reference from a stream to the effect of another stream that began it, and the id that follows from it."""
+
+import hashlib
 
 from steptrail.domain.base import Positive, Value
 
-__all__ = ["ParentRef"]
+__all__ = ["ParentRef", "session_for_call"]
 
 
 class ParentRef(Value, frozen=True, kw_only=True):
@@ -30,3 +32,8 @@ class ParentRef(Value, frozen=True, kw_only=True):
     def root_stream(self) -> str:
         """The stream at the top of the tree, with its prefix."""
         return self.root or self.stream
+
+
+def session_for_call(effect_id: str) -> str:
+    """Return the id of the stream that an effect runs. It is the same one when the effect runs again anywhere."""
+    return f"child-{hashlib.sha256(effect_id.encode()).hexdigest()[:32]}"

@@ -23,6 +23,8 @@ class Exit(IntEnum):
     """The run is paused or waits."""
     BUSY = 5
     """Another process owns the session."""
+    ERRORS = 6
+    """The workflow completed, and failures were recorded on the way."""
     AWAY = 7
     """The store is locked or away: the same command may succeed later."""
     INTERRUPTED = 130

@@ -5,13 +5,17 @@ import asyncio
 from pathlib import Path
 
 from steptrail.domain.agent.events import ExecutionStarted
+from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
+from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, prefix, store_of
-from steptrail.interfaces.cli.written_test import name_of, written_test
+from steptrail.interfaces.cli.written_test import module_name, written_test
+from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.recording import Recording
-from steptrail.interfaces.python.redaction import redact
+from steptrail.interfaces.python.redaction import redact, redact_flow
 from steptrail.interfaces.python.trail import Steptrail
 
 __all__ = ["register"]
@@ -24,7 +28,7 @@ _WARNING = (
 
 def register(commands: Commands) -> None:
     """Add the command."""
-    export = commands.add("export", _export, "Write session ID as JSON lines, or as a test that replays it.")
+    export = commands.add("export", _export, "Write session or run ID as JSON lines, or a session as a test.")
     export.add_argument("id", metavar="ID", type=prefix)
     export.add_argument("--out", metavar="FILE", type=Path, help="where to (default: the standard output)")
     export.add_argument(
@@ -32,7 +36,7 @@ def register(commands: Commands) -> None:
         metavar="KEY",
         action="append",
         default=[],
-        help="take out the values of this key in arguments and results of tools; may be given more than once",
+        help="take out the values of this key in arguments and results of tools, or in runs; may be given again",
     )
     export.add_argument(
         "--as-test",
@@ -45,9 +49,11 @@ def register(commands: Commands) -> None:
 def _export(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.agent is not None and not arguments.as_test:
         raise Refusal("--agent is for a test: add --as-test")
-    recording = redact(asyncio.run(_read(arguments)), arguments.redact)
+    recording = asyncio.run(_read(arguments))
     out: Path | None = arguments.out
     if arguments.as_test:
+        if not isinstance(recording, Recording):
+            raise Refusal(f"flow:{recording.flow} is a run of a workflow: only sessions of agents become tests")
         return _as_test(arguments, recording, output)
     if out is None:
         for line in recording.lines():
@@ -58,10 +64,16 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-async def _read(arguments: argparse.Namespace) -> Recording:
+async def _read(arguments: argparse.Namespace) -> Recording | FlowRecording:
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        session = await trail.find(arguments.id)
-        return Recording(session.session_id, await session.history())
+        handle = await trail.find_any(arguments.id)
+        records, stream = await handle.history(), handle.stream_id
+        if stream.startswith(FLOWS):
+            name = (await handle.state()).name
+            return redact_flow(FlowRecording(handle.id, name, records), arguments.redact)
+        if stream.startswith(AGENTS):
+            return redact(Recording(handle.id, records), arguments.redact)
+        raise Refusal(f"{name_of(stream)} is of a kind that cannot be exported")
 
 
 def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> int:
@@ -71,7 +83,7 @@ def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output
         hint = f" (it was recorded with {recorded})" if recorded else ""
         raise Refusal(f"--as-test needs --agent AGENT, because what is stored does not choose which code runs{hint}")
     load_agent(arguments.agent)
-    test = arguments.out or Path("tests", f"test_{name_of(recording.session)}.py")
+    test = arguments.out or Path("tests", f"test_{module_name(recording.session)}.py")
     if test.suffix != ".py":
         raise Refusal(f"{test} is no test file: --out takes FILE.py with --as-test")
     if test.exists():
@@ -86,16 +98,17 @@ def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output
     return Exit.OK
 
 
-def _saved(recording: Recording, path: Path) -> None:
+def _saved(recording: Recording | FlowRecording, path: Path) -> None:
     try:
         recording.save(path)
     except OSError as error:
         raise Refusal(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _told(output: Output, files: list[Path], recording: Recording) -> None:
+def _told(output: Output, files: list[Path], recording: Recording | FlowRecording) -> None:
     if output.as_json:
-        output.data({"session": recording.session, "events": len(recording.records), "files": [str(f) for f in files]})
+        who = {"session": recording.session} if isinstance(recording, Recording) else {"flow": recording.flow}
+        output.data({**who, "events": len(recording.records), "files": [str(f) for f in files]})
     else:
         for file in files:
             output.line(f"wrote {file}")

@@ -20,7 +20,7 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice
 from steptrail.projections.questions import Question
 
-__all__ = ["WayOn", "answers_to", "how_to_go_on", "store_given", "why_of"]
+__all__ = ["WayOn", "answers_to", "how_to_go_on", "store_given", "typed", "why_of"]
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
 
@@ -55,40 +55,64 @@ def how_to_go_on(
     limits.
     """
     who = agent or (state.agent.locator if state.agent is not None else None) or "AGENT"
-    typed = partial(_typed, store)
+    say = partial(typed, store)
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
-            return WayOn(typed("retry", who, state.agent_id, options=_options(advice)))
+            return WayOn(say("retry", who, state.agent_id, options=_options(advice)))
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
-            return WayOn(typed("send", who, state.agent_id, "TEXT"))
+            return WayOn(say("send", who, state.agent_id, "TEXT"))
         case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:
             ways = "with --rerun, --result JSON or --failed TEXT in place of --tell"
-            return WayOn(typed("settle", state.agent_id, effect, options=("--tell",)), ways)
+            return WayOn(say("settle", state.agent_id, effect, options=("--tell",)), ways)
         case ExecutionStatus.WAITING if state.open_approvals:
-            command = typed("approve", state.agent_id, state.open_approvals[0].id, options=("--by", "WHO"))
+            command = say("approve", state.agent_id, state.open_approvals[0].id, options=("--by", "WHO"))
             return WayOn(command, "`deny` in place of `approve`")
         case ExecutionStatus.WAITING if (child := _resting(state)) is not None:
-            return WayOn(typed("why", child), f"`{typed('resume', who, state.agent_id)}` when that one can go on")
+            return WayOn(say("why", child), f"`{say('resume', who, state.agent_id)}` when that one can go on")
         case _:
-            return WayOn(typed("resume", who, state.agent_id))
+            return WayOn(say("resume", who, state.agent_id))
 
 
 def why_of(session: str, *, store: str | None = None) -> WayOn:
     """Return the command that explains a session as it stands now."""
-    return WayOn(_typed(store, "why", session))
+    return WayOn(typed(store, "why", session))
 
 
 def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]:
-    """Return the commands that answer a question. A yes is to the arguments that were shown."""
-    session, typed = name_of(question.stream), partial(_typed, store)
-    if question.kind == "approval":
-        yes = typed("approve", session, question.id, options=("--by", "WHO", "--digest", question.digest))
-        return (yes, typed("deny", session, question.id, options=("--by", "WHO")))
-    did = (("--result", "JSON"), ("--failed", "TEXT"), ("--rerun",), ("--tell",))
-    return [typed("settle", session, question.id, options=options) for options in did]
+    """Return the commands that answer a question. A yes is to what was shown: with a digest, to that and no other."""
+    stream = name_of(question.stream)
+    digest = ("--digest", question.digest) if question.digest is not None else ()
+
+    def ways(command: str, to: str, *answers: tuple[str, ...]) -> list[str]:
+        return [typed(store, command, stream, to, options=answer) for answer in answers]
+
+    match question.kind:
+        case "approval":
+            who = ("--by", "WHO")
+            return [*ways("approve", question.id, (*who, *digest)), *ways("deny", question.id, who)]
+        case "human":
+            answers = [(*answer, "--by", "WHO", *digest) for answer in _answers(question)]
+            return ways("answer", question.node or question.id, *answers)
+        case "step":
+            actions = ("continue", "abort") if question.type == "after" else ("continue", "skip", "abort")
+            return [typed(store, "step", stream, question.id, action, options=("--by", "WHO")) for action in actions]
+        case _:
+            told = (("--tell",),) if question.node is None else ()
+            return ways("settle", question.id, ("--result", "JSON"), ("--failed", "TEXT"), ("--rerun",), *told)
 
 
-def _typed(store: str | None, command: str, *places: str, options: Sequence[str] = ()) -> str:
+def _answers(question: Question) -> list[tuple[str, ...]]:
+    match question.type:
+        case "approval":
+            return [("--approve",), ("--reject",)]
+        case "choice":
+            return [("--choice", option) for option in question.options]
+        case _:
+            return [("--data", "JSON"), ("--reject",)]
+
+
+def typed(store: str | None, command: str, *places: str, options: Sequence[str] = ()) -> str:
+    """Return a command as it can be typed, with the store where one was given."""
     options = (*options, *(("--store", store) if store is not None else ()))
     # An id may begin with a dash.
     if any(place.startswith("-") for place in places):

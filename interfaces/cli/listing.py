@@ -161,13 +161,9 @@ def _inbox(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _print_question(output: Output, question: Question, ways: Sequence[str], *, of: int) -> None:
-    asked = f"{name_of(question.stream)} ({question.agent}) asks"
-    arguments = None if question.arguments is None else dict(question.arguments)
-    what = f"{question.tool} {result_text(arguments)}"
-    if question.kind == "approval":
-        output.line(one_line(f"{asked} to run {what}"))
-    else:
-        output.line(one_line(f"{asked} what this call did: {what}"))
+    output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_asked(question)}"))
+    if question.data:
+        output.line(one_line(f"  about {result_text(dict(question.data))}"))
     who = f"by {question.asked_by}, " if question.asked_by is not None else ""
     until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC" if question.expires_at is not None else ""
     output.line(one_line(f"  asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
@@ -177,3 +173,17 @@ def _print_question(output: Output, question: Question, ways: Sequence[str], *, 
         output.line(f"  one of {of} questions: the run goes on when none of them is open")
     for way in ways:
         output.line(one_line(f"  {way}"))
+
+
+def _asked(question: Question) -> str:
+    arguments = None if question.arguments is None else dict(question.arguments)
+    what = f"{question.tool} {result_text(arguments)}" if question.tool is not None else f"node {question.node}"
+    match question.kind:
+        case "approval":
+            return f"to run {what}"
+        case "human":
+            return f"in {question.node} ({question.type}): {question.prompt}"
+        case "step":
+            return f"how it goes on at {question.node}, which is held {question.type} it"
+        case _:
+            return f"what this call did: {what}"

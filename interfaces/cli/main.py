@@ -15,7 +15,7 @@ from steptrail.domain.errors import (
     StoreAway,
     StoreLocked,
 )
-from steptrail.interfaces.cli import doctor, export, listing, reading, running, steering, tail, why, working
+from steptrail.interfaces.cli import answering, doctor, export, listing, reading, running, steering, tail, why, working
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, Handler
@@ -26,7 +26,7 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    for group in (running, working, steering, listing, reading, why, tail, export, doctor):
+    for group in (running, working, steering, answering, listing, reading, why, tail, export, doctor):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:

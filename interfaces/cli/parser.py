@@ -1,14 +1,18 @@
 """The grammar of the command line: one parser, `--store` and `--json` on either side of the command."""
 
 import argparse
+import json
 import os
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import orjson
 
+from steptrail.domain.errors import NotStorable
+from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.exits import Refusal
-from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.runtime.kernel.json_form import to_json_value
 
 __all__ = [
     "Commands",
@@ -17,6 +21,8 @@ __all__ = [
     "amount",
     "context_option",
     "count",
+    "json_object",
+    "json_value",
     "option_of",
     "prefix",
     "seconds",
@@ -27,6 +33,8 @@ Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
 
 _MOST_DIGITS = 18
+_LONGEST = 200
+"""Characters that are repeated of what cannot be read."""
 _DEFAULT_STORE = "sqlite:///steptrail.db"
 
 
@@ -49,7 +57,8 @@ class Commands:
         self.parser = Parser(
             prog="steptrail",
             description="Run LLM agents as event-sourced state machines that can always say why they stopped.",
-            epilog="Ids may be shortened to a unique prefix. AGENT is FILE.py[:NAME] or package.module[:NAME]. "
+            epilog="Ids may be shortened to a unique prefix; that of a run of a workflow is flow:ID. AGENT is an agent "
+            "or a workflow: FILE.py[:NAME] or package.module[:NAME]. "
             "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked or away: "
             "try again.",
             parents=[everywhere],
@@ -107,7 +116,7 @@ def amount(text: str) -> int:
 
 def prefix(text: str) -> str:
     """Read an id or the beginning of one. An empty text is the beginning of every id, and is refused."""
-    if not text:
+    if not text or text.endswith(":"):
         raise argparse.ArgumentTypeError("the id is empty")
     return text
 
@@ -121,6 +130,33 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
+
+
+def json_value(what: str, text: str) -> JsonValue:
+    """Read a JSON value. Raises `Refusal`, which begins with `what` it is, for anything else."""
+
+    def refuse(constant: str) -> JsonValue:
+        raise ValueError(f"{constant} is not JSON")
+
+    shown = one_line(repr(text), _LONGEST)
+    try:
+        value: object = json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise Refusal(f"{what}: it is nested too deep") from None
+    except ValueError as error:
+        raise Refusal(f"{what}: {shown} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
+    try:
+        return to_json_value(value)
+    except NotStorable as error:
+        raise Refusal(f"{what}: {error}") from error
+
+
+def json_object(what: str, text: str, why: str) -> dict[str, JsonValue]:
+    """Read a JSON object. Raises `Refusal` for anything else, which says `why` it is to be one."""
+    value = json_value(what, text)
+    if not isinstance(value, dict):
+        raise Refusal(f"{what}: {one_line(repr(text), _LONGEST)} is not a JSON object: {why}")
+    return value
 
 
 def context_option(parser: Parser) -> None:

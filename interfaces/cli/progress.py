@@ -35,6 +35,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta
 from steptrail.interfaces.cli.output import one_line
@@ -42,7 +43,7 @@ from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.rendering import why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["Progress"]
+__all__ = ["FlowProgress", "Progress"]
 
 _CUT = 160
 
@@ -179,3 +180,43 @@ class Progress:
 
     def _name(self, position: int | None) -> str:
         return "a call" if position is None else self._calls.get(position, f"call {position}")
+
+
+class FlowProgress:
+    """Listens to the commits of a run of a workflow, and tells what a person would want to know of each."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def __call__(self, records: Sequence[Recorded[Event]]) -> None:
+        """Print what these events tell."""
+        from steptrail.interfaces.cli.flow_summaries import flow_summary
+
+        for record in records:
+            if (verb := _VERBS.get(record.event.TYPE)) is not None:
+                self._tell(f"  {verb:<9} {one_line(flow_summary(record.event), _CUT)}")
+
+
+_VERBS = {
+    "node.attempt.started.v1": "started",
+    "node.attempt.completed.v1": "returned",
+    "node.attempt.failed.v1": "failed",
+    "node.attempt.interrupted.v1": "cut off",
+    "node.attempt.suspended.v1": "rests",
+    "node.retry.scheduled.v1": "waits",
+    "node.evaluated.v1": "evaluated",
+    "node.failure.recorded.v1": "recorded",
+    "node.failed.v1": "failed",
+    "node.skipped.v1": "skipped",
+    "node.cancelled.v1": "cancelled",
+    "limit.reached.v1": "limit",
+    "human.requested.v1": "asks",
+    "human.expired.v1": "expired",
+    "step.held.v1": "held",
+    "approval.requested.v1": "asks",
+    "approval.expired.v1": "expired",
+    "flow.resumed.v1": "resumed",
+    "execution.paused.v1": "paused",
+    "execution.finished.v1": "finished",
+}
+"""The events of a workflow that are told, by their types, and the word for each."""

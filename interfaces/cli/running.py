@@ -1,4 +1,4 @@
-"""`run`, `resume`, `retry` and `send`: the commands that run an agent in this process, with live progress.
+"""`run`, `resume`, `retry` and `send`: the commands that run an agent or a workflow here, with live progress.
 
 Ctrl-C and SIGTERM cancel the run, which pauses it; the exit code then says so.
 """
@@ -8,42 +8,52 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from msgspec import structs
 
-from steptrail.domain.agent.ids import SessionId, checked_session_id
+from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS, SessionId, checked_session_id
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.criteria.limit import LimitUnit
 from steptrail.domain.continuation.limits import LIMITS, Limits
 from steptrail.domain.errors import InvalidSetting, SessionNotFound
+from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
-from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given
+from steptrail.interfaces.cli.going_on import WayOn, store_given
+from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
     Commands,
     Parser,
     context_option,
     count,
+    json_value,
     option_of,
     prefix,
     seconds,
     store_of,
 )
-from steptrail.interfaces.cli.progress import Progress
-from steptrail.interfaces.cli.results import print_result
-from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.cli.progress import FlowProgress, Progress
+from steptrail.interfaces.python.loading import close_models, load_runnable
+from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.key_session import unnamed_session
+
+if TYPE_CHECKING:
+    from steptrail.domain.flow.state import FlowState
+    from steptrail.runtime.flow.result import FlowResult
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 __all__ = ["register"]
 
 _EXITS = (
     "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
-    "5 another process runs the session."
+    "5 another process runs the session, 6 a workflow completed with recorded errors."
 )
 
 _READERS: Mapping[LimitUnit, tuple[Callable[[str], object], str]] = {
@@ -53,15 +63,23 @@ _READERS: Mapping[LimitUnit, tuple[Callable[[str], object], str]] = {
 }
 """How the number of a limit is read, and what stands for it in the help."""
 
-Work = Callable[[AnyAgent, Steptrail, str, Progress], Awaitable[RunResult[Any]]]
-"""Runs the agent in the session of that id."""
+
+class Work(NamedTuple):
+    """Runs the agent in the session of that id, or the workflow in the stream of that id.
+
+    `check` raises `Refusal` for what a workflow cannot be given, before anything is stored.
+    """
+
+    of_agent: Callable[[AnyAgent, Steptrail, str, Progress], Awaitable[RunResult[Any]]]
+    of_flow: "Callable[[BuiltWorkflow, Steptrail, str, FlowProgress], Awaitable[FlowResult]]"
+    check: Callable[[], object]
 
 
 def register(commands: Commands) -> None:
     """Add the commands."""
     run = commands.add("run", _run, "Answer INPUT with AGENT; repeating the command is safe.", exits=_EXITS)
     _agent(run)
-    run.add_argument("input", metavar="INPUT", help="what to ask")
+    run.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
     run.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     run.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
     _by(run)
@@ -110,75 +128,79 @@ def _settable(parser: Parser) -> None:
 
 
 def _run(arguments: argparse.Namespace, output: Output) -> int:
-    text: str = arguments.input
     key: str | None = arguments.key
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
-    block = load_agent(arguments.agent)
+    block = load_runnable(arguments.agent)
+    value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
+    said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         if (state := await _state(trail, session)) is not None:
             progress.look_at(state)
-        result = await trail.run(
-            agent,
-            text,
-            session=session,
-            by=arguments.by,
-            key=key,
-            context=arguments.context,
-            on_commit=progress,
-            on_update=progress.on_update,
+        return await trail.run(
+            agent, arguments.input, session=session, on_commit=progress, on_update=progress.on_update, **said
         )
-        if result.stored:
-            _tell_of_stored(output, result, arguments)
-        return result
 
-    return asyncio.run(_driven(arguments, output, block, work, chosen=chosen))
+    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
+        return await trail.run(flow, value(), session=name, **said, on_commit=progress)
+
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, value), chosen=chosen))
 
 
-def _tell_of_stored(output: Output, result: RunResult[Any], arguments: argparse.Namespace) -> None:
-    on = f"; {_way_on(result.state, arguments)} goes on" if can_be_retried(result.state) else ""
+def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", arguments: argparse.Namespace) -> None:
+    can_go_on = can_be_retried(result.state) if isinstance(result, RunResult) else result.error is not None
+    on = f"; {_way_on(result.state, arguments)} goes on" if can_go_on else ""
     output.note(f"steptrail: execution {result.execution_id} was given this before, and nothing was run now{on}")
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_agent(arguments.agent)
+    block = load_runnable(arguments.agent)
+    how: dict[str, Any] = {"take_over": arguments.take_over, "strict": arguments.strict, "by": arguments.by}
+
+    def has_finished(state: "AgentState | FlowState") -> bool:
+        if not state.is_open:
+            output.note(f"steptrail: it has finished; {_way_on(state, arguments)} goes on")
+        return not state.is_open
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         state = await trail.session(session).state()
-        if not state.is_open:
-            output.note(f"steptrail: it has finished; {_way_on(state, arguments)} goes on")
+        if has_finished(state):
             return RunResult(state)
         progress.look_at(state)
-        return await trail.session(session, on_commit=progress, on_update=progress.on_update).resume(
-            agent,
-            take_over=arguments.take_over,
-            strict=arguments.strict,
-            limits=_limits(arguments, state.agent.limits if state.agent else Limits()),
-            by=arguments.by,
-            context=arguments.context,
-        )
+        limits = _limits(arguments, state.agent.limits if state.agent else Limits())
+        handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
+        return await handle.resume(agent, limits=limits, context=arguments.context, **how)
 
-    return asyncio.run(_driven(arguments, output, block, work))
+    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
+        result = await trail.flow(name).result()
+        if has_finished(result.state):
+            return result
+        return await trail.flow(name, on_commit=progress).resume(flow, **how)
+
+    check = partial(_refuse_of_a_flow, arguments)
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, check)))
 
 
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_agent(arguments.agent)
+    block = load_runnable(arguments.agent)
+    how: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason, "key": arguments.key}
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
-        result = await trail.session(session, on_commit=progress, on_update=progress.on_update).retry(
-            agent,
-            by=arguments.by,
-            reason=arguments.reason,
-            limits=_limits(arguments, agent.limits),
-            key=arguments.key,
-            context=arguments.context,
-        )
-        if result.stored:
-            _tell_of_stored(output, result, arguments)
-        return result
+        handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
+        return await handle.retry(agent, limits=_limits(arguments, agent.limits), context=arguments.context, **how)
 
-    return asyncio.run(_driven(arguments, output, block, work))
+    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
+        return await trail.flow(name, on_commit=progress).retry(flow, **how)
+
+    check = partial(_refuse_of_a_flow, arguments)
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, check)))
+
+
+def _refuse_of_a_flow(arguments: argparse.Namespace) -> None:
+    given = [name for name in ("context", *LIMITS) if getattr(arguments, name, None) is not None]
+    if given:
+        raise Refusal(f"{option_of(given[0])}: {arguments.agent} is a workflow, which goes on with its own options")
 
 
 def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
@@ -191,7 +213,7 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_agent(arguments.agent)
+    block = load_runnable(arguments.agent)
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
@@ -201,51 +223,77 @@ def _send(arguments: argparse.Namespace, output: Output) -> int:
             output.note("steptrail: it is delivered; another process runs the session and will answer it")
         return result
 
-    return asyncio.run(_driven(arguments, output, block, work))
+    def refuse() -> NoReturn:
+        raise Refusal(f"{arguments.agent} is a workflow, to which nothing can be said: `run` begins with an input")
+
+    async def of_flow(flow: "BuiltWorkflow", trail: Steptrail, name: str, progress: FlowProgress) -> "FlowResult":
+        refuse()
+
+    return asyncio.run(_driven(arguments, output, block, Work(work, of_flow, refuse)))
 
 
 async def _driven(
     arguments: argparse.Namespace,
     output: Output,
-    block: AbstractAsyncContextManager[AnyAgent],
+    block: "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]",
     work: Work,
     *,
     chosen: SessionId | None = None,
 ) -> int:
     """Do the work and print its result. A session id that was not `chosen` is looked up, in a store that is there."""
     async with AsyncExitStack() as stack:
+        given = await stack.enter_async_context(block)
+        stack.push_async_callback(close_models, given)
+        if not isinstance(given, Agent):
+            work.check()
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), create=chosen is not None))
-        session = chosen or (await trail.find(arguments.id)).session_id
-        agent = await stack.enter_async_context(block)
-        stack.push_async_callback(agent.model.close)
-        output.live(session)
-        task = _pausing_on_sigterm()
+        stream = await _stream(trail, arguments, chosen, of=AGENTS if isinstance(given, Agent) else FLOWS)
+        output.live(name_of(stream))
+        task, shown = _pausing_on_sigterm(), kind_shown(stream)
+        result: RunResult[Any] | FlowResult
         try:
-            progress = Progress(output.live, output.writing if output.shows_writing else None)
-            result = await work(agent, trail, session, progress)
+            if isinstance(given, Agent):
+                progress = Progress(output.live, output.writing if output.shows_writing else None)
+                result = await work.of_agent(given, trail, id_of(stream), progress)
+            else:
+                result = await work.of_flow(given, trail, id_of(stream), FlowProgress(output.live))
         except asyncio.CancelledError:
             # From here on it is an ordinary end, with a result to print.
             task.uncancel()
-            return await _interrupted(trail, session, output, arguments)
-        print_result(output, result, agent=arguments.agent, store=store_given(arguments))
-        return exit_of(result)
+            return await _interrupted(trail, stream, output, arguments)
+        if result.stored:
+            _tell_of_stored(output, result, arguments)
+        shown.print_result(output, result, agent=arguments.agent, store=store_given(arguments))
+        return shown.exit_of(result)
 
 
-async def _interrupted(trail: Steptrail, session: str, output: Output, arguments: argparse.Namespace) -> int:
-    state = await _state(trail, session)
-    if state is None:
+async def _stream(trail: Steptrail, arguments: argparse.Namespace, chosen: SessionId | None, *, of: str) -> str:
+    if chosen is not None:
+        return of + chosen
+    named: str = arguments.id
+    if of == AGENTS:
+        return (await trail.find(named)).stream_id
+    return (await trail.find_any(named if named.startswith(of) else of + named)).stream_id
+
+
+async def _interrupted(trail: Steptrail, stream: str, output: Output, arguments: argparse.Namespace) -> int:
+    try:
+        state = await trail.handle(name_of(stream)).state()
+    except SessionNotFound:
         output.note("steptrail: interrupted before anything was started")
         return Exit.OPEN
-    result = RunResult(state)
-    print_result(output, result, agent=arguments.agent, store=store_given(arguments))
+    shown = kind_shown(stream)
+    result = shown.result(state)
+    shown.print_result(output, result, agent=arguments.agent, store=store_given(arguments))
     if not state.is_open:
-        return exit_of(result)
+        return shown.exit_of(result)
     output.note(f"steptrail: interrupted; {_way_on(state, arguments)} goes on")
     return Exit.OPEN
 
 
-def _way_on(state: AgentState, arguments: argparse.Namespace) -> WayOn:
-    return how_to_go_on(state, agent=arguments.agent, store=store_given(arguments))
+def _way_on(state: "AgentState | FlowState", arguments: argparse.Namespace) -> WayOn:
+    shown = kind_shown(AGENTS if isinstance(state, AgentState) else FLOWS)
+    return shown.how_to_go_on(state, agent=arguments.agent, store=store_given(arguments))
 
 
 def _pausing_on_sigterm() -> "asyncio.Task[object]":

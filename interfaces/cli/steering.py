@@ -1,40 +1,45 @@
-"""`pause`, `stop`, `settle`, `approve`, `deny`: commands to a session from any process, without its agent."""
+"""`pause`, `stop`, `settle`, `approve`, `deny`: commands to a session or a run from any process, without its agent."""
 
 import argparse
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
-from steptrail.domain.errors import NotStorable
-from steptrail.domain.json_value import JsonValue
+from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit, Refusal
-from steptrail.interfaces.cli.going_on import how_to_go_on, store_given
+from steptrail.interfaces.cli.going_on import WayOn, store_given
+from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, prefix, store_of
-from steptrail.interfaces.cli.results import result_data
+from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, store_of
 from steptrail.interfaces.cli.summaries import how_it_stopped
+from steptrail.interfaces.python.handle import AnyHandle
+from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = ["register"]
+if TYPE_CHECKING:
+    from steptrail.interfaces.python.flow import Flow
+    from steptrail.runtime.flow.result import FlowResult
 
-Carry = Callable[[Session], Awaitable[RunResult[Any]]]
+__all__ = ["AnyResult", "Steered", "carried_out", "register"]
+
+AnyResult: TypeAlias = Union[RunResult[Any], "FlowResult"]
+Steered: TypeAlias = Union[Session, "Flow"]
+Carry: TypeAlias = Callable[[Steered], Awaitable[AnyResult]]
 
 
 def register(commands: Commands) -> None:
     """Add the commands."""
-    pause = commands.add("pause", _pause, "Pause session ID at the next safe point; what is running may end.")
-    stop = commands.add("stop", _stop, "Stop session ID for good.")
+    pause = commands.add("pause", _pause, "Pause session or run ID at the next safe point; what is running may end.")
+    stop = commands.add("stop", _stop, "Stop session or run ID for good.")
     for parser in (pause, stop):
         parser.add_argument("id", metavar="ID", type=prefix)
         parser.add_argument("--reason", help="why, for the record")
         _by(parser)
 
-    settle = commands.add("settle", _settle, "Say what a call of session ID did, whose outcome is unknown.")
+    settle = commands.add("settle", _settle, "Say what a call of session or run ID did, whose outcome is unknown.")
     settle.add_argument("id", metavar="ID", type=prefix)
     settle.add_argument("effect", metavar="EFFECT", help="the call's effect id, as `why` prints it")
     verdict = settle.add_mutually_exclusive_group(required=True)
@@ -44,8 +49,8 @@ def register(commands: Commands) -> None:
     verdict.add_argument("--tell", action="store_true", help="nobody knows: tell the model so")
     _by(settle)
 
-    approve = commands.add("approve", _approve, "Let a call of session ID run that waits for approval.")
-    deny = commands.add("deny", _deny, "Keep a call of session ID that waits for approval from running.")
+    approve = commands.add("approve", _approve, "Let a call of session or run ID run that waits for approval.")
+    deny = commands.add("deny", _deny, "Keep a call of session or run ID that waits for approval from running.")
     for parser in (approve, deny):
         parser.add_argument("id", metavar="ID", type=prefix)
         parser.add_argument("approval", metavar="APPROVAL", help="the approval's id, as `why` prints it")
@@ -60,97 +65,102 @@ def _by(parser: Parser) -> None:
 
 
 def _pause(arguments: argparse.Namespace, output: Output) -> int:
-    return _carry(arguments, output, lambda session: session.pause(reason=arguments.reason, by=arguments.by))
+    return carried_out(arguments, output, lambda session: session.pause(reason=arguments.reason, by=arguments.by))
 
 
 def _stop(arguments: argparse.Namespace, output: Output) -> int:
-    return _carry(arguments, output, lambda session: session.stop(reason=arguments.reason, by=arguments.by))
+    return carried_out(arguments, output, lambda session: session.stop(reason=arguments.reason, by=arguments.by))
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> int:
-    result = None if arguments.result is None else _json("--result", arguments.result)
+    result = None if arguments.result is None else json_value("--result", arguments.result)
+    by: str = arguments.by
 
-    async def carry(session: Session) -> RunResult[Any]:
-        whole = _whole(session, arguments.effect)
+    async def carry(handle: Steered) -> AnyResult:
+        whole = _whole(handle, arguments.effect)
         if arguments.result is not None:
-            return await session.settle(whole, "completed", by=arguments.by, result=result)
+            if isinstance(handle, Session):
+                return await handle.settle(whole, "completed", by=by, result=result)
+            return await handle.settle(whole, "completed", by=by, output=result)
         if arguments.failed is not None:
-            return await session.settle(whole, "failed", by=arguments.by, message=arguments.failed)
-        return await session.settle(whole, "rerun" if arguments.rerun else "tell", by=arguments.by)
+            return await handle.settle(whole, "failed", by=by, message=arguments.failed)
+        if arguments.rerun:
+            return await handle.settle(whole, "rerun", by=by)
+        if isinstance(handle, Session):
+            return await handle.settle(whole, "tell", by=by)
+        raise Refusal("--tell: in a workflow there is no model to tell: --result, --failed or --rerun say what it did")
 
-    return _carry(arguments, output, carry)
+    return carried_out(arguments, output, carry)
 
 
 def _approve(arguments: argparse.Namespace, output: Output) -> int:
-    edited = None if arguments.edit is None else _json("--edit", arguments.edit)
-    if edited is not None and not isinstance(edited, dict):
-        raise Refusal(f"--edit: {arguments.edit!r} is not a JSON object: arguments have names")
+    edited = None if arguments.edit is None else json_object("--edit", arguments.edit, "arguments have names")
 
-    async def carry(session: Session) -> RunResult[Any]:
-        return await session.approve(
-            _whole(session, arguments.approval),
+    async def carry(handle: Steered) -> AnyResult:
+        return await handle.approve(
+            _whole(handle, arguments.approval),
             by=arguments.by,
             reason=arguments.reason,
             arguments=edited,
             digest=arguments.digest,
         )
 
-    return _carry(arguments, output, carry)
+    return carried_out(arguments, output, carry)
 
 
 def _deny(arguments: argparse.Namespace, output: Output) -> int:
-    def carry(session: Session) -> Awaitable[RunResult[Any]]:
-        return session.deny(_whole(session, arguments.approval), by=arguments.by, reason=arguments.reason)
+    async def carry(handle: Steered) -> AnyResult:
+        return await handle.deny(_whole(handle, arguments.approval), by=arguments.by, reason=arguments.reason)
 
-    return _carry(arguments, output, carry)
+    return carried_out(arguments, output, carry)
 
 
-def _whole(session: Session, effect: str) -> str:
+def _whole(handle: Steered, effect: str) -> str:
     # The id of the session stands in front of every effect id, and may have been shortened.
-    return effect if effect.startswith(f"{session.session_id}:") else f"{session.session_id}:{effect}"
+    return effect if effect.startswith(f"{handle.id}:") else f"{handle.id}:{effect}"
 
 
-def _json(option: str, text: str) -> JsonValue:
-    def refuse(constant: str) -> JsonValue:
-        raise ValueError(f"{constant} is not JSON")
-
-    try:
-        value: object = json.loads(text, parse_constant=refuse)
-    except RecursionError:
-        raise Refusal(f"{option}: it is nested too deep") from None
-    except ValueError as error:
-        raise Refusal(f"{option}: {text!r} is not JSON ({error}); a text needs its quotes: '\"done\"'") from error
-    try:
-        return to_json_value(value)
-    except NotStorable as error:
-        raise Refusal(f"{option}: {error}") from error
+def _is_flow(handle: AnyHandle) -> "TypeGuard[Flow]":
+    return handle.stream_id.startswith(FLOWS)
 
 
-def _carry(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
-    async def carried() -> RunResult[Any]:
+def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
+    """Carry a command to a stream out, from any process, and print what came of it."""
+
+    async def carried() -> tuple[str, AnyResult]:
         async with Steptrail.open(store_of(arguments), create=False) as trail:
-            return await carry(await trail.find(arguments.id))
+            handle = await trail.find_any(arguments.id)
+            if isinstance(handle, Session) or _is_flow(handle):
+                return handle.stream_id, await carry(handle)
+            raise Refusal(f"{name_of(handle.stream_id)} is of a kind that takes no commands here")
 
-    result = asyncio.run(carried())
+    stream, result = asyncio.run(carried())
+    shown = kind_shown(stream)
     if output.as_json:
-        output.data(result_data(result))
+        output.data(shown.result_data(result))
     else:
-        output.line(f"{result.session_id}: {_said(arguments, result)}")
+        on = shown.how_to_go_on(result.state, store=store_given(arguments))
+        output.line(f"{name_of(stream)}: {_said(arguments, result, on)}")
     return Exit.OK
 
 
-def _said(arguments: argparse.Namespace, result: RunResult[Any]) -> str:
-    state = result.state
-    command, on = arguments.command, f"{how_to_go_on(state, store=store_given(arguments))} goes on"
-    match command, result.status:
-        case "approve" | "deny", ExecutionStatus.WAITING if count := len(state.open_approvals):
+def _said(arguments: argparse.Namespace, result: AnyResult, on: WayOn) -> str:
+    asks = isinstance(result, RunResult) and arguments.command in {"approve", "deny"}
+    count = len(result.state.open_approvals) if isinstance(result, RunResult) and asks else 0
+    match arguments.command, result.status:
+        case "approve" | "deny", ExecutionStatus.WAITING if count:
             left = "1 more question is open" if count == 1 else f"{count} more questions are open"
-            return f"recorded; {left}: {how_to_go_on(state, store=store_given(arguments))}"
-        case "settle" | "approve" | "deny", _:
-            return f"recorded; {on}"
-        case _, ExecutionStatus.PAUSED:
-            return f"paused; {on}"
-        case _, ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
-            return f"finished, {result.status.value} ({how_it_stopped(result.stop_reason, answered=result.answered)})"
+            return f"recorded; {left}: {on}"
+        case "pause" | "stop", ExecutionStatus.PAUSED:
+            return f"paused; {on} goes on"
+        case "pause" | "stop", status if status in {
+            ExecutionStatus.COMPLETED,
+            ExecutionStatus.FAILED,
+            ExecutionStatus.STOPPED,
+        }:
+            answered = isinstance(result, RunResult) and result.answered
+            return f"finished, {status.value} ({how_it_stopped(result.stop_reason, answered=answered)})"
+        case "pause" | "stop", _:
+            return f"asked to {arguments.command}; the process that runs it will do so"
         case _:
-            return f"asked to {command}; the process that runs it will do so"
+            return f"recorded; {on} goes on"

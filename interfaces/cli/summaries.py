@@ -153,7 +153,8 @@ def _execution(event: ExecutionEvent) -> str:
         case StepCompleted(number=number, duration_seconds=seconds, errors=errors):
             return f"step {number} in {seconds:.2f} s{_errors(errors)}"
         case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
-            return f"{status.value} ({how_it_stopped(reason, answered=answered)}), by {by}"
+            recorded = _errors(event.recorded_errors).replace(",", " with", 1)
+            return f"{status.value}{recorded} ({how_it_stopped(reason, answered=answered)}), by {by}"
 
 
 def _inference(event: InferenceEvent) -> str:

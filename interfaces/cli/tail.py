@@ -8,9 +8,10 @@ from contextlib import suppress
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
-from steptrail.interfaces.cli.summaries import clock_time, record_data, summary
+from steptrail.interfaces.cli.summaries import clock_time, record_data
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.subscription import LogEntry
@@ -75,7 +76,7 @@ def _print(output: Output, number: int, entry: LogEntry) -> None:
         if output.as_json:
             output.data({**place, **record_data(record)}, indent=False)
         else:
-            output.line(f"{head}  {summary(record.event)}".rstrip())
+            output.line(f"{head}  {summary_of(entry.stream, record.event)}".rstrip())
     except (TypeError, ValueError, RecursionError) as error:
         # What cannot be shown of one event keeps nobody from seeing the others.
         why, what = f"{type(error).__name__}: {error}", {"version": record.version, "type": record.event.TYPE}

@@ -1,25 +1,19 @@
-"""`why`: the exact reason why a session stopped, or why it has not."""
+"""`why`: the exact reason why a session stopped, or why it has not; so of a run of a workflow."""
 
 import argparse
 import asyncio
 
-from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, store_given, why_of
+from steptrail.interfaces.cli.going_on import store_given
+from steptrail.interfaces.cli.kinds import shown_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.explanation import AgentExplanation, approval_text
 from steptrail.projections.kinds import Explanation
-from steptrail.projections.rendering import by_whom
+from steptrail.projections.rendering import owner_text
 from steptrail.runtime.kernel.collector import collector_off
 
 __all__ = ["register"]
-
-_MOST_CAUSES = 3
-_MOST_OF_A_CONTEXT = 300
 
 
 def register(commands: Commands) -> None:
@@ -31,19 +25,19 @@ def register(commands: Commands) -> None:
 
 @collector_off()
 def _why(arguments: argparse.Namespace, output: Output) -> int:
-    async def asked() -> Explanation:
+    async def asked() -> tuple[str, Explanation]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await (await trail.find_any(arguments.id)).why(execution=arguments.execution)
+            handle = await trail.find_any(arguments.id)
+            return handle.stream_id, await handle.why(execution=arguments.execution)
 
-    explained = asyncio.run(asked())
-    if not isinstance(explained, AgentExplanation):
+    stream, explained = asyncio.run(asked())
+    shown, store = shown_of(stream), store_given(arguments)
+    if shown is None:
         _print_any(output, explained)
     elif output.as_json:
-        output.data(_data(explained, arguments))
+        output.data(shown.why_data(explained, store))
     else:
-        _print(output, explained)
-        _print_way_on(output, explained, arguments)
-        _print_rest(output, explained)
+        shown.print_why(output, explained, store)
     return Exit.OK
 
 
@@ -53,133 +47,8 @@ def _print_any(output: Output, explained: Explanation) -> None:
         output.data(explained.to_dict())
         return
     output.line(one_line(explained.verdict))
-    output.line(f"owner       {_owner(explained.is_owned)}")
+    output.line(f"owner       {owner_text(explained.is_owned)}")
     if explained.waits_for:
         output.line(f"waits for   {one_line(explained.waits_for)}")
-    _print_events(output, explained)
-
-
-def _data(explained: AgentExplanation, arguments: argparse.Namespace) -> dict[str, JsonValue]:
-    state, advice = explained.state, explained.advice
-    outcome = state.last_continuation_outcome
-    return {
-        **explained.to_dict(),
-        "resolvedBy": outcome.resolved_by if outcome else None,
-        "stubborn": [vote.to_dict() for vote in advice.stubborn] if advice else [],
-        "next": _way_on(explained, arguments).command,
-        "owned": explained.is_owned if state.is_open else None,
-    }
-
-
-def _print(output: Output, explained: AgentExplanation) -> None:
-    decider = explained.decided_by
-    output.line(f"{explained.session_id}: {one_line(explained.verdict)}")
-    if explained.retry_of is not None:
-        output.line(f"retry of    {explained.retry_of}")
-    if explained.retried_as is not None:
-        output.line(f"retried as  {explained.retried_as}")
-    if explained.context is not None:
-        output.line(f"context     {one_line(result_text(explained.context), _MOST_OF_A_CONTEXT)}")
-    if explained.state.is_open:
-        output.line(f"owner       {_owner(explained.is_owned)}")
-    _print_error(output, explained)
-    for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
-        if asked is not None:
-            output.line(f"{what:<11} {one_line(by_whom(asked))}")
-    if decider is not None:
-        output.line()
-        output.line(f"decided by  {one_line(decider.criterion_class)}, which votes {decider.decision.value}")
-        output.line(f"reason      {one_line(decider.reason)}")
-        if numbers := ", ".join(f"{name} = {value}" for name, value in decider.context.items() if name != "frames"):
-            output.line(f"numbers     {one_line(numbers)}")
-    if explained.rejected_answer is not None:
-        output.line(f"last answer {one_line(explained.rejected_answer)}")
-    others = [vote for vote in explained.votes if vote is not decider]
-    if others:
-        output.line()
-        output.line("other votes" if decider else "votes")
-        rows = [[vote.criterion_class, vote.decision.value, vote.reason] for vote in others]
-        output.table(["CRITERION", "VOTE", "REASON"], rows, indent="  ")
-    output.line()
-    output.line(f"spent       {_spent(explained)}")
-    for stop in explained.shadow_stops:
-        after = f"after step {stop.step}" if stop.step else "before the first step"
-        said = f"{stop.vote.criterion_class} would have stopped it {after}: {stop.vote.reason}"
-        output.line(f"in shadow   {one_line(said)}")
-
-
-def _print_error(output: Output, explained: AgentExplanation) -> None:
-    if explained.error is None:
-        return
-    error, tool = explained.error.error, explained.error.tool_name
-    output.line(f"error       {one_line(error.said)}{one_line(f', in tool {tool}') if tool else ''}")
-    if error.place is not None:
-        output.line(f"at          {one_line(error.place)}")
-    for cause in error.causes[1 : 1 + _MOST_CAUSES]:
-        output.line(f"caused by   {one_line(cause)}")
-
-
-def _owner(owned: bool | None) -> str:
-    if owned is None:
-        return "unknown: the leases beside the store cannot be read"
-    return "a process is running it" if owned else "no process runs it"
-
-
-def _spent(explained: AgentExplanation) -> str:
-    spent = explained.spent
-    failed = f" ({spent.failed_steps} failed)" if spent.failed_steps else ""
-    cost = f"{spent.cost}, " if spent.cost is not None else ""
-    return (
-        f"{_many(spent.steps, 'step')}{failed}, {_many(spent.tool_calls, 'tool call')}, {spent.tokens} tokens, {cost}"
-        f"{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all"
-    )
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
-
-
-def _print_way_on(output: Output, explained: AgentExplanation, arguments: argparse.Namespace) -> None:
-    state, advice = explained.state, explained.advice
-    on = _way_on(explained, arguments)
-    if explained.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}:
-        if explained.answered:
-            output.line("to go on    it has answered, and nothing asked for more")
-        elif advice is not None:
-            for change in advice.changes:
-                output.line(f"to go on    {one_line(change.text)}")
-            for vote in advice.stubborn:
-                if vote.stop_reason is not StopReason.USER_REQUESTED:
-                    said = f"no setting turns {vote.criterion_class} around: {vote.reason}"
-                    output.line(f"            {one_line(said)}")
-            if advice.would_continue:
-                output.line("            with that it would have continued")
-            elif advice.changes and not advice.stubborn:
-                output.line("            even then it would have stopped: nothing asked for another step")
-    elif not state.is_open:
-        return
-    output.line(f"next        {one_line(str(on))}")
-    if " AGENT " in on.command:
-        name = f"agent {state.name!r}" if state.name else "the agent"
-        said = f"AGENT is where {name} is, which was run from Python: FILE.py[:NAME] or package.module[:NAME]"
-        output.line(f"            {one_line(said)}")
-
-
-def _way_on(explained: AgentExplanation, arguments: argparse.Namespace) -> WayOn:
-    if not explained.is_newest:
-        return why_of(explained.session_id, store=store_given(arguments))
-    return how_to_go_on(explained.state, store=store_given(arguments), advice=explained.advice)
-
-
-def _print_rest(output: Output, explained: AgentExplanation) -> None:
-    for call in explained.awaiting_approval:
-        output.line(f"waits for   {one_line(approval_text(explained.state, call))}")
-        output.line(f"digest      {call.approval.digest if call.approval is not None else ''}")
-    if explained.waits_for and not explained.awaiting_approval:
-        output.line(f"waits for   {one_line(explained.waits_for)}")
-    _print_events(output, explained)
-
-
-def _print_events(output: Output, explained: Explanation) -> None:
     versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
     output.line(f"events      {versions}")

@@ -5,11 +5,15 @@ import asyncio
 import signal
 from contextlib import AsyncExitStack, suppress
 
+from steptrail.domain.agent.ids import STREAM_PREFIX
+from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, context_option, seconds, store_of
-from steptrail.interfaces.python.loading import load_agent
+from steptrail.interfaces.cli.parser import Commands, amount, context_option, json_value, seconds, store_of
+from steptrail.interfaces.python.loading import close_models, load_runnable
+from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.agent.agent import Agent
 
 __all__ = ["register"]
 
@@ -18,7 +22,7 @@ def register(commands: Commands) -> None:
     """Add the command."""
     start = commands.add("start", _start, "Have INPUT answered with AGENT by a worker; repeating the command is safe.")
     start.add_argument("agent", metavar="AGENT", help="FILE.py[:NAME] or package.module[:NAME]")
-    start.add_argument("input", metavar="INPUT", help="what to ask")
+    start.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
     start.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     start.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
     start.add_argument("--by", default="user", help="who asks, for the record (default: user)")
@@ -32,15 +36,20 @@ def register(commands: Commands) -> None:
 
 def _start(arguments: argparse.Namespace, output: Output) -> int:
     async def started() -> str:
-        async with Steptrail.open(store_of(arguments)) as trail, load_agent(arguments.agent) as agent:
-            given = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
-            return (await trail.start(agent, arguments.input, **given)).session_id
+        async with load_runnable(arguments.agent) as given:
+            said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
+            if isinstance(given, Agent):
+                async with Steptrail.open(store_of(arguments)) as trail:
+                    return (await trail.start(given, arguments.input, **said)).stream_id
+            value = json_value("the INPUT of a workflow", arguments.input)
+            async with Steptrail.open(store_of(arguments)) as trail:
+                return (await trail.start(given, value, **said)).stream_id
 
-    session = asyncio.run(started())
+    stream = asyncio.run(started())
     if output.as_json:
-        output.data({"sessionId": session})
+        output.data({"sessionId" if prefix_of(stream) == STREAM_PREFIX else "flowId": id_of(stream)})
     else:
-        output.line(session)
+        output.line(name_of(stream))
     return Exit.OK
 
 
@@ -55,9 +64,9 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
             asyncio.get_running_loop().add_signal_handler(sent, ending.set)
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments)))
-        agents = [await stack.enter_async_context(load_agent(each)) for each in arguments.agents]
+        agents = [await stack.enter_async_context(load_runnable(each)) for each in arguments.agents]
         for agent in agents:
-            stack.push_async_callback(agent.model.close)
+            stack.push_async_callback(close_models, agent)
         async with trail.work(*agents, concurrency=arguments.concurrency, grace=arguments.grace) as worker:
             output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}")
             await ending.wait()

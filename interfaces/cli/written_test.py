@@ -10,7 +10,7 @@ from steptrail.interfaces.python.loading import split_reference
 from steptrail.interfaces.python.recording import Recording
 from steptrail.projections.decisions import project_decisions
 
-__all__ = ["name_of", "written_test"]
+__all__ = ["module_name", "written_test"]
 
 _TEXT = '''"""Session {session} again, without its model and its tools: it decides what it decided.
 
@@ -46,7 +46,7 @@ def test_{name}_decides_what_it_decided() -> None:
 '''
 
 
-def name_of(session: str) -> str:
+def module_name(session: str) -> str:
     """Return what the session is called where only a name in Python will do."""
     return re.sub(r"[^a-z0-9]+", "_", session.lower()).strip("_") or "session"
 
@@ -56,7 +56,7 @@ def written_test(recording: Recording, test: Path, beside: Path, agent: str) -> 
     found = project_decisions(recording.records)
     return _TEXT.format(
         session=_quoted(recording.session),
-        name=name_of(recording.session),
+        name=module_name(recording.session),
         recording=_quoted(beside.name),
         agent=_agent(agent, test),
         decisions=_rows(found.decisions),

@@ -15,6 +15,7 @@ from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.runtime.flow.control import FlowControl, a_flow
+from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
@@ -26,9 +27,9 @@ __all__ = ["Flow"]
 class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
     """A handle on the runs of a workflow in one stream, from any process. Holds nothing open."""
 
-    def __init__(self, environment: Environment, flow_id: str) -> None:
+    def __init__(self, environment: Environment, flow_id: str, on_commit: OnFlowCommit | None = None) -> None:
         super().__init__(environment, flow_stream(checked_flow_id(flow_id)))
-        self._control = FlowControl(environment, flow_id, flow_means())
+        self._control = FlowControl(environment, flow_id, flow_means(), on_commit)
 
     async def resume(
         self,

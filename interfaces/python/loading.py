@@ -1,4 +1,4 @@
-"""From AGENT, as on the command line, to an agent: `FILE.py[:NAME]` or `package.module[:NAME]`.
+"""From AGENT, as on the command line, to an agent or a workflow: `FILE.py[:NAME]` or `package.module[:NAME]`.
 
 The reference comes from the caller and never from the store: what is stored must not choose which code runs.
 """
@@ -13,17 +13,22 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, Union, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
+from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
 from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.frames import frames_of
 
-__all__ = ["load_agent", "split_reference"]
+if TYPE_CHECKING:
+    from steptrail.runtime.flow.graph_builder import GraphBuilder
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-_DEFAULT_NAME = "agent"
+__all__ = ["close_models", "load_agent", "load_runnable", "split_reference"]
+
+_DEFAULT_NAME, _NAME_OF_A_FLOW = "agent", "flow"
 _LONGEST = 300
 """Characters of somebody else's error that are told."""
 
@@ -31,26 +36,55 @@ T = TypeVar("T")
 
 _log = logging.getLogger("steptrail.runs")
 
-_Source: TypeAlias = Agent | AgentBuilder | AbstractAsyncContextManager[object]
-_A_SOURCE = "an Agent, an AgentBuilder, or an async context manager that yields one"
+_Source: TypeAlias = Union[
+    AnyAgent, AgentBuilder[Any], "GraphBuilder", "BuiltWorkflow", AbstractAsyncContextManager[object]
+]
+_A_SOURCE = "an Agent, an AgentBuilder, a workflow, or an async context manager that yields one"
 
 
-def load_agent(reference: str) -> AbstractAsyncContextManager[AnyAgent]:
-    """Return the block that has the agent which `reference` names.
+def load_runnable(reference: str) -> "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]":
+    """Return the block that has the agent or the workflow which `reference` names.
 
-    That is an `Agent`, an `AgentBuilder`, an async context manager that yields one (for an agent that needs something
-    open, such as an MCP server), or a callable that returns any of these. The agent's `locator` is the reference.
-    Raises `ConfigurationError` that says what is wrong, here or where the block is entered.
+    That is an `Agent`, an `AgentBuilder`, a `Workflow`, built or not, an async context manager that yields one (for
+    what needs something open, such as an MCP server), or a callable that returns any of these. Without a name it is
+    called `agent`, or `flow`. The agent's `locator` is the reference. Raises `ConfigurationError` that says what is
+    wrong, here or where the block is entered.
     """
     target, name = split_reference(reference)
     is_file = target.endswith(".py") or "/" in target or "\\" in target
     module = _from_file(Path(target)) if is_file else _from_module(target)
+    if target == reference and not hasattr(module, name) and hasattr(module, _NAME_OF_A_FLOW):
+        name = _NAME_OF_A_FLOW
     if not hasattr(module, name):
         raise ConfigurationError(f"{target} has no {name!r}{_instead(module, target)}")
-    found = _found(getattr(module, name), reference)
-    if isinstance(found, AgentBuilder):
-        found = _run(found.build, reference)
-    return _block(found, reference)
+    return _block(_built(_found(getattr(module, name), reference), reference), reference)
+
+
+def load_agent(reference: str) -> AbstractAsyncContextManager[AnyAgent]:
+    """Do what `load_runnable` does, for an agent. Raises `ConfigurationError` for a workflow, where it is entered."""
+    return _of_an_agent(load_runnable(reference), reference)
+
+
+@asynccontextmanager
+async def _of_an_agent(
+    block: "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]", reference: str
+) -> AsyncGenerator[AnyAgent]:
+    async with block as given:
+        if not isinstance(given, Agent):
+            raise ConfigurationError(f"{reference} is a workflow: it has to be an agent")
+        yield given
+
+
+async def close_models(given: "AnyAgent | BuiltWorkflow") -> None:
+    """Close the models that an agent calls, or that the nodes of a workflow do."""
+    if isinstance(given, Agent):
+        await given.model.close()
+        return
+    for code in given.code.values():
+        if is_agent(code) or is_flow(code):
+            await close_models(code)
+        elif (close := getattr(code, "close", None)) is not None and hasattr(code, "infer"):
+            await close()
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -97,40 +131,49 @@ def _run(load: Callable[[], T], what: str) -> T:
 
 
 def _found(found: object, reference: str) -> _Source:
-    if isinstance(found, Agent | AgentBuilder | AbstractAsyncContextManager):
-        return cast(_Source, found)
+    if _is_source(found):
+        return found
     if not callable(found):
         raise ConfigurationError(
             f"{reference} is {_kind(found)}: it has to be {_A_SOURCE}, or a function returning one"
         )
     made = _made(found, reference)
-    if isinstance(made, Agent | AgentBuilder | AbstractAsyncContextManager):
-        return cast(_Source, made)
+    if _is_source(made):
+        return made
     if inspect.iscoroutine(made):
         made.close()
     raise ConfigurationError(f"{reference} returns {_kind(made)}: it has to return {_A_SOURCE}")
 
 
+def _is_source(given: object) -> TypeGuard[_Source]:
+    return isinstance(given, Agent | AbstractAsyncContextManager) or is_flow(given) or _is_buildable(given)
+
+
+def _built(found: _Source, reference: str) -> "AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]":
+    if not _is_buildable(found):
+        return cast("AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]", found)
+    return cast("AnyAgent | BuiltWorkflow", _run(found.build, reference))
+
+
 @asynccontextmanager
-async def _block(found: AnyAgent | AbstractAsyncContextManager[object], reference: str) -> AsyncGenerator[AnyAgent]:
+async def _block(
+    found: "AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]", reference: str
+) -> "AsyncGenerator[AnyAgent | BuiltWorkflow]":
     async with AsyncExitStack() as stack:
-        if not isinstance(found, Agent):
+        if isinstance(found, AbstractAsyncContextManager):
             try:
                 entered = await stack.enter_async_context(found)
             except Exception as error:
                 raise ConfigurationError(f"{reference} cannot be entered: {_what(error)}") from error
-            if is_agent(entered):
-                found = entered
-            elif _is_builder(entered):
-                found = _run(entered.build, reference)
-            else:
+            if not _is_source(entered) or isinstance(entered, AbstractAsyncContextManager):
                 said = f"{reference} yields {_kind(entered)}"
-                raise ConfigurationError(f"{said}: it has to yield an Agent or an AgentBuilder")
-        yield replace(found, locator=reference)
+                raise ConfigurationError(f"{said}: it has to yield an Agent, an AgentBuilder or a workflow")
+            found = _built(entered, reference)
+        yield replace(found, locator=reference) if isinstance(found, Agent) else cast("BuiltWorkflow", found)
 
 
-def _is_builder(given: object) -> TypeGuard[AgentBuilder[Any]]:
-    return isinstance(given, AgentBuilder)
+def _is_buildable(given: object) -> "TypeGuard[AgentBuilder[Any] | GraphBuilder]":
+    return isinstance(given, AgentBuilder) or is_flow_builder(given)
 
 
 def _made(factory: Callable[..., object], reference: str) -> object:
@@ -144,7 +187,7 @@ def _made(factory: Callable[..., object], reference: str) -> object:
 
 
 def _instead(module: ModuleType, target: str) -> str:
-    names = [name for name, value in vars(module).items() if isinstance(value, Agent | AgentBuilder)]
+    names = [name for name, value in vars(module).items() if isinstance(value, Agent) or _is_buildable(value)]
     return f": give {' or '.join(f'{target}:{name}' for name in names)}" if names else ": give FILE.py:NAME"
 
 

@@ -4,7 +4,7 @@ A file is JSON lines: a header that says what it is and what it cannot hold, the
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -21,7 +21,7 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
-__all__ = ["FORMAT", "NOT_CAPTURED", "Recording"]
+__all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "save_lines", "written"]
 
 FORMAT: Final = 1
 """The version of the file format. A higher one is refused."""
@@ -78,18 +78,11 @@ class Recording:
             "redacted": list(self.redacted),
             "notCaptured": list(NOT_CAPTURED),
         }
-        yield orjson.dumps(header) + b"\n"
-        for record in self.records:
-            yield _line(record)
+        return written(header, self.records)
 
     def save(self, path: Path | str) -> None:
         """Write the file, and the folders above it that are not there. A file in its place is replaced."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f"{target.name}.new")
-        with beside.open("wb") as file:
-            file.writelines(self.lines())
-        beside.replace(target)
+        save_lines(path, self.lines())
 
     @classmethod
     def load(cls, path: Path | str) -> "Recording":
@@ -113,7 +106,24 @@ class Recording:
         return cls(session, agent_records(records), redacted)
 
 
-def _line(record: Recorded[AgentEvent]) -> bytes:
+def written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) -> Iterator[bytes]:
+    """Yield the lines of a file that holds a stream, each with its end."""
+    yield orjson.dumps(header) + b"\n"
+    for record in records:
+        yield _line(record)
+
+
+def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
+    """Write a file, and the folders above it that are not there. A file in its place is replaced."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f"{target.name}.new")
+    with beside.open("wb") as file:
+        file.writelines(lines)
+    beside.replace(target)
+
+
+def _line(record: Recorded[Event]) -> bytes:
     head = record.head
     commit = None
     if head is not None:

@@ -6,6 +6,7 @@ redacted recording replays like any other.
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final, TypeVar, cast
 
 import orjson
@@ -24,14 +25,16 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import digest_of
+from steptrail.domain.flow.events import FlowEvent, FlowStarted, NodeFailed, NodeFailureRecorded
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
 from steptrail.domain.tools import result_text
+from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.request import Requests
 
-__all__ = ["REDACTED", "redact"]
+__all__ = ["REDACTED", "redact", "redact_flow"]
 
 REDACTED: Final = "[redacted]"
 """The text in the place of a value."""
@@ -54,6 +57,19 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
         records.append(record._replace(event=event))
         state = evolve_all(state, records[-1:])
     return Recording(recording.session, records, tuple(sorted({*recording.redacted, *keys})))
+
+
+def redact_flow(recording: FlowRecording, keys: Collection[str]) -> FlowRecording:
+    """Return the recording of a run without the values of these keys, however deep, in all that its events hold.
+
+    So in inputs, variables, results, questions and answers, and in the recorded workflow. Case does not count. Texts
+    that were made of such values, such as prompts and errors, stay as they are.
+    """
+    if not keys:
+        return recording
+    redaction = _Redaction(keys)
+    records = [record._replace(event=redaction.flow_event(record.event)) for record in recording.records]
+    return replace(recording, records=records, redacted=tuple(sorted({*recording.redacted, *keys})))
 
 
 def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> AgentEvent:
@@ -91,6 +107,17 @@ class _Redaction:
                 # Whatever JSON another event, such as an amended call, has among its content.
                 content = {name: self._value(getattr(event, name)) for name in event.CONTENT}
                 return structs.replace(event, **content) if content else event
+
+    def flow_event(self, event: FlowEvent) -> FlowEvent:
+        content: dict[str, object] = {name: self._value(getattr(event, name)) for name in event.CONTENT}
+        match event:
+            case FlowStarted(definition=definition):
+                content["definition"] = self._within_text(definition)
+            case NodeFailed(error=error) | NodeFailureRecorded(error=error):
+                content["error"] = structs.replace(error, details=self._value(error.details))
+            case _:
+                pass
+        return structs.replace(event, **content) if content else event
 
     def _part(self, part: Part) -> Part:
         if isinstance(part, TextPart):

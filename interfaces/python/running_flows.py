@@ -13,6 +13,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.flow import Flow
 from steptrail.runtime.flow.control import FlowControl, a_flow, brought
+from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
@@ -73,6 +74,7 @@ async def run_flow(
     parent: ParentRef | None = None,
     new: bool = False,
     by: str = "user",
+    on_commit: OnFlowCommit | None = None,
 ) -> FlowResult:
     """Run a workflow; see `Steptrail.run`."""
     flow_id = checked_flow_id(session or unnamed_session(key))
@@ -91,7 +93,7 @@ async def run_flow(
         by=by,
         key=key,
     )
-    return await FlowControl(environment, flow_id, flow_means()).run(flow, start)
+    return await FlowControl(environment, flow_id, flow_means(), on_commit).run(flow, start)
 
 
 async def start_flow(
@@ -109,6 +111,7 @@ async def start_flow(
     metadata: dict[str, JsonValue] | None = None,
     new: bool = False,
     by: str = "user",
+    on_commit: OnFlowCommit | None = None,
 ) -> Flow:
     """Store that a workflow is to be run; see `Steptrail.start`."""
     flow_id = checked_flow_id(session or unnamed_session(key))
@@ -127,5 +130,5 @@ async def start_flow(
         by=by,
         key=key,
     )
-    await FlowControl(environment, flow_id, flow_means()).start(start)
+    await FlowControl(environment, flow_id, flow_means(), on_commit).start(start)
     return Flow(environment, flow_id)

@@ -7,16 +7,17 @@ without a docstring here have the signature and the docstring of the async metho
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
-from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
 from steptrail.infrastructure.portal import Portal
 from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import OutputT
@@ -24,55 +25,13 @@ from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.following import Followed, Following
 from steptrail.runtime.kernel.subscription import LogEntry, Subscription
 
+if TYPE_CHECKING:
+    from steptrail.interfaces.python.flow import Flow
+    from steptrail.interfaces.python.sync_flow import SyncFlow
+    from steptrail.runtime.flow.owner import OnFlowCommit
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
+
 __all__ = ["SyncFollower", "SyncFollowing", "SyncHandle", "SyncSession", "SyncSteptrail", "SyncSubscription"]
-
-A = TypeVar("A")
-A_co = TypeVar("A_co", covariant=True)
-B = TypeVar("B")
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class _Twin(Generic[A_co]):
-    """Something blocking: `_asynchronous` is what does the work, in the loop of `_portal`."""
-
-    _portal: Portal
-    _asynchronous: A_co
-
-
-def _blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Twin[A], P], T]:
-    """Return the blocking form of an async method."""
-
-    @wraps(method)
-    def call(self: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._portal.call(method(self._asynchronous, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
-
-    return call
-
-
-def _made(
-    method: Callable[Concatenate[A, P], B], twin: Callable[[Portal, B], T]
-) -> Callable[Concatenate[_Twin[A], P], T]:
-    """Return a method that makes the blocking twin of what an ordinary method returns."""
-
-    @wraps(method)
-    def call(self: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return twin(self._portal, method(self._asynchronous, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
-
-    return call
-
-
-def _fetched(
-    method: Callable[Concatenate[A, P], Coroutine[Any, Any, B]], twin: Callable[[Portal, B], T]
-) -> Callable[Concatenate[_Twin[A], P], T]:
-    """Return the blocking form of an async method, which makes the blocking twin of what that returns."""
-    fetch = _blocking(method)
-
-    @wraps(method)
-    def call(self: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return twin(self._portal, fetch(self, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
-
-    return call
 
 
 class SyncSubscription:
@@ -200,37 +159,37 @@ class SyncFollower:
             self._portal.call(self._follower.aclose())
 
 
-class SyncHandle(_Twin[AnyHandle]):
+class SyncHandle(Twin[AnyHandle]):
     """`Handle`, blocking."""
 
     def __init__(self, portal: Portal, handle: AnyHandle) -> None:
         self._portal, self._asynchronous = portal, handle
         self.stream_id, self.id = handle.stream_id, handle.id
 
-    state = _blocking(AnyHandle.state)
-    events = _blocking(AnyHandle.events)
-    history = _blocking(AnyHandle.history)
-    why = _blocking(AnyHandle.why)
-    follow = _made(AnyHandle.follow, SyncFollowing)
+    state = blocking(AnyHandle.state)
+    events = blocking(AnyHandle.events)
+    history = blocking(AnyHandle.history)
+    why = blocking(AnyHandle.why)
+    follow = made(AnyHandle.follow, SyncFollowing)
 
 
-class SyncSession(_Twin[Session]):
+class SyncSession(Twin[Session]):
     """`Session`, blocking."""
 
     def __init__(self, portal: Portal, session: Session) -> None:
         self._portal, self._asynchronous = portal, session
         self.session_id, self.stream_id = session.session_id, session.stream_id
 
-    send = _blocking(Session.send)
-    post = _blocking(Session.post)
-    retry = _blocking(Session.retry)
-    resume = _blocking(Session.resume)
-    pause = _blocking(Session.pause)
-    stop = _blocking(Session.stop)
-    settle = _blocking(Session.settle)
-    approve = _blocking(Session.approve)
-    deny = _blocking(Session.deny)
-    state = _blocking(Session.state)
+    send = blocking(Session.send)
+    post = blocking(Session.post)
+    retry = blocking(Session.retry)
+    resume = blocking(Session.resume)
+    pause = blocking(Session.pause)
+    stop = blocking(Session.stop)
+    settle = blocking(Session.settle)
+    approve = blocking(Session.approve)
+    deny = blocking(Session.deny)
+    state = blocking(Session.state)
 
     @overload
     def result(self) -> RunResult[JsonValue]: ...
@@ -241,14 +200,14 @@ class SyncSession(_Twin[Session]):
         found = self._asynchronous.result() if agent is None else self._asynchronous.result(agent)
         return self._portal.call(found)
 
-    events = _blocking(Session.events)
-    history = _blocking(Session.history)
-    why = _blocking(Session.why)
-    follow = _made(Session.follow, SyncFollowing)
-    fork = _fetched(Session.fork, lambda portal, session: SyncSession(portal, session))
+    events = blocking(Session.events)
+    history = blocking(Session.history)
+    why = blocking(Session.why)
+    follow = made(Session.follow, SyncFollowing)
+    fork = fetched(Session.fork, lambda portal, session: SyncSession(portal, session))
 
 
-class SyncSteptrail(_Twin[Steptrail], HasListeners):
+class SyncSteptrail(Twin[Steptrail], HasListeners):
     """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
 
     Listeners, `on_commit` and `on_update` are called in the thread of the loop.
@@ -264,18 +223,35 @@ class SyncSteptrail(_Twin[Steptrail], HasListeners):
         self._portal.on_drop = self._asynchronous.close
         super().__init__(self._asynchronous.listeners)
 
-    run = _blocking(Steptrail.run)
-    start = _fetched(Steptrail.start, SyncSession)
-    runs = _blocking(Steptrail.runs)
-    tree = _blocking(Steptrail.tree)
-    due = _blocking(Steptrail.due)
-    inbox = _blocking(Steptrail.inbox)
-    find = _fetched(Steptrail.find, SyncSession)
-    find_any = _fetched(Steptrail.find_any, SyncHandle)
-    session = _made(Steptrail.session, SyncSession)
-    handle = _made(Steptrail.handle, SyncHandle)
-    subscribe = _made(Steptrail.subscribe, SyncSubscription)
-    follower = _made(Steptrail.follower, SyncFollower)
+    run = blocking(Steptrail.run)
+
+    @overload
+    def start(self, agent: Agent[Any, Any], input: str | Message, **given: Any) -> SyncSession: ...
+    @overload
+    def start(self, agent: "BuiltWorkflow", input: object = None, **given: Any) -> "SyncFlow": ...
+    def start(self, agent: Any, input: Any = None, **given: Any) -> Any:  # noqa: A002 - the public name
+        """See `Steptrail.start`."""
+        begun = cast("Coroutine[Any, Any, Session | Flow]", self._asynchronous.start(agent, input, **given))
+        handle = self._portal.call(begun)
+        return SyncSession(self._portal, handle) if isinstance(handle, Session) else self.flow(handle.id)
+
+    runs = blocking(Steptrail.runs)
+    tree = blocking(Steptrail.tree)
+    due = blocking(Steptrail.due)
+    inbox = blocking(Steptrail.inbox)
+    find = fetched(Steptrail.find, SyncSession)
+    find_any = fetched(Steptrail.find_any, SyncHandle)
+    session = made(Steptrail.session, SyncSession)
+    handle = made(Steptrail.handle, SyncHandle)
+
+    def flow(self, flow_id: str, *, on_commit: "OnFlowCommit | None" = None) -> "SyncFlow":
+        """See `Steptrail.flow`."""
+        from steptrail.interfaces.python.sync_flow import SyncFlow
+
+        return SyncFlow(self._portal, self._asynchronous.flow(flow_id, on_commit=on_commit))
+
+    subscribe = made(Steptrail.subscribe, SyncSubscription)
+    follower = made(Steptrail.follower, SyncFollower)
 
     def close(self) -> None:
         """Close the store and end the loop. Safe to call twice."""

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.json_value import JsonValue
@@ -16,7 +16,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.agents_worker import agents_worker
-from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow
+from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow, refuse_of_an_agent
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from steptrail.domain.flow.options import RunOptions
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync import SyncSteptrail
+    from steptrail.runtime.flow.owner import OnFlowCommit
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
@@ -133,6 +134,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         vars: Mapping[str, object] | None = None,
         messages: Sequence[Message] = (),
         artifacts: "Sequence[Artifact]" = (),
+        on_commit: "OnFlowCommit | None" = None,
     ) -> "FlowResult": ...
     async def run(
         self,
@@ -147,7 +149,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
-        on_commit: OnCommit | None = None,
+        on_commit: "OnCommit | OnFlowCommit | None" = None,
         on_update: OnUpdate | None = None,
         options: "RunOptions | None" = None,
         vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
@@ -180,6 +182,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import run_flow
 
+            refuse_of_an_agent(history=history, on_update=on_update)
             return await run_flow(
                 self._env,
                 agent,
@@ -195,9 +198,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
                 vars=vars,
                 messages=messages,
                 artifacts=artifacts,
+                on_commit=cast("OnFlowCommit | None", on_commit),
             )
         chosen = session or unnamed_session(key)
-        control = SessionControl(self._env, checked_session_id(chosen), on_commit, on_update)
+        control = SessionControl(self._env, checked_session_id(chosen), cast("OnCommit | None", on_commit), on_update)
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
         return await control.run(
@@ -243,6 +247,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         vars: Mapping[str, object] | None = None,
         messages: Sequence[Message] = (),
         artifacts: "Sequence[Artifact]" = (),
+        on_commit: "OnFlowCommit | None" = None,
     ) -> "Flow": ...
     async def start(
         self,
@@ -256,7 +261,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         metadata: dict[str, JsonValue] | None = None,
         history: Sequence[Message] = (),
         new: bool = False,
-        on_commit: OnCommit | None = None,
+        on_commit: "OnCommit | OnFlowCommit | None" = None,
         options: "RunOptions | None" = None,
         vars: Mapping[str, object] | None = None,  # noqa: A002 - the public name
         messages: Sequence[Message] = (),
@@ -273,6 +278,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import start_flow
 
+            refuse_of_an_agent(history=history)
             return await start_flow(
                 self._env,
                 agent,
@@ -287,9 +293,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
                 vars=vars,
                 messages=messages,
                 artifacts=artifacts,
+                on_commit=cast("OnFlowCommit | None", on_commit),
             )
         chosen = checked_session_id(session or unnamed_session(key))
-        control = SessionControl(self._env, chosen, on_commit)
+        control = SessionControl(self._env, chosen, cast("OnCommit | None", on_commit))
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
         stored = a_context(given, context)
@@ -332,11 +339,11 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         """Return a handle on a session; it is not looked up before it is used."""
         return Session(self._env, checked_session_id(session_id), on_commit, on_update)
 
-    def flow(self, flow_id: str) -> "Flow":
+    def flow(self, flow_id: str, *, on_commit: "OnFlowCommit | None" = None) -> "Flow":
         """Return a handle on the runs of a workflow in one stream; it is not looked up before it is used."""
         from steptrail.interfaces.python.flow import Flow
 
-        return Flow(self._env, flow_id)
+        return Flow(self._env, flow_id, on_commit)
 
     async def find(self, prefix: str) -> Session:
         """Return the session of an agent whose id is, or uniquely begins with, `prefix`.

@@ -1,10 +1,10 @@
 """The lifecycle events that follow from stored events of tool calls."""
 
 from steptrail.domain.agent import events as stored
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.lifecycle.handler_types import LifecycleEvents, LifecycleHandlers, Moment

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from steptrail.domain.agent.ids import SessionId, session_for_call
+from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoredContextInvalid, StoreError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent

@@ -1,6 +1,7 @@
 """Makes the tries of nodes as effects: each is recorded before it is made, and when it ends, in whatever way."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,13 +20,15 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.ids import effect_id
+from steptrail.domain.flow.ids import child_effect, effect_id
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.kernel.machine import CallInFlight
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time
@@ -36,8 +39,8 @@ from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.means import FlowMeans
-from steptrail.runtime.flow.seeing import seen_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_context import LogPlace, within
@@ -69,8 +72,10 @@ class Attempts:
         flight: InFlight,
         reach: Reach,
         means: FlowMeans,
+        child_of: Callable[[ParentRef], ChildPlace] | None = None,
     ) -> None:
         self._journal, self._flow, self._flight, self._reach, self._means = journal, flow, flight, reach, means
+        self._child_of = child_of
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         self.resources: object = None
@@ -148,7 +153,11 @@ class Attempts:
             context=run.started.context,
             resources=self.resources,
         )
-        made = Try(context=context, seen=seen_by(run, graph, visit, key[2]), timeout=timeout, now=now / 1e6)
+        seen = seen_by(run, graph, visit, key[2])
+        child = self._child(state, run, task)
+        made = Try(
+            context=context, seen=seen, timeout=timeout, now=now / 1e6, tried=run.tries_of.get(key[0], 0), child=child
+        )
         began = _Began(
             key=key,
             node=node,
@@ -169,15 +178,27 @@ class Attempts:
             drops_late=call.patience is not None,
         )
 
+    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace | None:
+        above = state.parent
+        parent = ParentRef(
+            kind="flow",
+            session=state.flow_id,
+            execution=run.id,
+            effect=child_effect(task.effect_id, run.retries, task.failures),
+            root=above.root_stream if above is not None else None,
+            depth=above.depth + 1 if above is not None else 1,
+        )
+        return self._child_of(parent) if self._child_of is not None else None
+
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")
         seconds = (self._journal.now() - began.at) / 1e6
         if isinstance(outcome, Deaf):
-            outcome = TimedOut(error=_late(began.timeout), is_over=False)
+            outcome = TimedOut(error=_late(began.timeout))
         if isinstance(outcome, Exception):
             outcome = _raised(outcome, began, self._journal.now() / 1e6)
         if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):
-            outcome = TimedOut(error=outcome.error, is_over=True, usage=outcome.usage)
+            outcome = TimedOut(error=outcome.error, usage=outcome.usage)
         if isinstance(outcome, Failed):
             call_failed(self._journal.peek().flow_id, f"node {began.key[0]}", outcome.error, outcome.raised)
         self._journal.record_outcome(began.in_flight, self._event(began, outcome, seconds))
@@ -215,7 +236,7 @@ class Attempts:
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
-            case TimedOut() if outcome.is_over or began.call.effect in _MAY_FAIL_LATE:
+            case TimedOut() if began.call.effect in _MAY_FAIL_LATE:
                 return NodeAttemptFailed(
                     node=node,
                     visit=visit,
@@ -223,12 +244,12 @@ class Attempts:
                     attempt=attempt,
                     failure=FailureClass.TIMEOUT,
                     error=outcome.error,
-                    may_retry=began.call.effect in _MAY_FAIL_LATE
-                    and policy.covers(FailureClass.TIMEOUT, is_retryable=True),
+                    may_retry=policy.covers(FailureClass.TIMEOUT, is_retryable=True),
                     usage=outcome.usage,
                     duration_seconds=seconds,
                 )
             case TimedOut():
+                # It may have taken effect, and may do so only once.
                 return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
             case Suspended():
                 return NodeAttemptSuspended(
@@ -259,13 +280,8 @@ async def _in_time(call: NodeCall, made: Try) -> Outcome:
             return await call.run(made)
     except TimeoutError as error:
         if limit.expired():
-            # What was cancelled has ended; a thread that was given up may run on.
-            return TimedOut(error=_late(made.timeout), is_over=call.patience is None or _is_async(call))
+            return TimedOut(error=_late(made.timeout))
         raise error
-
-
-def _is_async(call: NodeCall) -> bool:
-    return getattr(call, "ends_when_cancelled", True)
 
 
 def _raised(error: Exception, began: _Began, now: float) -> Failed:

@@ -26,7 +26,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
-from steptrail.runtime.flow.owner import FlowOwner
+from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
@@ -50,9 +50,11 @@ def brought(flow: BuiltWorkflow) -> Brought:
 class FlowControl:
     """The commands to one stream of a workflow. Keeps no connection and no lease between two calls."""
 
-    def __init__(self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT) -> None:
+    def __init__(
+        self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT, on_commit: OnFlowCommit | None = None
+    ) -> None:
         self._env, self._means = environment, means
-        self._owner = FlowOwner(environment, flow_id, means)
+        self._owner = FlowOwner(environment, flow_id, means, on_commit)
         self.stream = self._owner.stream
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:

@@ -1,5 +1,6 @@
 """Connects runs of workflows to the kernel: makes their performers."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -9,23 +10,31 @@ from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.segment import Perform, Segment
 
-__all__ = ["FlowOwner", "FlowStream"]
+__all__ = ["FlowOwner", "FlowStream", "OnFlowCommit"]
 
 FlowStream: TypeAlias = StreamControl[FlowState, FlowCommand, FlowEvent, FlowEffect]
+
+OnFlowCommit: TypeAlias = Callable[[Sequence[Recorded[FlowEvent]]], None]
+"""Is told of the events that this process stores in a stream of a workflow."""
 
 
 class FlowOwner:
     """Makes the performers of one stream of a workflow, and its `stream` that they drive."""
 
-    def __init__(self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT) -> None:
+    def __init__(
+        self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT, on_commit: OnFlowCommit | None = None
+    ) -> None:
         self._env, self._means = environment, means
         self.stream: FlowStream = FlowStream(
             FLOW,
@@ -33,6 +42,7 @@ class FlowOwner:
             flow_stream(flow_id),
             alone=self.performed_by(None),
             below=partial(control_of, environment),
+            on_commit=on_commit,
         )
 
     def performed_by(self, flow: BuiltWorkflow | None) -> Perform[FlowState, FlowEvent, FlowEffect]:
@@ -41,5 +51,14 @@ class FlowOwner:
 
     def _runner(self, flow: BuiltWorkflow | None, segment: Segment[FlowState, FlowEvent]) -> FlowRunner:
         return FlowRunner(
-            segment.journal, flow, segment.flight, self._means, reach=self._env.reach, draw=self._env.draw
+            segment.journal,
+            flow,
+            segment.flight,
+            self._means,
+            reach=self._env.reach,
+            draw=self._env.draw,
+            child_of=partial(self._place_of, segment.took_over),
         )
+
+    def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
+        return ChildPlace(self._env, parent, takes_over)

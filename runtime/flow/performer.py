@@ -27,11 +27,13 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.event import is_world_fact
+from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.attempts import Attempts
 from steptrail.runtime.flow.evaluating import evaluated
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
@@ -62,10 +64,11 @@ class FlowRunner:
         *,
         reach: Reach,
         draw: Callable[[], float],
+        child_of: Callable[[ParentRef], ChildPlace],
     ) -> None:
         self._journal, self._flow, self._flight, self._means = journal, flow, flight, means
         self._reach, self._draw = reach, draw
-        self._attempts = Attempts(journal, flow, flight, reach, means) if flow is not None else None
+        self._attempts = Attempts(journal, flow, flight, reach, means, child_of) if flow is not None else None
         self._resources: OpenResources | None = None
         self._grace_ends: float | None = None
 

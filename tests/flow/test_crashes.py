@@ -1,10 +1,12 @@
 """A run dies at each append and each try, and goes on without doing anything twice that it had finished."""
 
+import asyncio
 import re
+import time
 
 import pytest
 
-from steptrail import Steptrail, ToolEffect
+from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.events import NodeAttemptStarted, NodeCompleted
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
@@ -150,3 +152,29 @@ async def test_a_run_that_keeps_killing_its_process_ends_as_a_crash_loop() -> No
         result = await run_to_rest(trail, clock, flow)
     assert (result.status, result.stop_reason and result.stop_reason.value) == (ExecutionStatus.FAILED, "guard")
     assert world.done["a"] == 0
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_unsafe_tool_that_is_out_of_time_may_have_taken_effect_so_it_is_parked(is_async: bool) -> None:
+    done = 0
+
+    @tool(effect=ToolEffect.UNSAFE)
+    async def slow() -> None:
+        """Charge, and never return."""
+        nonlocal done
+        done += 1
+        await asyncio.sleep(60)
+
+    @tool(effect=ToolEffect.UNSAFE)
+    def slow_in_a_thread() -> None:
+        """Charge, and return too late."""
+        nonlocal done
+        done += 1
+        time.sleep(1)
+
+    flow = Workflow("t").tool("a", slow if is_async else slow_in_a_thread, timeout=0.2).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow, session="f")
+        assert result.status is ExecutionStatus.WAITING
+        assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+    assert done == 1

@@ -9,7 +9,17 @@ from steptrail.domain.flow.events import CutReason, LimitReached, NodeAttemptInt
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.testing import ScriptedModel, say
-from steptrail.workflow import Budget, BuiltWorkflow, Envelope, FailureClass, Rule, RunOptions, Update, Workflow
+from steptrail.workflow import (
+    Budget,
+    BuiltWorkflow,
+    Envelope,
+    FailureClass,
+    RetryPolicy,
+    Rule,
+    RunOptions,
+    Update,
+    Workflow,
+)
 from tests.flow.kit import LEAVES, World, events_of, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -306,3 +316,11 @@ async def test_what_was_asked_of_a_stream_in_another_way_is_refused() -> None:
         with pytest.raises(CommandRejected):
             await trail.run(flow, {"x": 2}, session="f", options=LEAVES)
     assert not world.done
+
+
+async def test_a_model_is_shown_how_often_its_node_was_tried_so_a_script_goes_on() -> None:
+    scripted = ScriptedModel([say("no JSON"), say('{"a": 1}')])
+    retry = RetryPolicy(max_attempts=2, backoff=0.0, retry_on=(FailureClass.VALIDATION,))
+    flow = Workflow("t").llm("a", scripted, prompt="x", schema={"type": "object"}, retry=retry, output="out").build()
+    async with trail_of() as trail:
+        assert (await trail.run(flow)).output == {"a": 1}

@@ -17,9 +17,9 @@ from steptrail.continuation import (
     StepsLimit,
     StopReason,
 )
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.snapshot import FORMAT
 from steptrail.domain.hooks.state import HookState
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.errors import Backoff
 from steptrail.hooks import CallableHook, Critique, SelfCritic
 from steptrail.models import PriceTable, Usage

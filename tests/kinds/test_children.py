@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.agent.events import ExecutionFinished, SessionStarted, WaitEnded, WaitStarted
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSuspended

@@ -15,8 +15,8 @@ from steptrail.domain.agent.events import (
     InferenceCompleted,
     ToolExecutionStarted,
 )
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections import RunTree
 from steptrail.testing.crash import repeated

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail, ToolEffect, tool
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.projections import RunTree
 from steptrail.testing import Reply, ScriptedModel, calls

@@ -11,12 +11,11 @@ from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionFailed,
 )
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.messages import TextPart, ToolResultPart
-from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.parent import ParentRef, session_for_call
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.testing import Reply, ScriptedModel, call

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.errors import SessionNotFound
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import Usage
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.runtime.agent.agent import Agent

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.events import AgentEvent, MetadataChanged, StepCompleted
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -16,6 +15,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
 from steptrail.domain.messages import Message, ReasoningPart
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.interfaces.http.agui.config import AguiConfig, require_agui
 from steptrail.interfaces.http.agui.conversation import Conversation, has_ended, ids_kept, wire_messages
 from steptrail.interfaces.http.agui.ending import ending, questions

@@ -46,7 +46,7 @@ class LlmCall:
             messages=self._messages,
             parameters=dict(self._node.parameters),
             timeout=attempt.timeout,
-            call_index=attempt.context.visit - 1,
+            call_index=attempt.tried,
         )
         reply = cast("object", await self._model.infer(request))
         if not isinstance(reply, ModelReply):

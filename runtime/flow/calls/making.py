@@ -5,7 +5,7 @@ from typing import Any
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, Node, ToolNode
+from steptrail.domain.flow.nodes import AgentNode, FlowNode, FunctionNode, LlmNode, LlmRouterNode, Node, ToolNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.flow.calls.function import FunctionCall
@@ -29,7 +29,21 @@ def _llm(node: LlmNode | LlmRouterNode, code: object, seen: Seen, task: Task, me
     return LlmCall(node, code, seen, means.schemas)
 
 
+def _agent(node: AgentNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
+    from steptrail.runtime.flow.calls.child import AgentCall
+
+    return AgentCall(node, code, seen)
+
+
+def _flow(node: FlowNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
+    from steptrail.runtime.flow.calls.child import FlowCall
+
+    return FlowCall(node, code, seen, means)
+
+
 _CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], NodeCall]] = {
+    AgentNode: _agent,
+    FlowNode: _flow,
     FunctionNode: _function,
     ToolNode: _tool,
     LlmNode: _llm,

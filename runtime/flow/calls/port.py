@@ -24,13 +24,15 @@ __all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut"
 class Try:
     """The things that a try of a node is given.
 
-    `timeout` is in seconds. `child` is the place for a stream that it begins.
+    `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream
+    that it begins.
     """
 
     context: NodeContext
     seen: Seen
     timeout: float | None
     now: float
+    tried: int = 0
     child: ChildPlace | None = None
 
 
@@ -65,10 +67,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedOut:
-    """The time of the try was up. `is_over` means that no part of it runs any more."""
+    """The time of the try was up."""
 
     error: ErrorInfo
-    is_over: bool
     usage: BilledUsage | None = None
 
 

@@ -73,8 +73,8 @@ class ToolCall:
             case ToolFailed(error=error, usage=usage):
                 failure = failure_class(error, FailureClass.TOOL)
                 return Failed(failure=failure, error=error, usage=usage, raised=raised[-1] if raised else None)
-            case ToolTimedOut(error=error, cancelled=cancelled, usage=usage):
-                return TimedOut(error=error, is_over=cancelled, usage=usage)
+            case ToolTimedOut(error=error, usage=usage):
+                return TimedOut(error=error, usage=usage)
             case ToolSuspended(session=session, reason=reason, until=until, usage=usage):
                 return Suspended(
                     stream=f"{self._tool.spec.runs_children or 'agent'}:{session}",

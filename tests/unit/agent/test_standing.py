@@ -17,12 +17,12 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import initial
-from steptrail.domain.agent.ids import session_for_call
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.commands import Leave, Pause, Stop
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage

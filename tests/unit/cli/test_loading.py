@@ -122,7 +122,10 @@ async def test_given_a_package_in_the_working_directory_then_its_module_is_found
             f"{BLOCK}    raise OSError('no server')\n    yield",
             "bots.py cannot be entered: OSError: no server (bots.py:6 in agent)",
         ),
-        (f"{BLOCK}    yield 7", "bots.py yields an object of type int: it has to yield an Agent or an AgentBuilder"),
+        (
+            f"{BLOCK}    yield 7",
+            "bots.py yields an object of type int: it has to yield an Agent, an AgentBuilder or a workflow",
+        ),
         (f"{BLOCK}    yield AgentBuilder('a')", "bots.py: agent 'a' has no model"),
     ],
 )

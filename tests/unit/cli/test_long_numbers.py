@@ -63,18 +63,18 @@ def test_an_event_that_cannot_be_shown_hides_no_other(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = len(printed(capsys, "tail", *words).splitlines())
-    of_record, of_event = vars(tail)["record_data"], vars(tail)["summary"]
+    of_record, of_event = vars(tail)["record_data"], vars(tail)["summary_of"]
 
     def odd_record(record: Recorded[Any]) -> Any:
         return {"odd": object()} if record.version == 3 else of_record(record)
 
-    def odd_summary(event: Any) -> str:
+    def odd_summary(stream: str, event: Any) -> str:
         if event.TYPE.startswith("evaluations."):
             raise ValueError("odd")
-        return str(of_event(event))
+        return str(of_event(stream, event))
 
     monkeypatch.setattr(tail, "record_data", odd_record)
-    monkeypatch.setattr(tail, "summary", odd_summary)
+    monkeypatch.setattr(tail, "summary_of", odd_summary)
     out = printed(capsys, "tail", *words)
     assert len(out.splitlines()) == whole
     assert ("unreadable" if words else "cannot be shown: ValueError: odd") in out

@@ -1,0 +1,92 @@
+"""`answer` and `step`: what people say to a run of a workflow, from any process, without the workflow."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from steptrail.interfaces.cli.exits import Refusal
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix
+from steptrail.interfaces.cli.steering import AnyResult, Steered, carried_out
+from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.session import Session
+
+if TYPE_CHECKING:
+    from steptrail.interfaces.python.flow import Flow
+
+__all__ = ["register"]
+
+
+def register(commands: Commands) -> None:
+    """Add the commands."""
+    answer = commands.add("answer", _answer, "Answer the question of a node of run ID; an answer is taken once.")
+    answer.add_argument("id", metavar="ID", type=prefix)
+    answer.add_argument("what", metavar="WHAT", help="the node that asks, or its request, as `inbox` prints it")
+    said = answer.add_mutually_exclusive_group()
+    said.add_argument("--approve", dest="approved", action="store_true", default=None, help="yes")
+    said.add_argument("--reject", dest="approved", action="store_false", default=None, help="no")
+    answer.add_argument("--choice", metavar="OPTION", help="one of the options of the question")
+    answer.add_argument("--data", metavar="JSON", help="the input, or the changes of an edit, an object")
+    answer.add_argument("--notes", metavar="TEXT", help="what else there is to say")
+    answer.add_argument("--digest", help="only to the question of this digest, as `inbox` prints it")
+    _by(answer)
+
+    step = commands.add("step", _step, "Say how run ID goes on at a node before or after which it is held.")
+    step.add_argument("id", metavar="ID", type=prefix)
+    step.add_argument("node", metavar="NODE")
+    step.add_argument("action", choices=("continue", "skip", "abort"))
+    step.add_argument("--set", metavar="JSON", help="variables to set before the node begins, an object")
+    step.add_argument("--unset", metavar="NAME", action="append", default=[], help="a variable to remove then")
+    step.add_argument("--target", metavar="NODE", action="append", help="what comes next when a router is skipped")
+    step.add_argument("--reason", help="why, for the record")
+    _by(step)
+
+
+def _by(parser: Parser) -> None:
+    parser.add_argument("--by", required=True, help="who answers, for the record")
+    parser.add_argument("--key", help="an idempotency key: the same key is one answer")
+
+
+def _answer(arguments: argparse.Namespace, output: Output) -> int:
+    said = (arguments.approved, arguments.choice, arguments.data, arguments.notes)
+    if all(each is None for each in said):
+        raise Refusal("nothing is answered: say --approve, --reject, --choice OPTION, --data JSON or --notes TEXT")
+    data = None if arguments.data is None else json_value("--data", arguments.data)
+
+    async def carry(handle: Steered) -> AnyResult:
+        return await _flow(handle).answer(
+            arguments.what,
+            by=arguments.by,
+            choice=arguments.choice,
+            approved=arguments.approved,
+            data=data,
+            notes=arguments.notes,
+            digest=arguments.digest,
+            key=arguments.key,
+        )
+
+    return carried_out(arguments, output, carry)
+
+
+def _step(arguments: argparse.Namespace, output: Output) -> int:
+    sets = {} if arguments.set is None else json_object("--set", arguments.set, "variables have names")
+
+    async def carry(handle: Steered) -> AnyResult:
+        return await _flow(handle).step(
+            arguments.node,
+            arguments.action,
+            by=arguments.by,
+            set=sets,
+            unset=arguments.unset,
+            targets=arguments.target,
+            reason=arguments.reason,
+            key=arguments.key,
+        )
+
+    return carried_out(arguments, output, carry)
+
+
+def _flow(handle: Steered) -> "Flow":
+    if isinstance(handle, Session):
+        name = name_of(handle.stream_id)
+        raise Refusal(f"{name} is the session of an agent: `approve`, `deny`, `settle` and `send` answer it")
+    return handle

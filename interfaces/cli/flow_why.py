@@ -1,0 +1,150 @@
+"""The answer of `why` about a run of a workflow."""
+
+from collections.abc import Iterator, Sequence
+
+from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.ids import flow_stream
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.cli.flow_going_on import WORKFLOW, how_a_flow_goes_on
+from steptrail.interfaces.cli.flow_summaries import task_name
+from steptrail.interfaces.cli.going_on import WayOn, why_of
+from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.python.naming import name_of
+from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
+from steptrail.projections.flow_questions import questions_of_flow
+from steptrail.projections.questions import Question
+from steptrail.projections.rendering import by_whom, owner_text
+
+__all__ = ["flow_why_data", "print_flow_why"]
+
+_MOST = 300
+"""Characters of a text that somebody else wrote, and names in a list of them."""
+
+
+def flow_why_data(explained: FlowExplanation, store: str | None) -> dict[str, JsonValue]:
+    """Return the explanation as JSON, with the command that goes on."""
+    return {
+        **explained.to_dict(),
+        "next": _way_on(explained, store).command,
+        "owned": explained.is_owned if explained.state.is_open else None,
+    }
+
+
+def print_flow_why(output: Output, explained: FlowExplanation, store: str | None) -> None:
+    """Print the explanation: the verdict first, then what it rests on, then the command that goes on."""
+    output.line(f"{_name(explained)}: {one_line(explained.verdict)}")
+    for what, text in _lines(explained):
+        output.line(f"{what:<11} {one_line(text)}")
+    on = _way_on(explained, store)
+    what = "to go on" if explained.status in {ExecutionStatus.FAILED, ExecutionStatus.STOPPED} else "next"
+    output.line(f"{what:<11} {one_line(str(on))}{_runs_again(explained)}")
+    if f" {WORKFLOW} " in f"{on.command} ":
+        where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME] or package.module[:NAME]"
+        output.line(f"{'':<11} {one_line(where)}")
+    versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
+    output.line(f"{'events':<11} {versions}")
+
+
+def _name(explained: FlowExplanation) -> str:
+    return name_of(flow_stream(explained.flow_id))
+
+
+def _way_on(explained: FlowExplanation, store: str | None) -> WayOn:
+    if not explained.is_newest:
+        return why_of(_name(explained), store=store)
+    return how_a_flow_goes_on(explained.state, store=store)
+
+
+def _runs_again(explained: FlowExplanation) -> str:
+    if explained.error is None or not explained.is_newest:
+        return ""
+    return f" runs {one_line(explained.error.node_id)} and what follows"
+
+
+def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
+    state = explained.state
+    if state.is_open:
+        yield "owner", owner_text(explained.is_owned)
+    if explained.error is not None:
+        yield from _reason(explained, explained.error)
+    for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
+        if asked is not None:
+            yield what, by_whom(asked)
+    for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
+        yield "waits for" if number == 0 else "", _question(question)
+    if explained.error is None:
+        for number, error in enumerate(explained.recorded):
+            yield "recorded" if number == 0 else "", _recorded(error)
+    spent = explained.spent
+    cost = f"{spent.cost}, " if spent.cost is not None else ""
+    yield (
+        "spent",
+        f"{spent.finished_visits} of {_many(spent.nodes, 'node')}, {_many(spent.attempts, 'attempt')}, "
+        f"{spent.tokens} tokens, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all",
+    )
+    if explained.not_reached:
+        yield "not reached", _listed(explained.not_reached)
+
+
+def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str, str]]:
+    state, info = explained.state, error.error
+    run, graph = state.run, state.graph
+    node = graph.nodes[graph.numbers[error.node_id]] if graph is not None else None
+    item = f", item {error.item + 1}" if error.item is not None else ""
+    critical = "critical" if node is not None and node.critical else "not critical"
+    said = one_line(error.message if info is None else info.said, _MOST)
+    place = f" ({info.place})" if info is not None and info.place is not None else ""
+    yield "reason", f"{said}{place}"
+    yield "class", f"{error.failure.value}, visit {error.visit}{item}, {critical}"
+    for number, attempt in enumerate(explained.attempts):
+        yield "attempts" if number == 0 else "", _attempt(attempt)
+    if node is not None and run is not None:
+        held = run.options.continue_on_error
+        run_tier = ("on" if held else "off") if isinstance(held, bool) else ", ".join(sorted(held))
+        tried = working_node(node, error.item).retry.max_attempts
+        retry = f"retry: {error.attempt} of {tried} used"
+        on_error = f"on_error: {node.on_error.value if node.on_error is not None else 'unset'}"
+        tiers = (retry, on_error, f"critical: {'yes' if node.critical else 'no'}", f"continue_on_error: {run_tier}")
+        yield "tiers", "; ".join(tiers)
+    before = _listed([_recorded(each) for each in explained.recorded]) if explained.recorded else "none"
+    yield "recorded", f"{before} before"
+
+
+def _attempt(attempt: FlowAttempt) -> str:
+    took = "" if attempt.seconds is None else f"  {attempt.seconds:.2f} s"
+    wait = "" if attempt.wait_seconds is None else f", next try after {attempt.wait_seconds:g} s"
+    return f"{attempt.attempt}  {to_datetime(attempt.at):%H:%M:%S}{took}  {attempt.outcome}{wait}"
+
+
+def _recorded(error: NodeError) -> str:
+    after = f" after {error.attempt} attempts" if error.attempt > 1 else ""
+    name = task_name(error.node_id, error.visit, error.item)
+    return f"{name} ({error.tier} tier): {error.failure.value}{after}: {one_line(error.message, _MOST)}"
+
+
+def _question(question: Question) -> str:
+    until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC" if question.expires_at is not None else ""
+    asked = f"asked {question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"
+    match question.kind:
+        case "human":
+            text = one_line(question.prompt or "", _MOST)
+            return f'{question.node} ({question.type}), request {question.id} "{text}", {asked}'
+        case "step":
+            return f"{question.node}, which is held {question.type} it, {asked}"
+        case "approval":
+            why = f" because {question.reason}" if question.reason else ""
+            return f"{question.node}: approval {question.id} of {question.tool}{why}, {asked}"
+        case _:
+            return f"{question.node}: what {question.id} did, {asked}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return ", ".join(names[:_MOST]) + more
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,80 @@
+"""The table of what the command line shows of each kind of machine, by the prefix of its streams."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.by_prefix import ByPrefix
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.going_on import WayOn
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.summaries import summary
+
+__all__ = ["SHOWN", "KindShown", "WaysOn", "kind_shown", "shown_of", "summary_of"]
+
+
+class WaysOn(Protocol):
+    """Returns the command that takes a run further: with this AGENT or workflow, and the store that was given."""
+
+    def __call__(self, state: Any, *, agent: str | None = None, store: str | None = None) -> WayOn:
+        """Return the command."""
+        ...
+
+
+class PrintsResults(Protocol):
+    """Prints where a run stands, and the command that goes on."""
+
+    def __call__(self, output: Output, result: Any, *, agent: str | None = None, store: str | None = None) -> None:
+        """Print it."""
+        ...
+
+
+class KindShown(NamedTuple):
+    """The words of the command line for one kind of machine.
+
+    `summary` says an event on one line. `result` makes a result of a state, which `print_result`, `result_data` and
+    `exit_of` show. `print_state` and `state_data` are given a state and the events of `types`; `print_why` and
+    `why_data` an explanation and the store that was given.
+    """
+
+    summary: Callable[[Event], str]
+    how_to_go_on: WaysOn
+    result: Callable[[Any], Any]
+    print_result: PrintsResults
+    result_data: Callable[[Any], dict[str, JsonValue]]
+    exit_of: Callable[[Any], Exit]
+    types: Sequence[str]
+    print_state: Callable[[Output, Any, Sequence[Recorded[Any]]], None]
+    state_data: Callable[[Any, Sequence[Recorded[Any]]], Mapping[str, JsonValue]]
+    print_why: Callable[[Output, Any, str | None], None]
+    why_data: Callable[[Any, str | None], Mapping[str, JsonValue]]
+
+
+SHOWN: ByPrefix[KindShown] = ByPrefix(
+    {
+        "agent:": "steptrail.interfaces.cli.agent_kind:SHOWN_OF_AGENTS",
+        "flow:": "steptrail.interfaces.cli.flow_kind:SHOWN_OF_FLOWS",
+    }
+)
+"""Prefix of a stream -> what is shown of its kind."""
+
+
+def shown_of(stream: str) -> KindShown | None:
+    """Return what is shown of the kind of a stream; None for a kind that the command line has no words for."""
+    return SHOWN.of(stream)
+
+
+def kind_shown(stream: str) -> KindShown:
+    """Return what is shown of the kind of a stream, which the command line has words for."""
+    shown = SHOWN.of(stream)
+    if shown is None:
+        raise LookupError(f"there are no words for streams like {stream!r}")
+    return shown
+
+
+def summary_of(stream: str, event: Event) -> str:
+    """Return what an event of a stream says, short and on one line; an empty text where there are no words for it."""
+    shown = SHOWN.of(stream)
+    return summary(event) if shown is None else shown.summary(event)

@@ -1,0 +1,32 @@
+"""The blocking twin of a handle on the runs of a workflow. Imported when the first one is asked for."""
+
+from steptrail.infrastructure.portal import Portal
+from steptrail.interfaces.python.flow import Flow
+from steptrail.interfaces.python.sync import SyncFollowing
+from steptrail.interfaces.python.twins import Twin, blocking, made
+
+__all__ = ["SyncFlow"]
+
+
+class SyncFlow(Twin[Flow]):
+    """`Flow`, blocking."""
+
+    def __init__(self, portal: Portal, flow: Flow) -> None:
+        self._portal, self._asynchronous = portal, flow
+        self.stream_id, self.id = flow.stream_id, flow.id
+
+    resume = blocking(Flow.resume)
+    retry = blocking(Flow.retry)
+    pause = blocking(Flow.pause)
+    stop = blocking(Flow.stop)
+    settle = blocking(Flow.settle)
+    answer = blocking(Flow.answer)
+    approve = blocking(Flow.approve)
+    deny = blocking(Flow.deny)
+    step = blocking(Flow.step)
+    state = blocking(Flow.state)
+    result = blocking(Flow.result)
+    events = blocking(Flow.events)
+    history = blocking(Flow.history)
+    why = blocking(Flow.why)
+    follow = made(Flow.follow, SyncFollowing)

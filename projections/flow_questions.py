@@ -1,0 +1,108 @@
+"""The open questions of a run of a workflow to people: human nodes, approvals, held steps, and unknown outcomes."""
+
+from collections.abc import Mapping
+
+from steptrail.domain.flow.digests import digest_of
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.fold import RunFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.templates import arguments
+from steptrail.domain.flow.nodes import ToolNode
+from steptrail.domain.flow.seeing import seen_by
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.waits import waiting_until
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.projections.questions import Question
+
+__all__ = ["questions_of_flow"]
+
+
+def questions_of_flow(stream: str, state: FlowState) -> tuple[Question, ...]:
+    """Return the open questions of a run, in the order in which they were asked."""
+    run, graph = state.run, state.graph
+    if run is None or graph is None or not state.is_open:
+        return ()
+    tasks = sorted(run.tasks.values(), key=lambda task: task.asked_at_version)
+    found = (_question(stream, state.name, run, graph, task) for task in tasks if task.node in run.open)
+    return tuple(question for question in found if question is not None)
+
+
+def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) -> Question | None:
+    until = waiting_until(run, task)
+    asked_at, expires_at = to_datetime(task.asked_at), None if until is None else to_datetime(until)
+    if task.phase is TaskPhase.PARKED:
+        tool, given = _call(run, graph, task)
+        return Question(
+            kind="unknown_outcome",
+            stream=stream,
+            agent=name,
+            id=task.effect_id,
+            asked_at=asked_at,
+            tool=tool,
+            arguments=given,
+            node=task.node,
+            digest=None if given is None else digest_of(dict(given)),
+        )
+    if task.phase is not TaskPhase.ASKED:
+        return None
+    if task.held is not None:
+        return Question(
+            kind="step",
+            stream=stream,
+            agent=name,
+            id=task.node,
+            asked_at=asked_at,
+            node=task.node,
+            type=task.held,
+            expires_at=expires_at,
+        )
+    if (request := task.request) is not None:
+        return Question(
+            kind="human",
+            stream=stream,
+            agent=name,
+            id=request.request_id,
+            asked_at=asked_at,
+            node=task.node,
+            type=request.type,
+            prompt=request.prompt,
+            data=request.data,
+            options=request.options,
+            schema=request.schema,
+            digest=request.digest,
+            expires_at=expires_at,
+        )
+    if task.approval is None or not task.approval.is_open:
+        return None
+    tool, given = _call(run, graph, task)
+    return Question(
+        kind="approval",
+        stream=stream,
+        agent=name,
+        id=task.approval.id,
+        asked_at=asked_at,
+        tool=tool,
+        arguments=given,
+        node=task.node,
+        digest=task.approval.digest,
+        expires_at=expires_at,
+        asked_by=task.approval.asked_by,
+        reason=task.approval.reason,
+    )
+
+
+def _call(run: RunFold, graph: Graph, task: Task) -> tuple[str | None, Mapping[str, JsonValue] | None]:
+    """Return the tool that a task calls, and the arguments; None for each that there is not."""
+    node = working_node(graph.nodes[graph.numbers[task.node]], task.item)
+    if not isinstance(node, ToolNode):
+        return None, None
+    if task.arguments is not None:
+        return node.tool.name, task.arguments
+    try:
+        seen = seen_by(run, graph, run.open[task.node], task.item)
+        return node.tool.name, arguments(node.args, seen, node.required)
+    except NodeFault:
+        return node.tool.name, None

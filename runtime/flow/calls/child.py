@@ -1,0 +1,125 @@
+"""A try of a node that runs an agent or another workflow, in a stream of its own. The one module that knows agents."""
+
+from typing import cast
+
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.kinds.templates import filled, rendered
+from steptrail.domain.flow.nodes import AgentNode, FlowNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import BilledUsage
+from steptrail.runtime.agent.agent import AnyAgent, is_agent
+from steptrail.runtime.agent.children import ChildEnd, ChildSession
+from steptrail.runtime.agent.given import a_context
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.children import ChildFlow
+from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.child_place import ChildPlace
+
+__all__ = ["MAX_DEPTH", "AgentCall", "FlowCall"]
+
+MAX_DEPTH = 3
+"""How many levels of streams there may be below the first."""
+
+
+class AgentCall:
+    """Runs an agent in a session of its own, and hands its answer on."""
+
+    def __init__(self, node: AgentNode, code: object, seen: Seen) -> None:
+        if not is_agent(code):
+            raise NodeFault(FailureClass.CONFIG, f"nobody brought the agent {node.agent!r}")
+        self._agent: AnyAgent = code
+        self._prompt, self._context = rendered(node.prompt, seen), filled(node.context, seen)
+        self._output = node.output
+        self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
+        self.given: JsonValue = [self._prompt, self._context]
+        self.patience: float | None = None
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Have the agent answer, or go on with that; return the answer with its whole bill."""
+        child = ChildSession(_place(attempt))
+        try:
+            said = self._context if self._context is not None else attempt.context.context
+            context = None if self._agent.context is None else a_context(self._agent, said)
+        except ConfigurationError as error:
+            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+        end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
+        return self._outcome(child, end)
+
+    def _outcome(self, child: ChildSession, end: ChildEnd) -> Outcome:
+        state, usage, stream = end.state, end.usage, f"agent:{child.id}"
+        if end.is_out_of_time:
+            return TimedOut(error=_late(self._agent.name), usage=usage)
+        if end.is_cut or end.problem is not None or state is None or state.is_open:
+            why = end.problem or ("has not begun" if state is None else f"is {state.status.value}")
+            return Suspended(stream=stream, reason=why, until=_until(state), usage=usage)
+        if not state.answered:
+            return _no_answer(self._agent.name, stream, state.stop_reason and state.stop_reason.value, usage)
+        output = state.output_json if state.answers_in_a_type else cast("JsonValue", state.output)
+        return Succeeded(output=output, sets=_usage_of(self._output, usage), usage=usage)
+
+
+class FlowCall:
+    """Runs another workflow in a stream of its own, and hands its output on."""
+
+    def __init__(self, node: FlowNode, code: object, seen: Seen, means: FlowMeans) -> None:
+        if not isinstance(code, BuiltWorkflow):
+            raise NodeFault(FailureClass.CONFIG, f"nobody brought the workflow {node.flow!r}")
+        self._flow, self._means, self._output = code, means, node.output
+        self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
+        self.given: JsonValue = filled(node.input, seen)
+        self.patience: float | None = None
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Run the workflow, or go on with it; return its output with its whole bill."""
+        child = ChildFlow(_place(attempt), self._means)
+        end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
+        state, usage, stream = end.state, end.usage, f"flow:{child.id}"
+        if end.is_out_of_time:
+            return TimedOut(error=_late(self._flow.name), usage=usage)
+        if end.problem is not None or state is None or state.is_open:
+            why = end.problem or ("has not begun" if state is None else f"is {state.status.value}")
+            return Suspended(stream=stream, reason=why, until=_until(state), usage=usage)
+        if state.status is not ExecutionStatus.COMPLETED:
+            return _no_answer(self._flow.name, stream, state.stop_reason and state.stop_reason.value, usage)
+        return Succeeded(output=state.output, sets=_usage_of(self._output, usage), usage=usage)
+
+
+def _place(attempt: Try) -> ChildPlace:
+    if attempt.child is None:
+        raise NodeFault(FailureClass.CONFIG, "there is no place for a stream below this one")
+    if attempt.child.parent.depth > MAX_DEPTH:
+        raise NodeFault(FailureClass.CONFIG, f"agents and workflows may be nested {MAX_DEPTH} deep, and not deeper")
+    return attempt.child
+
+
+def _until(state: AgentState | FlowState | None) -> int | None:
+    if isinstance(state, AgentState):
+        wait = state.execution.wait if state.execution is not None else None
+    else:
+        wait = state.run.wait if state is not None and state.run is not None else None
+    return wait.until if wait is not None else None
+
+
+def _usage_of(output: str | None, usage: BilledUsage | None) -> dict[str, JsonValue]:
+    return {} if output is None or usage is None else {f"{output}_usage": cast("JsonValue", usage.to_dict())}
+
+
+def _late(name: str) -> ErrorInfo:
+    message = f"{name!r} did not end within its time"
+    return ErrorInfo(type=ErrorType.TIMEOUT, error_class="steptrail:ChildTimeout", message=message)
+
+
+def _no_answer(name: str, stream: str, reason: str | None, usage: BilledUsage | None) -> Failed:
+    message = f"{name!r} came to no answer ({reason}); its run is {stream}"
+    error = ErrorInfo(type=ErrorType.UNKNOWN, error_class="steptrail:ChildFailed", message=message)
+    details: dict[str, JsonValue] = {"stop_reason": reason, "stream": stream}
+    return Failed(failure=FailureClass.CHILD, error=error, details=details, usage=usage)

@@ -1,0 +1,123 @@
+"""Runs the workflow below an effect of another stream: it is begun once, resumed after a crash, and never left behind.
+
+Its id and its key are derived from the effect id. So a process that runs the effect again goes on with the same run, or
+gets its result.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
+from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.commands import Stop
+from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.run import StopReason
+from steptrail.domain.usage import BilledUsage
+from steptrail.runtime.agent.deadline import shortest
+from steptrail.runtime.flow.control import FlowControl, brought
+from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.child_place import ChildPlace
+from steptrail.runtime.kernel.kinds import control_of
+
+__all__ = ["ChildFlow", "ChildFlowEnd"]
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildFlowEnd:
+    """The end of one part of the run of a workflow below an effect. `state` is None when it has not begun.
+
+    `is_out_of_time` says that the time of the effect was up. `problem` is the reason why it could not go on; None when
+    there is none.
+    """
+
+    state: FlowState | None
+    is_out_of_time: bool = False
+    problem: str | None = None
+
+    @property
+    def usage(self) -> BilledUsage | None:
+        """The bill of its execution so far; None when that is not known."""
+        run = self.state.run if self.state is not None else None
+        return BilledUsage.of(run.usage, run.model_usage) if run is not None else None
+
+
+class ChildFlow:
+    """The run of a workflow below one effect."""
+
+    def __init__(self, place: ChildPlace, means: FlowMeans) -> None:
+        self._env, self.parent, self._take_over = place.environment, place.parent, place.takes_over
+        self.id = session_for_call(place.parent.effect)
+        self._control = FlowControl(place.environment, self.id, means)
+
+    async def run(
+        self, flow: BuiltWorkflow, given: JsonValue, *, within: float | None = None, context: JsonValue = None
+    ) -> ChildFlowEnd:
+        """Run the workflow, or go on with its run; return how that ended.
+
+        It gets at most `within` seconds. A cancellation pauses it, or stops it if the run above is to stop; that is
+        returned as an end too, and not raised, so that the bill is known.
+        """
+        try:
+            return await self._run(flow, given, within, context)
+        except asyncio.CancelledError:
+            ending = asyncio.ensure_future(self._cut())
+            await wait_through(ending)
+            return ending.result()
+
+    async def _run(
+        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, context: JsonValue
+    ) -> ChildFlowEnd:
+        options = structs.replace(flow.definition.options, timeout=shortest(flow.definition.options.timeout, within))
+        start = StartFlow(
+            flow=brought(flow),
+            worker=self._env.worker,
+            options=options,
+            input=given,
+            context=context,
+            parent=self.parent,
+            by="parent",
+            key=self.parent.effect,
+        )
+        until = None if within is None else self._env.clock.monotonic() + round(within * 1e6)
+        while True:
+            try:
+                if self._take_over and (await self._look()) is not None:
+                    self._take_over = False
+                    state = (await self._control.resume(flow, take_over=True)).state
+                else:
+                    state = (await self._control.run(flow, start)).state
+                late = state.stop_reason is StopReason.TIME_LIMIT and within is not None
+                return ChildFlowEnd(state=state, is_out_of_time=late)
+            except (SessionBusy, OwnershipLost):
+                if until is not None and self._env.clock.monotonic() >= until:
+                    return ChildFlowEnd(state=await self._look(), is_out_of_time=True)
+                await asyncio.sleep(_LOOK_SECONDS)
+            except StoreError as error:
+                return ChildFlowEnd(state=None, problem=str(error))
+
+    async def _look(self) -> FlowState | None:
+        state = (await self._control.stream.journal()).committed
+        return state if state.version else None
+
+    async def _cut(self) -> ChildFlowEnd:
+        try:
+            above = control_of(self._env, self.parent.stream)
+            asked = above.machine.control.asked((await above.journal()).committed)
+            state = await self._look()
+            if isinstance(asked, Stop) and state is not None and state.is_open:
+                stop = Stop(by=asked.by, reason=f"{self.parent.stream} is stopped")
+                try:
+                    state = (await self._control.request(stop)).state
+                except CommandRejected:
+                    state = await self._look()
+            return ChildFlowEnd(state=state)
+        except StoreError as error:
+            return ChildFlowEnd(state=None, problem=str(error))
