@@ -10,11 +10,11 @@ from steptrail.domain.flow.kinds.people import PersonsQuestion, asked
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import HumanNode, ToolNode
+from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.task import Task
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.flow.faults import faulty
-from steptrail.runtime.flow.seeing import seen_by
 
 __all__ = ["question"]
 

@@ -11,13 +11,13 @@ from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated
 from steptrail.domain.flow.nodes import HumanNode, MergeNode, Node
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.seeing import branches_of, seen_by
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import faulty, never_ran
 from steptrail.runtime.flow.means import FlowMeans
-from steptrail.runtime.flow.seeing import branches_of, seen_by
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 __all__ = ["evaluated"]

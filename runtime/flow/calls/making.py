@@ -5,13 +5,14 @@ from typing import Any
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, Node, ToolNode
+from steptrail.domain.flow.nodes import FunctionNode, LlmNode, LlmRouterNode, Node, ToolNode, WebhookNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.flow.calls.function import FunctionCall
 from steptrail.runtime.flow.calls.llm import LlmCall
 from steptrail.runtime.flow.calls.port import NodeCall
 from steptrail.runtime.flow.calls.tool import ToolCall
+from steptrail.runtime.flow.calls.webhook import WebhookCall
 from steptrail.runtime.flow.means import FlowMeans
 
 __all__ = ["call_of"]
@@ -29,11 +30,16 @@ def _llm(node: LlmNode | LlmRouterNode, code: object, seen: Seen, task: Task, me
     return LlmCall(node, code, seen, means.schemas)
 
 
+def _webhook(node: WebhookNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
+    return WebhookCall(node, seen, means.http)
+
+
 _CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], NodeCall]] = {
     FunctionNode: _function,
     ToolNode: _tool,
     LlmNode: _llm,
     LlmRouterNode: _llm,
+    WebhookNode: _webhook,
 }
 
 
