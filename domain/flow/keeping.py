@@ -40,4 +40,4 @@ def _cache(graph: Graph, visit: VisitFold, item: int | None) -> Cache | None:
 def _key(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, cache: Cache) -> str:
     """Return the digest under which a result stands: of the node, the values that it names, and the item of a map."""
     seen = seen_by(run, graph, visit, item)
-    return digest_of([visit.node, item is None, seen.item, *(list(seen.find(path)) for path in cache.key)])
+    return digest_of([visit.node, seen.item, *(list(seen.find(path)) for path in cache.key)])

@@ -42,7 +42,7 @@ class HttpxClient:
         except httpx.DecodingError:
             raise NodeFault(FailureClass.TOOL, "the answer cannot be decoded") from None
         except httpx.TransportError as error:
-            raise ConnectionError(f"{type(error).__name__}: {error}") from None
+            raise ConnectionError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
 
 
 async def _read(response: Any) -> bytes | None:

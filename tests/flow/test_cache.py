@@ -2,11 +2,22 @@
 
 from typing import Any
 
-from steptrail.domain.flow.events import FlowEvent, NodeAttemptCompleted, NodeAttemptStarted
+from steptrail.domain.flow.events import FlowEvent, NodeAttemptCompleted, NodeAttemptStarted, NodeOpened
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import Usage
 from steptrail.testing import ScriptedModel, say
-from steptrail.workflow import Budget, BuiltWorkflow, Cache, Envelope, FlowResult, Rule, RunOptions, Update, Workflow
+from steptrail.workflow import (
+    Budget,
+    BuiltWorkflow,
+    Cache,
+    Envelope,
+    FlowResult,
+    RetryPolicy,
+    Rule,
+    RunOptions,
+    Update,
+    Workflow,
+)
 from tests.flow.kit import World, events_of, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -67,6 +78,14 @@ async def test_a_loop_asks_once_for_each_value_that_the_cache_names() -> None:
     assert [event.visit for event in started] == [1, 2]
     # A kept result brings its own key, and not what the node has set beside it.
     assert (result.output, result.envelope.vars["beside"]) == ("about b", 2)
+
+
+async def test_two_nodes_share_no_results() -> None:
+    world, cache = World(), Cache(key=("input",))
+    flow = Workflow("t").function("a", world.function("a"), cache=cache).function("b", world.function("b"), cache=cache)
+    result, _ = await played(flow.chain("a", "b").build(), 1)
+    assert result.output == "b is done"
+    assert world.done == {"a": 1, "b": 1}
 
 
 async def test_a_variable_that_is_missing_is_not_one_that_is_none() -> None:
@@ -152,6 +171,24 @@ async def test_the_items_of_a_map_that_are_equal_are_done_once() -> None:
     assert [is_kept for _, is_kept in ends(events, "each")] == [False, False, True, True]
 
 
+async def test_a_node_that_was_tried_is_tried_again_although_the_result_of_another_is_kept_meanwhile() -> None:
+    world, retry = World(), RetryPolicy(max_attempts=2, backoff=5.0)
+    world.fails["a"] = [ConnectionError("no"), None]
+    flow = Workflow("t", result="all").map(
+        "each",
+        over="input",
+        tool=world.tool(),
+        args={"name": "{{ item }}"},
+        cache=Cache(),
+        retry=retry,
+        concurrency=2,
+        output="all",
+    )
+    result, events = await played(flow.noop("end").chain("each", "end").build(), ["a", "a"])
+    assert result.output == ["a is done", "a is done"]
+    assert [is_kept for _, is_kept in ends(events, "each")] == [False, False]
+
+
 async def test_the_choice_of_a_model_is_kept_with_its_answer() -> None:
     model = ScriptedModel([say('{"label": "more"}'), say("not asked"), say('{"label": "enough"}')])
     flow = (
@@ -172,6 +209,7 @@ async def test_the_choice_of_a_model_is_kept_with_its_answer() -> None:
     result, events = await played(flow)
     assert result.status is ExecutionStatus.COMPLETED
     assert [is_kept for _, is_kept in ends(events, "choose")] == [False, True, False]
+    assert [event.visit for event in events if isinstance(event, NodeOpened) and event.node == "done"] == [1]
 
 
 async def test_a_retry_of_the_run_takes_what_was_kept_and_another_run_does_not() -> None:

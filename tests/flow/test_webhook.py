@@ -1,6 +1,7 @@
 """Webhook nodes: they ask a real server on loopback, and only the hosts that they name."""
 
 import json
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -57,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = _answer
 
-    def log_message(self, *args: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
         """Say nothing."""
 
 
@@ -170,8 +171,12 @@ async def test_a_wrong_request_is_not_sent_again(server: Server) -> None:
 
 
 async def test_a_connection_that_fails_or_breaks_off_is_unavailable(server: Server) -> None:
-    assert failure_in(await ask(f"{server.url}/breaks?{MARK}")) == (FailureClass.UNAVAILABLE, None)
-    assert failure_in(await ask(f"http://127.0.0.1:1/x?{MARK}")) == (FailureClass.UNAVAILABLE, None)
+    for url in (f"{server.url}/breaks?{MARK}", f"http://127.0.0.1:1/x?{MARK}"):
+        result = await ask(url)
+        assert failure_in(result) == (FailureClass.UNAVAILABLE, None)
+        assert result.error is not None
+        assert result.error.error is not None
+        assert result.error.error.error_class == "builtins:ConnectionError"
 
 
 async def test_no_answer_in_time_is_a_timeout(server: Server) -> None:
@@ -240,7 +245,17 @@ async def test_hosts_are_compared_without_regard_to_case(server: Server) -> None
 async def test_a_header_that_could_change_the_request_is_not_sent(server: Server, headers: dict[str, str]) -> None:
     result = await ask(server.url + "/x", f"a\r\nx-b: {MARK}", headers=headers)
     assert failure_in(result) == (FailureClass.CONFIG, None)
+    assert result.error is not None
+    assert result.error.attempt == 0
     assert server.asked == []
+
+
+async def test_without_the_package_the_failure_names_the_extra(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    result = await ask(server.url + "/x")
+    assert failure_in(result) == (FailureClass.CONFIG, None)
+    assert result.error is not None
+    assert "steptrail[flow]" in result.error.message
 
 
 async def test_a_map_sends_one_request_for_each_item(server: Server) -> None:

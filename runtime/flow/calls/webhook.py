@@ -29,7 +29,7 @@ __all__ = ["WebhookCall"]
 _PATIENCE_SECONDS = 1.0
 """How long a request that was cancelled may take to end."""
 _NO_URL = re.compile(r"[\x00-\x20\x7f\\]")
-"""What stands in no URL. Readers of URLs disagree about where a host ends that has such characters."""
+"""The characters of no URL. Readers of URLs disagree about where a host ends that has one of them."""
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _OF_THE_CLIENT = frozenset({"host", "content-length", "transfer-encoding", "connection"})
@@ -63,7 +63,7 @@ class WebhookCall:
         return _refused(self._host, answer, attempt.now)
 
 
-class _Refused(Exception):
+class _NoSuccess(Exception):
     """The other side gave an answer that is no success."""
 
     def __init__(self, host: str, answer: HttpAnswer) -> None:
@@ -73,7 +73,7 @@ class _Refused(Exception):
 
 
 def _refused(host: str, answer: HttpAnswer, now: float) -> Failed:
-    refused = _Refused(host, answer)
+    refused = _NoSuccess(host, answer)
     failure, kind = _class_of(answer.status), ErrorType.TOOL
     if failure is FailureClass.RATE_LIMIT:
         kind = ErrorType.RATE_LIMIT
