@@ -11,6 +11,7 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeRetryScheduled
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.flow.calls.http_port import MOST_BYTES
 from steptrail.workflow import FailureClass, FlowResult, RetryPolicy, Workflow
@@ -180,7 +181,16 @@ async def test_a_connection_that_fails_or_breaks_off_is_unavailable(server: Serv
 
 
 async def test_no_answer_in_time_is_a_timeout(server: Server) -> None:
-    assert failure_in(await ask(f"{server.url}/never?{MARK}", timeout=0.2)) == (FailureClass.TIMEOUT, None)
+    assert failure_in(await ask(f"{server.url}/never?{MARK}", timeout=0.2, effect="idempotent")) == (
+        FailureClass.TIMEOUT,
+        None,
+    )
+
+
+async def test_a_webhook_without_an_answer_in_time_may_have_been_heard_so_it_is_parked(server: Server) -> None:
+    result = await ask(f"{server.url}/never?{MARK}", timeout=0.2)
+    assert result.status is ExecutionStatus.WAITING
+    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
 
 
 async def test_an_answer_that_is_too_long_is_not_read_to_its_end(server: Server) -> None:
