@@ -58,6 +58,7 @@ async def told() -> tuple[tuple[object, object], int]:
         return told_of(result), appends
 
 
+@pytest.mark.acceptance("7.2-4")
 @pytest.mark.parametrize("point", ["before-append", "after-append", "before-node", "after-node"])
 async def test_a_crash_at_any_point_changes_nothing_that_was_finished(point: str) -> None:
     expected, appends = await told()
@@ -100,6 +101,7 @@ async def trail_run(trail: Steptrail, flow: BuiltWorkflow) -> None:
     await trail.run(flow, session="f", options=LEAVES)
 
 
+@pytest.mark.acceptance("7.2-5")
 @pytest.mark.parametrize(
     ("verdict", "given", "status"),
     [("completed", {"output": "said so"}, "completed"), ("failed", {}, "failed"), ("rerun", {}, "completed")],

@@ -1,5 +1,7 @@
 """Nodes that do not leave the process, in a run: expressions, schemas, redirects, filters, and maps over any path."""
 
+from typing import Any
+
 import pytest
 
 from steptrail.domain.json_value import JsonValue
@@ -97,3 +99,30 @@ async def test_a_guardian_that_blocks_tells_its_findings_in_the_error() -> None:
         result = await trail.run(flow, [1])
     assert result.error is not None
     assert (result.error.failure, result.error.message) == (FailureClass.BLOCKED, "input: [1] is not of type 'object'")
+
+
+@pytest.mark.parametrize(
+    ("operation", "given", "said"),
+    [
+        ("template", {"template": "{{ errors }}"}, '"message":"no"'),
+        ("expr", {"expression": "errors.map(each, each.message)"}, "['no']"),
+        ("expr", {"expression": "messages"}, "[]"),
+    ],
+)
+async def test_what_a_run_has_recorded_is_there_for_templates_and_expressions(
+    operation: Any, given: dict[str, str], said: str
+) -> None:
+    def bad(_: Envelope) -> None:
+        raise ValueError("no")
+
+    flow = (
+        Workflow("t")
+        .function("bad", bad, on_error="record")
+        .transform("told", operation, **given, output="told")  # type: ignore[arg-type]
+        .chain("bad", "told")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(flow)
+    assert result.status is ExecutionStatus.COMPLETED
+    assert said in str(result.output)

@@ -14,6 +14,7 @@ from tests.runner.kit import HandClock, again_on, trail_of
 DAY = 86_400.0
 
 
+@pytest.mark.acceptance("7.3-1")
 async def test_an_answer_from_anywhere_is_taken_once_and_the_run_goes_on() -> None:
     world, clock = World(), HandClock()
     flow = Workflow("t").human("ask", prompt="Publish {{ input.what }}?", output="said").build()
@@ -54,6 +55,7 @@ async def test_an_answer_to_another_question_is_refused(digest: str) -> None:
             await trail.flow("f").answer("ask", approved=True, by="ana", digest=digest)
 
 
+@pytest.mark.acceptance("7.3-2")
 @pytest.mark.parametrize(
     ("on_timeout", "default", "approved", "status"),
     [("fail", None, None, "failed"), ("skip", None, False, "completed"), ("default", "yes", True, "completed"),
@@ -80,6 +82,7 @@ async def test_nobody_answers_in_time(on_timeout: str, default: str | None, appr
         assert result.envelope.vars["said_approved"] is approved
 
 
+@pytest.mark.acceptance("7.3-3")
 async def test_the_timeout_of_a_run_approves_nothing() -> None:
     clock = HandClock()
     flow = Workflow("t").human("ask", prompt="?", expires=DAY, on_timeout="default", default="yes").build()
@@ -91,6 +94,7 @@ async def test_the_timeout_of_a_run_approves_nothing() -> None:
         assert "ask_output_approved" not in result.envelope.vars
 
 
+@pytest.mark.acceptance("7.3-4")
 @pytest.mark.parametrize("on_reject", ["continue", "fail"])
 async def test_a_rejection_is_an_answer_unless_the_node_says_otherwise(on_reject: str) -> None:
     flow = Workflow("t").human("ask", prompt="?", on_reject=on_reject, output="said").build()  # type: ignore[arg-type]

@@ -57,6 +57,7 @@ async def test_no_more_nodes_run_at_once_than_they_may_and_all_do(concurrency: i
     assert set(result.envelope.vars) == {f"{name}_output" for name in names}
 
 
+@pytest.mark.acceptance("7.2-2")
 async def test_a_failure_cuts_off_its_siblings_and_a_retry_goes_on_with_them() -> None:
     world, clock = World(), HandClock()
     world.holds = "slow"
@@ -107,6 +108,7 @@ async def test_a_stop_ends_as_stopped_and_a_retry_goes_on() -> None:
     assert world.done == {"slow": 2, "end": 1}
 
 
+@pytest.mark.acceptance("7.2-3")
 async def test_the_cap_of_visits_is_said_and_is_no_silence() -> None:
     world, clock = World(), HandClock()
     flow = (
@@ -244,6 +246,7 @@ async def test_a_function_may_change_several_variables_and_return_none() -> None
     assert result.envelope.vars == {"a": 1, "d": 2, "kept": 3, "out": None}
 
 
+@pytest.mark.acceptance("7.2-1")
 async def test_stacked_diamonds_run_the_last_node_once() -> None:
     world = World()
     flow = Workflow("t")

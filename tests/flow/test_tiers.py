@@ -15,6 +15,7 @@ from tests.runner.kit import HandClock, trail_of
 AWAY = [ConnectionError("it is away")] * 3
 
 
+@pytest.mark.acceptance("7.1-2")
 @pytest.mark.parametrize(
     ("on_error", "critical", "tolerated", "outcome", "tier", "rule"),
     [
@@ -74,6 +75,7 @@ async def test_the_truth_table(
         assert [event.rule for event in recorded] == ([rule] if outcome == "recorded" else [])
 
 
+@pytest.mark.acceptance("7.1-1")
 async def test_the_three_examples_of_the_decision_on_error_handling() -> None:
     world, clock = World(), HandClock()
     async with trail_of(clock) as trail:
@@ -95,6 +97,7 @@ async def test_the_three_examples_of_the_decision_on_error_handling() -> None:
         assert [(error.node_id, error.attempt) for error in result.errors] == [("critical-tool", 3)]
 
 
+@pytest.mark.acceptance("7.1-3")
 async def test_each_try_and_each_wait_is_an_event_and_waits_grow_by_the_number_of_the_try() -> None:
     world, clock = World(), HandClock()
     world.fails["a"] = [*AWAY]
@@ -128,6 +131,7 @@ async def test_the_class_of_a_failure_is_derived_where_it_is_caught(error: Excep
     assert failed.failure is failure
 
 
+@pytest.mark.acceptance("7.1-4")
 async def test_a_policy_that_is_limited_to_classes_lets_the_others_fail() -> None:
     world, clock = World(), HandClock()
     flow = (
@@ -142,6 +146,7 @@ async def test_a_policy_that_is_limited_to_classes_lets_the_others_fail() -> Non
         assert (await run_to_rest(trail, clock, flow, session="away")).status is ExecutionStatus.FAILED
 
 
+@pytest.mark.acceptance("7.1-5")
 async def test_a_success_clears_the_error_of_an_earlier_run_of_the_node() -> None:
     world, clock = World(), HandClock()
     world.fails["a"] = [ConnectionError("away"), None]
@@ -161,6 +166,7 @@ async def test_a_success_clears_the_error_of_an_earlier_run_of_the_node() -> Non
     assert [error.visit for error in result.errors] == [1]
 
 
+@pytest.mark.acceptance("7.1-6")
 async def test_a_blocked_gate_enables_nothing_under_tolerance() -> None:
     world, clock = World(), HandClock()
     flow = (
@@ -183,6 +189,7 @@ async def test_a_blocked_gate_enables_nothing_under_tolerance() -> None:
         assert failed.state.run.finished.resolved_by == "CriticalNode"
 
 
+@pytest.mark.acceptance("7.1-7")
 async def test_an_error_edge_is_taken_after_a_recorded_failure_only() -> None:
     world, clock = World(), HandClock()
     flow = (
@@ -202,6 +209,7 @@ async def test_an_error_edge_is_taken_after_a_recorded_failure_only() -> None:
         assert (world.done["b"], world.done["c"], result.status) == (1, 1, ExecutionStatus.COMPLETED)
 
 
+@pytest.mark.acceptance("7.1-8")
 async def test_a_missing_value_is_a_failure_of_the_class_config_and_no_try() -> None:
     world, clock = World(), HandClock()
     flow = Workflow("t").tool("a", world.tool(), args={"name": "{{ vars.nothing.at_all }} x"}).build()
@@ -211,6 +219,7 @@ async def test_a_missing_value_is_a_failure_of_the_class_config_and_no_try() -> 
     assert (failed.failure, failed.attempt, world.done["a"]) == (FailureClass.CONFIG, 0, 0)
 
 
+@pytest.mark.acceptance("7.1-9")
 async def test_the_time_of_a_node_is_one_for_all_tries_and_waits_and_the_cause_stays() -> None:
     world, clock = World(), HandClock()
     world.fails["a"] = [*AWAY]

@@ -56,7 +56,7 @@ class Seen:
     def root(self, name: str) -> JsonValue:
         """Return all that stands under one of `ROOTS`."""
         value = getattr(self, name)
-        return cast("JsonValue", full_form(value) if name in {"errors", "messages", "artifacts"} else value)
+        return cast("JsonValue", full_form(list(value)) if name in {"errors", "messages", "artifacts"} else value)
 
     def envelope(self) -> Envelope:
         """Return the view as functions read it."""

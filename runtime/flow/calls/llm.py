@@ -53,7 +53,7 @@ class LlmCall:
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
         if not reply.is_whole:
-            why = f"the reply of {model} was not whole: {reply.raw_finish_reason or reply.finish_reason.value}"
+            why = f"the reply of {model} was not whole: {reply.raw_finish_reason or reply.finish_reason}"
             return _failed(FailureClass.INCOMPLETE, why, billed)
         if isinstance(self._node, LlmRouterNode):
             return self._chosen(self._node, reply.text, billed)
