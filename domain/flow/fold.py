@@ -13,6 +13,7 @@ from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, 
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import RunPhase
+from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.views import Ended, View
 from steptrail.domain.json_value import JsonValue
@@ -26,10 +27,18 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
-__all__ = ["EndedBy", "FlowFold", "RunFold", "VisitFold"]
+__all__ = ["EndedBy", "FlowFold", "Kept", "RunFold", "VisitFold"]
 
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
 """The event or the request that brings a run to its end before its work is done."""
+
+
+class Kept(Struct, frozen=True):
+    """The result of a node, kept since `at`."""
+
+    output: JsonValue
+    route: Route | None
+    at: int
 
 
 class VisitFold(Struct):
@@ -67,8 +76,8 @@ class RunFold(Struct):
     an open visit, or end a branch; `ended` is what each visit has written; `ends` are the nodes of the visits after
     which nothing comes; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
-    `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `order` numbers what becomes
-    due or lands.
+    `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
+    nodes with a cache. `order` numbers what becomes due or lands.
     """
 
     id: str
@@ -91,6 +100,7 @@ class RunFold(Struct):
     attempts: int = 0
     open: dict[str, VisitFold] = {}
     tasks: dict[TaskKey, Task] = {}
+    kept: Layers[str, Kept] = field(default_factory=Layers[str, Kept])
     order: int = 0
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()

@@ -13,6 +13,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
+from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
 from steptrail.domain.kernel.handlers import Handlers
@@ -77,12 +78,13 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
 
 @NODE_HANDLERS.of(NodeCompleted)
 def _completed(fold: FlowFold, event: NodeCompleted, at: int) -> None:
-    del at
     run, visit = fold.run, _visit(fold.run, event.node, event.visit)
     if run is None or visit is None:
         return
-    task = run.tasks.get((event.node, event.visit, None))
-    _close(run, visit, _delta(graph_of(run.started.definition), visit, task), event.enables)
+    graph, task = graph_of(run.started.definition), run.tasks.get((event.node, event.visit, None))
+    if task is not None and isinstance(task.landing, NodeAttemptCompleted):
+        keep(run, graph, visit, task.landing, at)
+    _close(run, visit, _delta(graph, visit, task), event.enables)
 
 
 def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:

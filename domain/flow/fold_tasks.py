@@ -26,6 +26,7 @@ from steptrail.domain.flow.fold import FlowFold, RunFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.ids import child_effect, node_asked_in
+from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import Delta
@@ -120,7 +121,7 @@ def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
         run, task = ended
         task.stop_clock(at)
         if event.item is not None:
-            _end_item(run, task, event)
+            _end_item(run, task, event, at)
 
 
 @TASK_HANDLERS.of(NodeAttemptFailed)
@@ -143,13 +144,14 @@ def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: 
     return run, task
 
 
-def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted) -> None:
+def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted, at: int) -> None:
     """Keep the result of an item of a map. The visit ends when all items have."""
     visit = run.open.get(task.node)
     if visit is not None and event.item is not None:
         visit.results = visit.results.set(event.item, event.output)
         visit.ended_items += 1
         visit.unknown -= {event.item}
+        keep(run, graph_of(run.started.definition), visit, event, at)
     del run.tasks[task.key]
 
 

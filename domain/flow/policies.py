@@ -10,8 +10,18 @@ from typing import Annotated
 from msgspec import Meta
 
 from steptrail.domain.base import BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
+from steptrail.domain.tools import ToolEffect
 
-__all__ = ["NEVER_RETRIED", "Budget", "Cache", "FailureClass", "OnError", "OnUnknownOutcome", "RetryPolicy"]
+__all__ = [
+    "CACHEABLE",
+    "NEVER_RETRIED",
+    "Budget",
+    "Cache",
+    "FailureClass",
+    "OnError",
+    "OnUnknownOutcome",
+    "RetryPolicy",
+]
 
 
 class FailureClass(StrEnum):
@@ -139,6 +149,10 @@ class Budget(Settings, frozen=True, kw_only=True):
         super().__post_init__()
         if self.max_cost_usd is not None and not (self.max_cost_usd.is_finite() and self.max_cost_usd >= 0):
             self.refuse("max_cost_usd", "Expected an amount of money, 0 or more")
+
+
+CACHEABLE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
+"""The effects of which a kept result may stand for another try."""
 
 
 class Cache(Settings, frozen=True, kw_only=True):

@@ -7,13 +7,14 @@ from steptrail.domain.errors import MissingExtra
 from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Schemas
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 from steptrail.runtime.flow.means import FlowMeans
 
 __all__ = ["flow_means"]
 
 
 class _WhenNeeded:
-    """Both ports. Without the packages a node that needs them fails with the class `config`."""
+    """All ports. Without the packages a node that needs them fails with the class `config`."""
 
     @cached_property
     def _expressions(self) -> Expressions:
@@ -33,6 +34,15 @@ class _WhenNeeded:
         except MissingExtra as error:
             raise NodeFault(FailureClass.CONFIG, str(error)) from None
 
+    @cached_property
+    def _http(self) -> HttpClient:
+        from steptrail.infrastructure.flow.http import HttpxClient
+
+        try:
+            return HttpxClient()
+        except MissingExtra as error:
+            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+
     def check(self, source: str, *, is_condition: bool) -> None:
         """See `Expressions.check`."""
         self._expressions.check(source, is_condition=is_condition)
@@ -45,8 +55,12 @@ class _WhenNeeded:
         """See `Schemas.problems`."""
         return self._schemas.problems(schema, value)
 
+    async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
+        """See `HttpClient.send`."""
+        return await self._http.send(method, url, headers=headers, content=content)
+
 
 def flow_means() -> FlowMeans:
     """Return the means of evaluation. It loads nothing yet."""
     ports = _WhenNeeded()
-    return FlowMeans(ports, ports)
+    return FlowMeans(ports, ports, ports)

@@ -21,9 +21,10 @@ from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import child_effect, effect_id
+from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import MapNode, Node
-from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
@@ -81,7 +82,7 @@ class Attempts:
         self.resources: object = None
 
     def start(self, keys: tuple[TaskKey, ...]) -> None:
-        """Record that these tries are about to be made, or that they cannot be made."""
+        """Record that these tries are about to be made, that they cannot be made, or that a kept result stands in."""
         for key in keys:
             run, graph, visit = self._place(key)
             node = working_node(graph.nodes[graph.numbers[key[0]]], key[2])
@@ -91,8 +92,11 @@ class Attempts:
             except NodeFault as fault:
                 self._journal.record(faulty(key, fault, task.attempt))
                 continue
-            self._prepared[key] = call
             now = self._journal.asked.as_of
+            if (kept := _kept(run, graph, visit, task, call, now)) is not None:
+                self._journal.record(kept)
+                continue
+            self._prepared[key] = call
             left = time_left_us(node, task, now)
             self._journal.record(
                 NodeAttemptStarted(
@@ -270,6 +274,27 @@ class Attempts:
     def _interrupted(self, key: TaskKey, reason: CutReason, seconds: float) -> FlowEvent:
         run, graph, _ = self._place(key)
         return interrupted(run, graph, run.tasks[key], reason, seconds=seconds)
+
+
+def _kept(
+    run: RunFold, graph: Graph, visit: VisitFold, task: Task, call: NodeCall, now: int
+) -> NodeAttemptCompleted | None:
+    """Return the end of a task for which a result is kept; None for none, and for one that was tried already."""
+    if task.attempt or call.effect not in CACHEABLE:
+        return None
+    kept = kept_result(run, graph, visit, task.item, now)
+    if kept is None:
+        return None
+    return NodeAttemptCompleted(
+        node=task.node,
+        visit=task.visit,
+        item=task.item,
+        attempt=0,
+        output=kept.output,
+        route=kept.route,
+        is_kept=True,
+        duration_seconds=0.0,
+    )
 
 
 async def _in_time(call: NodeCall, made: Try) -> Outcome:

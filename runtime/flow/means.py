@@ -1,4 +1,4 @@
-"""The means by which nodes are evaluated, as the runtime brings them: expressions and schemas."""
+"""The means by which nodes are evaluated, as the runtime brings them: expressions, schemas and HTTP."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
@@ -6,15 +6,17 @@ from typing import NamedTuple, NoReturn
 from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Schemas
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 
 __all__ = ["WITHOUT", "FlowMeans"]
 
 
 class FlowMeans(NamedTuple):
-    """Evaluates CEL expressions, and checks values against JSON schemas."""
+    """Evaluates CEL expressions, checks values against JSON schemas, and sends HTTP requests."""
 
     expressions: Expressions
     schemas: Schemas
+    http: HttpClient
 
 
 def _missing(what: str) -> NoReturn:
@@ -31,6 +33,9 @@ class _Missing:
     def problems(self, schema: Mapping[str, JsonValue], value: JsonValue) -> tuple[str, ...]:
         _missing("JSON schemas")
 
+    async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
+        _missing("webhooks")
 
-WITHOUT = FlowMeans(_Missing(), _Missing())
+
+WITHOUT = FlowMeans(_Missing(), _Missing(), _Missing())
 """The means of a process without the extra `flow`: a node that needs one fails with the name of the extra."""

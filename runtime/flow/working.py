@@ -22,7 +22,7 @@ from steptrail.domain.flow.nodes import (
     ToolNode,
     WebhookNode,
 )
-from steptrail.domain.flow.policies import OnUnknownOutcome, RetryPolicy
+from steptrail.domain.flow.policies import CACHEABLE, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import BackoffKind
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
@@ -56,7 +56,6 @@ EffectName: TypeAlias = ToolEffect | Literal["read", "idempotent", "keyed", "uns
 SchemaGiven: TypeAlias = "Mapping[str, object] | type[BaseModel]"
 """A JSON schema, or a pydantic model that has one."""
 _READING = frozenset({"GET", "HEAD"})
-_REPEATABLE = (ToolEffect.READ, ToolEffect.IDEMPOTENT)
 
 
 def tool_node(
@@ -190,7 +189,7 @@ def refuse_unsafe_cache(node: Node) -> None:
             effect = node.effect
         case _:
             return
-    if node.cache is not None and effect not in _REPEATABLE:
+    if node.cache is not None and effect not in CACHEABLE:
         raise ConfigurationError(f"what is {effect.value} is not cached, or it would not be done")
 
 

@@ -5,13 +5,23 @@ from typing import Any
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.nodes import AgentNode, FlowNode, FunctionNode, LlmNode, LlmRouterNode, Node, ToolNode
+from steptrail.domain.flow.nodes import (
+    AgentNode,
+    FlowNode,
+    FunctionNode,
+    LlmNode,
+    LlmRouterNode,
+    Node,
+    ToolNode,
+    WebhookNode,
+)
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.flow.calls.function import FunctionCall
 from steptrail.runtime.flow.calls.llm import LlmCall
 from steptrail.runtime.flow.calls.port import NodeCall
 from steptrail.runtime.flow.calls.tool import ToolCall
+from steptrail.runtime.flow.calls.webhook import WebhookCall
 from steptrail.runtime.flow.means import FlowMeans
 
 __all__ = ["call_of"]
@@ -41,6 +51,10 @@ def _flow(node: FlowNode, code: object, seen: Seen, task: Task, means: FlowMeans
     return FlowCall(node, code, seen, means)
 
 
+def _webhook(node: WebhookNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
+    return WebhookCall(node, seen, means.http)
+
+
 _CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], NodeCall]] = {
     AgentNode: _agent,
     FlowNode: _flow,
@@ -48,6 +62,7 @@ _CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], NodeCall
     ToolNode: _tool,
     LlmNode: _llm,
     LlmRouterNode: _llm,
+    WebhookNode: _webhook,
 }
 
 

@@ -1,0 +1,43 @@
+"""Results that are kept within a run, so that a node with a cache does not run again for the same values.
+
+A kept result is the output of the node, and its choice if it chooses. The nodes of a run never change, so the id of a
+node stands for all that was recorded of it.
+"""
+
+from steptrail.domain.flow.digests import digest_of
+from steptrail.domain.flow.events import NodeAttemptCompleted
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.fold import Kept, RunFold, VisitFold
+from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.policies import Cache
+from steptrail.domain.flow.seeing import seen_by
+
+__all__ = ["keep", "kept_result"]
+
+
+def keep(run: RunFold, graph: Graph, visit: VisitFold, ended: NodeAttemptCompleted, at: int) -> None:
+    """Keep the result of a node that has a cache. What a person reported, or was kept before, is no result of it."""
+    cache = _cache(graph, visit, ended.item)
+    if cache is not None and not ended.is_kept and ended.settled_by is None:
+        key = _key(run, graph, visit, ended.item, cache)
+        run.kept = run.kept.set(key, Kept(ended.output, ended.route, at))
+
+
+def kept_result(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, now: int) -> Kept | None:
+    """Return the result that is kept for a visit, or for one item of a map; None for none, and for one too old."""
+    cache = _cache(graph, visit, item)
+    if cache is None:
+        return None
+    kept = run.kept.get(_key(run, graph, visit, item, cache))
+    is_old = kept is not None and cache.ttl is not None and now - kept.at > cache.ttl * 1e6
+    return None if is_old else kept
+
+
+def _cache(graph: Graph, visit: VisitFold, item: int | None) -> Cache | None:
+    return working_node(graph.nodes[graph.numbers[visit.node]], item).cache
+
+
+def _key(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, cache: Cache) -> str:
+    """Return the digest under which a result stands: of the node, the values that it names, and the item of a map."""
+    seen = seen_by(run, graph, visit, item)
+    return digest_of([visit.node, seen.item, *(list(seen.find(path)) for path in cache.key)])

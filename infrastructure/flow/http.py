@@ -1,0 +1,55 @@
+"""HTTP requests, sent by `httpx`. Each has a connection of its own, so none sees the cookies of another."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
+
+__all__ = ["HttpxClient"]
+
+
+class HttpxClient:
+    """Sends requests. Proxies and certificates are those of the environment.
+
+    Raises `MissingExtra` without the package.
+    """
+
+    def __init__(self) -> None:
+        self._httpx: Any = from_extra("httpx", "a webhook", "httpx")
+
+    @cached_property
+    def _certificates(self) -> Any:
+        return self._httpx.create_ssl_context()
+
+    async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
+        """See `HttpClient.send`."""
+        httpx = self._httpx
+        sent = [(name.encode(), value.encode(errors="replace")) for name, value in headers.items()]
+        try:
+            async with (
+                httpx.AsyncClient(verify=self._certificates, timeout=None, follow_redirects=False) as client,
+                client.stream(method, url, headers=sent, content=content) as response,
+            ):
+                body = await _read(response) if response.is_success else b""
+                return HttpAnswer(response.status_code, dict(response.headers), body)
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError):
+            # Their messages repeat the URL or a header.
+            raise NodeFault(FailureClass.CONFIG, "the request cannot be sent as it is written") from None
+        except httpx.DecodingError:
+            raise NodeFault(FailureClass.TOOL, "the answer cannot be decoded") from None
+        except httpx.TransportError as error:
+            raise ConnectionError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
+
+
+async def _read(response: Any) -> bytes | None:
+    """Return the body of an answer; None for one that is too long."""
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > MOST_BYTES:
+            return None
+    return bytes(body)

@@ -1,0 +1,32 @@
+"""The port through which webhook nodes send HTTP requests."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Protocol
+
+__all__ = ["MOST_BYTES", "HttpAnswer", "HttpClient"]
+
+MOST_BYTES: Final = 10 * 1024 * 1024
+"""Bytes. A longer body of an answer is not read to its end."""
+
+
+class HttpAnswer(NamedTuple):
+    """The answer to a request. The names in `headers` are lower case. `content` is None for a body over `MOST_BYTES`.
+
+    The body of an answer that is no success is not read: then `content` is empty.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    content: bytes | None
+
+
+class HttpClient(Protocol):
+    """Sends single requests. It keeps no cookies and follows no redirects."""
+
+    async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
+        """Send a request and return the answer. It waits until it is cancelled.
+
+        Raises `ConnectionError` when the other side cannot be reached or breaks off, and `NodeFault` for a request that
+        cannot be sent and an answer that cannot be read. Their messages hold nothing of the request.
+        """
+        ...

@@ -1,0 +1,149 @@
+"""A try of a node that sends an HTTP request.
+
+The URL is made from what the node sees, so its host is checked on every try: only the hosts that the node names are
+asked, and no redirect leads elsewhere. No error says more of the request than its host.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from steptrail.domain.failures import ErrorType
+from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.kinds.templates import filled, rendered
+from steptrail.domain.flow.nodes import WebhookNode
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import ToolEffect
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer, HttpClient
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
+
+__all__ = ["WebhookCall"]
+
+_PATIENCE_SECONDS = 1.0
+"""How long a request that was cancelled may take to end."""
+_NO_URL = re.compile(r"[\x00-\x20\x7f\\]")
+"""The characters of no URL. Readers of URLs disagree about where a host ends that has one of them."""
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NO_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_OF_THE_CLIENT = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+_KEY = "idempotency-key"
+_TYPE = "content-type"
+
+
+class WebhookCall:
+    """Sends a request once. What the other side answers decides the class of the failure."""
+
+    def __init__(self, node: WebhookNode, seen: Seen, client: HttpClient) -> None:
+        self._client, self._method = client, node.method
+        self._host, self._url = _checked(rendered(node.url, seen), node.hosts)
+        self._headers = _headers(node.headers, seen)
+        body = filled(node.body, seen)
+        self._content, self._type = _content(body)
+        self.effect: ToolEffect = node.effect
+        self.usual = FailureClass.TOOL
+        self.patience: float | None = _PATIENCE_SECONDS
+        headers = cast("dict[str, JsonValue]", self._headers)
+        self.given: JsonValue = {"method": self._method, "url": self._url, "headers": headers, "body": body}
+
+    async def run(self, attempt: Try) -> Outcome:
+        """Send the request, and return its answer. The effect id goes with it, as the key of its idempotency."""
+        headers = {_KEY: attempt.context.effect_id, **self._headers}
+        if self._type is not None:
+            headers.setdefault(_TYPE, self._type)
+        answer = await self._client.send(self._method, self._url, headers=headers, content=self._content)
+        if 200 <= answer.status < 300:
+            return Succeeded(output={"status": answer.status, "body": _body(answer)}, detail={"status": answer.status})
+        return _refused(self._host, answer, attempt.now)
+
+
+class _NoSuccess(Exception):
+    """The other side gave an answer that is no success."""
+
+    def __init__(self, host: str, answer: HttpAnswer) -> None:
+        redirect = ", and redirects are not followed" if 300 <= answer.status < 400 else ""
+        super().__init__(f"{host} answered with the status {answer.status}{redirect}")
+        self.status_code, self.headers = answer.status, answer.headers
+
+
+def _refused(host: str, answer: HttpAnswer, now: float) -> Failed:
+    refused = _NoSuccess(host, answer)
+    failure, kind = _class_of(answer.status), ErrorType.TOOL
+    if failure is FailureClass.RATE_LIMIT:
+        kind = ErrorType.RATE_LIMIT
+    error = replace(
+        capture(refused, default=ErrorType.TOOL, now=now), type=kind, retryable=failure is not FailureClass.TOOL
+    )
+    return Failed(failure=failure, error=error, details={"status": answer.status}, raised=refused)
+
+
+def _class_of(status: int) -> FailureClass:
+    if status == 429:
+        return FailureClass.RATE_LIMIT
+    return FailureClass.UNAVAILABLE if status == 408 or status >= 500 else FailureClass.TOOL
+
+
+def _config(message: str) -> NodeFault:
+    return NodeFault(FailureClass.CONFIG, message)
+
+
+def _checked(url: str, hosts: tuple[str, ...]) -> tuple[str, str]:
+    """Return the host of a URL and the URL. Raises `NodeFault` for one that may not be asked."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise _config("the URL is none") from None
+    if parts.scheme not in {"http", "https"} or not host or _NO_URL.search(url):
+        raise _config("the URL is none of http or https")
+    if "@" in parts.netloc:
+        raise _config("the URL may hold no name and no password: send a header")
+    if host not in {name.lower() for name in hosts}:
+        raise NodeFault(FailureClass.CONFIG, f"the host {host!r} is not one of those that the node may ask")
+    return host, url
+
+
+def _headers(given: Mapping[str, str], seen: Seen) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, template in given.items():
+        value = rendered(template, seen).strip()
+        if not _NAME.fullmatch(name) or name.lower() in _OF_THE_CLIENT or _NO_VALUE.search(value):
+            raise _config(f"the header {name!r} cannot be sent")
+        headers[name.lower()] = value
+    return headers
+
+
+def _content(body: JsonValue) -> tuple[bytes | None, str | None]:
+    """Return a body as it is sent, and its type."""
+    if body is None:
+        return None, None
+    if isinstance(body, str):
+        return body.encode(errors="replace"), "text/plain; charset=utf-8"
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace"), "application/json"
+
+
+def _body(answer: HttpAnswer) -> JsonValue:
+    details: dict[str, JsonValue] = {"status": answer.status}
+    if answer.content is None:
+        raise NodeFault(FailureClass.TOOL, f"the answer is longer than {MOST_BYTES} bytes", details)
+    kind, *parameters = (part.strip() for part in answer.headers.get(_TYPE, "").lower().split(";"))
+    if kind.endswith(("/json", "+json")):
+        try:
+            return cast("JsonValue", json.loads(answer.content, parse_constant=_no_number)) if answer.content else None
+        except (ValueError, RecursionError):
+            raise NodeFault(FailureClass.TOOL, f"the answer says that it is {kind}, and it is not", details) from None
+    charset = next((text[8:].strip("\"'") for text in parameters if text.startswith("charset=")), "utf-8")
+    try:
+        return answer.content.decode(charset, errors="replace")
+    except (LookupError, ValueError):
+        return answer.content.decode(errors="replace")
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(text)
