@@ -37,7 +37,7 @@ from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 
-__all__ = ["decide", "said_by", "why_no_retry"]
+__all__ = ["decide", "said_by", "was_accepted", "why_no_retry"]
 
 _DOING: dict[type[FlowCommand], str] = {
     StartFlow: "run",
@@ -58,11 +58,8 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
 
     Raises `CommandRejected`, which says what to do instead.
     """
-    key = getattr(command, "key", None)
-    if key is not None:
-        doing = _DOING[type(command)]
-        if use_of(state.fold.keys, key, _what(state, command), command=doing, session=state.flow_id) is not None:
-            return ()
+    if was_accepted(state, command):
+        return ()
     match command:
         case StartFlow():
             return _start(state, command)
@@ -87,6 +84,18 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
     assert_never(command)
 
 
+def was_accepted(state: FlowState, command: FlowCommand) -> bool:
+    """Tell whether the command was accepted before, by its key.
+
+    Raises `CommandRejected` for a key that came with something else.
+    """
+    key = getattr(command, "key", None)
+    if key is None:
+        return False
+    doing = _DOING[type(command)]
+    return use_of(state.fold.keys, key, _what(state, command), command=doing, session=state.flow_id) is not None
+
+
 def said_by(state: FlowState, command: StartFlow) -> str:
     """Return the text by which the input of a command is recognised."""
     return said(_started(state, command))
@@ -103,7 +112,7 @@ def _what(state: FlowState, command: FlowCommand) -> str:
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:
-            return type(command).__name__.lower()
+            return _DOING[type(command)]
 
 
 def _start(state: FlowState, command: StartFlow) -> tuple[FlowEvent, ...]:

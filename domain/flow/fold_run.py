@@ -155,8 +155,8 @@ def _limit_reached(fold: FlowFold, event: LimitReached, at: int) -> None:
 @RUN_HANDLERS.of(WaitStarted)
 def _wait_started(fold: FlowFold, event: WaitStarted, at: int) -> None:
     if fold.run is not None:
-        fold.run.wait, fold.run.waits = event, waits_of(fold.run)
-        fold.run.waiting_since, fold.run.productive = at, True
+        fold.run.wait, fold.run.waiting_since, fold.run.productive = event, at, True
+        fold.run.waits = waits_of(fold.run)
 
 
 @RUN_HANDLERS.of(WaitEnded)

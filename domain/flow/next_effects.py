@@ -263,6 +263,9 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     wait = run.wait
     if run.stop_request is not None:
         return RecordEvents((WaitEnded(reason="stop", by=run.stop_request.by),))
+    if wait is not None and wait.kind == "resources" and run.pause_request is None:
+        is_over = wait.until is None or wait.until <= now
+        return RecordEvents((WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:
             asked = run.pause_request

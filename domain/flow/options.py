@@ -41,6 +41,11 @@ class RunOptions(Settings, frozen=True, kw_only=True):
     pause_after: tuple[str, ...] = ()
     step_timeout: PositiveSeconds | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.budget is not None and self.budget.max_cost_usd and self.prices is None:
+            self.refuse("budget", "Expected prices beside a limit on cost, because without them it would limit nothing")
+
     def tolerates(self, failure: FailureClass) -> bool:
         """Tell whether the run goes on after a failure of this class."""
         covered = self.continue_on_error

@@ -69,8 +69,12 @@ def first_awaited(tasks: Iterable[Task]) -> Task | None:
 
 
 def stays_for(run: RunFold, until: int | None, now: int) -> bool:
-    """Tell whether the owner of a run stays for a wait that ends at `until`; otherwise it lets the run rest."""
-    return until is not None and (until - now) / 1e6 <= run.options.longest_wait
+    """Tell whether the owner of a run stays for a wait that ends at `until`; otherwise it lets the run rest.
+
+    Resources are opened once a segment, so another try to open them is another segment.
+    """
+    is_for_resources = run.wait is not None and run.wait.kind == "resources"
+    return until is not None and not is_for_resources and (until - now) / 1e6 <= run.options.longest_wait
 
 
 def waits_of(run: RunFold) -> tuple[Wait, ...]:
@@ -84,6 +88,9 @@ def questions_of(run: RunFold) -> tuple[Wait, ...]:
 
 
 def _waits(run: RunFold) -> Iterator[Wait]:
+    if run.wait is not None and run.wait.kind == "resources":
+        since = run.waiting_since
+        yield Wait(id=f"{run.id}:resources", kind="resources", since=since, asked_at_version=0, due_at=run.wait.until)
     for task in run.tasks.values():
         kind, visit = kind_of(task), run.open.get(task.node)
         if kind is None or visit is None:

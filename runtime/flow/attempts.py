@@ -128,6 +128,10 @@ class Attempts:
 
     def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
         outer = graph.nodes[graph.numbers[task.node]]
+        budget = working_node(outer, task.item).budget
+        if budget is not None and budget.max_cost_usd and run.options.prices is None:
+            why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
+            raise NodeFault(FailureClass.CONFIG, why)
         if isinstance(outer, MapNode) and task.item is None:
             raise NodeFault(FailureClass.CONFIG, f"there is no list at {outer.over!r}", {"path": outer.over})
         seen = seen_by(run, graph, visit, task.item)

@@ -17,7 +17,7 @@ from steptrail.domain.flow.commands import (
     SettleNode,
     StartFlow,
 )
-from steptrail.domain.flow.decide import said_by
+from steptrail.domain.flow.decide import said_by, was_accepted
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
@@ -68,6 +68,8 @@ class FlowControl:
                 return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by),) if state.is_open else ()
             return (start,)
 
+        if start.key is not None:
+            was_accepted((await self.stream.journal()).committed, start)  # refuses the key of another input
         before = await self._env.store.version(self.stream.stream)
         state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key)
         return FlowResult(state, stored=state.version <= before)

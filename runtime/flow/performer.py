@@ -8,8 +8,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
+from steptrail.domain.agent.means import Means
+from steptrail.domain.copies import own
 from steptrail.domain.flow.effects import (
     Ask,
     Await,
@@ -27,7 +28,10 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.event import is_world_fact
+from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.runtime.agent.resources import PATIENCE, Opener, OpenResources
+from steptrail.runtime.agent.run_log import resources_failed
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.attempts import Attempts
 from steptrail.runtime.flow.evaluating import evaluated
@@ -40,14 +44,14 @@ from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import InFlight
 
-if TYPE_CHECKING:
-    from steptrail.runtime.agent.resources import OpenResources
-
 __all__ = ["FlowRunner"]
 
 _NEED_CODE = (Evaluate, StartTasks, Await)
 _MOST_UNSTORED = 200
 """Events. A long row of nodes that are evaluated in place is stored in commits of about this size."""
+
+_OPEN_AGAIN_SECONDS = 30.0
+"""How soon resources that could not be opened are opened again, by a process that resumes the run."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -70,6 +74,7 @@ class FlowRunner:
         self._reach, self._draw = reach, draw
         self._attempts = Attempts(journal, flow, flight, reach, means, child_of) if flow is not None else None
         self._resources: OpenResources | None = None
+        self._unopened = flow.resources if flow is not None else None
         self._grace_ends: float | None = None
 
     @asynccontextmanager
@@ -99,6 +104,9 @@ class FlowRunner:
     async def perform(self, effect: FlowEffect, /) -> None:
         """Perform the effect, and record the events that follow from it."""
         journal, attempts = self._journal, self._attempts
+        if self._unopened is not None and isinstance(effect, _NEED_CODE):
+            await self._open(self._unopened)
+            return  # a command may have come meanwhile, so the machine is asked again
         match effect:
             case RecordEvents(events=events):
                 journal.conclude(*events)
@@ -128,6 +136,24 @@ class FlowRunner:
                     await self._wait(until)
             case _:
                 raise AssertionError(f"{effect} is not for this process")
+
+    async def _open(self, opener: Opener) -> None:
+        """Open the resources of the run, once. When that fails, the run waits, and leaves the next try to a resume."""
+        if not await self._journal.flush():
+            return
+        state, ended = self._journal.peek(), list[object]()
+        context = state.run.started.context if state.run is not None else None
+        means = Means(lambda: own(context))
+        self._resources = OpenResources(state.flow_id, opener, means)
+        self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
+        await self._flight.land()
+        if ended and isinstance(error := ended[0], Exception):
+            resources_failed(state.flow_id, "could not be opened", error)
+            until = state.as_of + round(_OPEN_AGAIN_SECONDS * 1e6)
+            problem = type(error).__qualname__
+            self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
+        elif self._attempts is not None and means.are_open:
+            self._unopened, self._attempts.resources = None, means.resources
 
     async def _cut(self, due: CutOff, attempts: Attempts) -> None:
         """Cut off what may be cut now, and the others when their grace is over by the clock of the loop."""

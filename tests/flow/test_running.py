@@ -1,6 +1,9 @@
 """Nodes beside each other: how many run, what is cut off when one fails, loops, maps, and the limits of a run."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
 
 import pytest
 
@@ -8,12 +11,14 @@ from steptrail import Steptrail
 from steptrail.domain.flow.events import CutReason, LimitReached, NodeAttemptInterrupted, NodeCancelled, NodeOpened
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, say
 from steptrail.workflow import (
     Budget,
     BuiltWorkflow,
     Envelope,
     FailureClass,
+    NodeContext,
     RetryPolicy,
     Rule,
     RunOptions,
@@ -324,3 +329,56 @@ async def test_a_model_is_shown_how_often_its_node_was_tried_so_a_script_goes_on
     flow = Workflow("t").llm("a", scripted, prompt="x", schema={"type": "object"}, retry=retry, output="out").build()
     async with trail_of() as trail:
         assert (await trail.run(flow)).output == {"a": 1}
+
+
+async def test_a_limit_on_cost_needs_prices() -> None:
+    with pytest.raises(ConfigurationError, match="prices"):
+        RunOptions(budget=Budget(max_cost_usd=Decimal(1)))
+    flow = Workflow("t").llm("a", model(), prompt="x", budget=Budget(max_cost_usd=Decimal(1))).build()
+    async with trail_of() as trail:
+        failed = (await trail.run(flow)).error
+    assert failed is not None
+    assert (failed.failure, failed.attempt) == (FailureClass.CONFIG, 0)
+
+
+async def test_what_nodes_need_is_opened_once_for_a_segment_and_closed() -> None:
+    world, opened = World(), list[str]()
+
+    @asynccontextmanager
+    async def shop(data: object) -> AsyncGenerator[str]:
+        opened.append(f"open for {data}")
+        yield "shop"
+        opened.append("closed")
+
+    def use(_: Envelope, context: NodeContext) -> str:
+        return f"in the {context.resources}"
+
+    flow = Workflow("t").function("a", use).function("b", use).chain("a", "b").with_resources(shop).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, context={"user": "ana"})
+    assert (result.output, opened) == ("in the shop", ["open for {'user': 'ana'}", "closed"])
+    assert not world.done
+
+
+async def test_what_cannot_be_opened_fails_no_node_and_is_tried_again_by_a_resume() -> None:
+    tries = 0
+
+    @asynccontextmanager
+    async def shop(_: object) -> AsyncGenerator[str]:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise ConnectionError("the shop is away")
+        yield "shop"
+
+    def use(_: Envelope, context: NodeContext) -> str:
+        return f"in the {context.resources}"
+
+    clock = HandClock()
+    flow = Workflow("t").function("a", use).with_resources(shop).build()
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f")
+        assert result.status is ExecutionStatus.WAITING
+        clock.advance(600)
+        result = await trail.flow("f").resume(flow)
+    assert (result.output, tries) == ("in the shop", 2)

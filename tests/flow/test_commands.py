@@ -1,0 +1,236 @@
+"""Commands to a run that come twice, too early, too late or with another key, and what is told of the run meanwhile."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from steptrail import Steptrail, ToolEffect, tool
+from steptrail.domain.flow.changes import changes_between
+from steptrail.domain.flow.evolve import evolve, initial
+from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.events import SessionStarted
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.errors import CommandRejected, ConfigurationError, SessionNotFound
+from steptrail.interfaces.cli.main import main
+from steptrail.projections.flow_kind import PROJECTIONS_OF_FLOWS
+from steptrail.runtime.kernel.control import StreamControl
+from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
+from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+
+
+def asking() -> BuiltWorkflow:
+    return Workflow("asks").human("ask", prompt="Well?", output="said").noop("end").chain("ask", "end").build()
+
+
+async def test_an_open_run_takes_no_other_input_and_a_new_one_must_be_new() -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        await trail.run(flow, 1, session="f", options=LEAVES)
+        assert (await trail.run(flow, 1, session="f", options=LEAVES)).status is ExecutionStatus.WAITING
+        with pytest.raises(CommandRejected, match="another input"):
+            await trail.run(flow, 2, session="f")
+        with pytest.raises(CommandRejected):
+            await trail.start(flow, 2, session="f")
+        await trail.flow("f").stop(by="ana")
+        with pytest.raises(CommandRejected, match="exists already"):
+            await trail.run(flow, 2, session="f", new=True)
+        again = await trail.run(flow, 2, session="f", metadata={"tag": "x"}, options=LEAVES)
+        assert (again.execution_id, dict(again.state.metadata)) == ("f:2", {"tag": "x"})
+
+
+async def test_what_has_not_begun_or_is_over_is_not_paused_stopped_or_retried() -> None:
+    flow = Workflow("t").noop("a").build()
+    async with trail_of() as trail:
+        handle = trail.flow("f")
+        for command in (handle.pause(by="a"), handle.stop(by="a"), handle.resume(flow), handle.retry(flow)):
+            with pytest.raises(SessionNotFound):
+                await command
+        await trail.run(flow, session="f")
+        for refused in (handle.pause(by="a"), handle.stop(by="a"), handle.retry(flow)):
+            with pytest.raises(CommandRejected):
+                await refused
+        assert (await handle.resume(flow)).status is ExecutionStatus.COMPLETED
+
+
+async def test_a_command_with_a_key_counts_once_and_one_without_does_nothing_twice() -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        handle = trail.flow("f")
+        await trail.run(flow, session="f", options=LEAVES)
+        for _ in range(2):
+            assert (await handle.pause(by="ana", key="p")).status is ExecutionStatus.PAUSED
+        assert (await handle.pause(by="bob")).status is ExecutionStatus.PAUSED
+        assert "paused by ana" in (await handle.why()).verdict
+        with pytest.raises(CommandRejected):
+            await handle.retry(flow)
+        for _ in range(2):
+            assert (await handle.stop(by="ana", key="s")).status is ExecutionStatus.STOPPED
+        with pytest.raises(CommandRejected):
+            await handle.pause(by="ana", key="s")
+        first = await handle.retry(flow, key="r")
+        assert (await handle.retry(flow, key="r")).execution_id == first.execution_id == "f:2"
+
+
+async def test_a_key_that_came_with_another_input_is_refused() -> None:
+    flow = Workflow("t").function("a", lambda seen: seen.input).build()
+    async with trail_of() as trail:
+        assert (await trail.run(flow, 1, key="k")).output == 1
+        assert (await trail.run(flow, 1, key="k")).stored
+        with pytest.raises(CommandRejected, match="another key"):
+            await trail.run(flow, 2, key="k")
+        with pytest.raises(CommandRejected, match="another key"):
+            await trail.start(flow, 2, key="k")
+
+
+async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_on() -> None:
+    world = World()
+    old = Workflow("t").human("ask", prompt="?").function("b", world.function("b")).chain("ask", "b").build()
+    new = Workflow("t").human("ask", prompt="!").function("c", world.function("c")).chain("ask", "c").build()
+    assert changes_between(old.definition, new.definition) == ("-b", "+c", "ask", "edges")
+    async with trail_of() as trail:
+        await trail.run(old, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        with pytest.raises(CommandRejected, match="not the recorded one"):
+            await trail.flow("f").resume(new, strict=True)
+        result = await trail.flow("f").resume(new)
+        assert result.error is not None
+        assert "nobody brought the function" in result.error.message
+        assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
+    assert world.done == {"b": 1}
+
+
+async def test_a_pause_and_a_stop_reach_a_run_whose_worker_died() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(flow, session="f")
+        why = await trail.flow("f").why()
+        assert why.is_crashed
+        assert why.to_dict()["crashed"] is True
+        control = trail.flow("f")._control.stream  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(control, StreamControl)
+        assert (await control.request(Pause(by="ana"))).status is ExecutionStatus.PAUSED
+        assert (await control.request(Stop(by="ana"))).status is ExecutionStatus.STOPPED
+
+
+def test_events_of_a_run_that_never_began_change_nothing() -> None:
+    state = initial("f")
+    assert (state.run, state.output, state.definition, state.errors) == (None, None, None, ())
+    assert (state.usage.total, state.cost, state.active_seconds, state.elapsed_seconds) == (0, None, 0.0, 0.0)
+    assert state.envelope == Envelope()
+    assert "pending" in repr(state)
+    with pytest.raises(ValueError, match="no execution"):
+        state.at_work()
+    assert evolve(state, Recorded(1, 5, SessionStarted(name="t"))) != state
+
+
+async def test_listeners_are_told_nothing_of_a_workflow_yet_and_its_bill_is_known() -> None:
+    flow = Workflow("t").noop("a").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        records = await trail.flow("f").events()
+        lifecycle = PROJECTIONS_OF_FLOWS.lifecycle(initial("f"))
+        assert [told for record in records for told in lifecycle.apply(record)] == []
+        assert lifecycle.version == len(records)
+        assert [PROJECTIONS_OF_FLOWS.bill.billed(record.event) for record in records] == [None] * len(records)
+
+
+def test_what_only_one_of_both_takes_is_refused_of_the_other() -> None:
+    flow = Workflow("t").noop("a").build()
+
+    async def refused() -> None:
+        async with trail_of() as trail:
+            with pytest.raises(ConfigurationError):
+                await trail.run(flow, options={"concurrency": 1})  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+            with pytest.raises(ConfigurationError):
+                await trail.run(Workflow("t").noop("a"), 1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+    asyncio.run(refused())
+
+
+async def test_an_older_execution_is_explained_by_its_number_or_id() -> None:
+    clock, world = HandClock(), World()
+    flow = Workflow("t").function("a", world.function("a")).build()
+    async with trail_of(clock) as trail:
+        world.fails["a"] = [RuntimeError("first")]
+        await run_to_rest(trail, clock, flow)
+        await trail.flow("f").retry(flow)
+        handle = trail.flow("f")
+        old, same, new = await handle.why(execution=1), await handle.why(execution="f:1"), await handle.why()
+        assert old.verdict == same.verdict
+        assert (old.status, new.status, old.is_newest) == (ExecutionStatus.FAILED, ExecutionStatus.COMPLETED, False)
+        with pytest.raises(ConfigurationError):
+            await handle.why(execution=9)
+
+
+@pytest.mark.parametrize(
+    "how", ["failed", "recorded", "limit", "human", "approval", "step", "parked", "retrying", "stopped", "child"]
+)
+async def test_the_command_line_tells_why_of_every_way_to_stand(
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, url = World(), f"sqlite:///{tmp_path / 'runs.db'}"
+    expected, options = "", LEAVES
+
+    @tool(effect=ToolEffect.UNSAFE, approval=how == "approval")
+    async def act(name: str) -> str:
+        """Act."""
+        return await world.do(name)
+
+    written = Workflow("t")
+    match how:
+        case "failed":
+            world.breaks["a"] = ConnectionError("away")
+            written.tool("a", world.tool(), args={"name": "a"}, retry=1).noop("later").chain("a", "later")
+            expected = "tiers"
+        case "recorded":
+            world.breaks["a"] = ConnectionError("away")
+            written.tool("a", world.tool(), args={"name": "a"}, retry=1, on_error="continue")
+            expected = "1 recorded error"
+        case "limit":
+            written.noop("a")
+            expected, options = "waits for", RunOptions(pause_before=("*",), step_timeout=900.0, longest_wait=0.0)
+        case "human":
+            written.human("a", prompt="Publish?", expires=60.0)
+            expected = "Publish?"
+        case "approval" | "parked":
+            written.tool("a", act, args={"name": "a"})
+            expected = "approval" if how == "approval" else "what f:1:a:1 did"
+        case "step":
+            written.noop("a")
+            expected, options = "held before", RunOptions(pause_before=("a",), longest_wait=0.0)
+        case "retrying":
+            world.breaks["a"] = ConnectionError("away")
+            written.tool("a", world.tool(), args={"name": "a"})
+            expected = "next try"
+        case "child":
+            written.flow("a", asking())
+            expected = "which"
+        case _:
+            written.human("a", prompt="?")
+            expected = "by ana"
+    flow = written.build()
+    async with Steptrail.open(url) as trail:
+        if how == "parked":
+            with pytest.raises(Crash):
+                await again_on(trail, HandClock(), crash_at("after-node")).run(flow, session="f")
+        await trail.run(flow, session="f", options=options)
+        if how == "stopped":
+            await trail.flow("f").stop(by="ana")
+        questions = await trail.inbox()
+        assert bool(questions) is (how in {"limit", "human", "approval", "step", "parked", "child"})
+        assert all(question.to_dict()["kind"] == question.kind for question in questions)
+    for more in ([], ["--json"]):
+        assert await asyncio.to_thread(main, ["why", "flow:f", "--store", url, *more]) == 0
+        told = capsys.readouterr().out
+        assert told.strip()
+        if not more:
+            assert expected in told
+    assert await asyncio.to_thread(main, ["show", "flow:f", "--store", url]) == 0
+    assert "f" in capsys.readouterr().out
+    assert await asyncio.to_thread(main, ["inbox", "--store", url]) == 0
+    capsys.readouterr()
