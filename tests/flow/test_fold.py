@@ -1,0 +1,148 @@
+"""The fold takes any event at any time, and a worker that lost a run still says what its try came to."""
+
+import asyncio
+
+import pytest
+
+from steptrail import ToolEffect
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow import events as flow_events
+from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.events import (
+    CutReason,
+    FlowEvent,
+    NodeAttemptInterrupted,
+    NodeAttemptSettledLate,
+    NodeThen,
+)
+from steptrail.domain.flow.evolve import HANDLERS, evolve, initial
+from steptrail.domain.flow.machine import FLOW
+from steptrail.domain.flow.options import RunOptions
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
+from steptrail.errors import CommandRejected, OwnershipLost
+from steptrail.workflow import FailureClass, Workflow
+from tests.flow.kit import World, run_to_rest
+from tests.runner.kit import HandClock, again_on, trail_of
+
+ERROR = ErrorInfo(type=ErrorType.TOOL, error_class="x:Y", message="no")
+FAILED = NodeError(
+    node_id="a", kind="tool", message="no", attempt=1, visit=9, failure=FailureClass.TOOL, tier="node", at=0
+)
+E = flow_events
+
+ANY: list[FlowEvent] = [
+    E.SessionStarted(name="t"),
+    E.MetadataChanged(changes={"x": 1}, removed=("y",), by="ana"),
+    E.FlowResumed(segment=2, worker="w", library="0", ended_by=SegmentEnd.CRASH, was_productive=True, by="ana"),
+    E.FlowRetried(execution_id="f:2", ordinal=2, segment=2, worker="w", library="0", visits=(), by="ana"),
+    E.PauseRequested(by="ana"),
+    E.StopRequested(by="ana"),
+    E.ExecutionPaused(by="ana", step_seconds=0.0),
+    E.ExecutionFinished(status=ExecutionStatus.COMPLETED, stop_reason=StopReason.COMPLETED, resolved_by="x"),
+    E.LimitReached(limit="timeout", scope="run", at_most="1", actual="2"),
+    E.WaitStarted(kind="human"),
+    E.WaitEnded(reason="due"),
+    E.NodeEvaluated(node="a", visit=9),
+    E.NodeCompleted(node="a", visit=9),
+    E.NodeFailureRecorded(node="a", visit=9, error=FAILED, rule="x"),
+    E.NodeFailed(node="a", visit=9, error=FAILED, rule="x"),
+    E.NodeSkipped(node="a", visit=9, by="ana"),
+    E.NodeCancelled(node="a", visit=9, reason="stop"),
+    E.NodeAttemptStarted(
+        node="a", visit=9, attempt=1, effect_id="f:1:a:9", effect=ToolEffect.READ, input_digest="0" * 64
+    ),
+    E.NodeAttemptCompleted(node="a", visit=9, attempt=1, duration_seconds=0.0),
+    E.NodeAttemptFailed(node="a", visit=9, attempt=1, failure=FailureClass.TOOL, error=ERROR, duration_seconds=0.0),
+    E.NodeAttemptInterrupted(
+        node="a", visit=9, attempt=1, reason=CutReason.CRASH, then=NodeThen.RERUN, duration_seconds=0.0
+    ),
+    E.NodeAttemptSuspended(node="a", visit=9, attempt=1, stream="agent:x", reason="rests", duration_seconds=0.0),
+    E.NodeRetryScheduled(node="a", visit=9, attempt=2, draw=0.0, delay_seconds=1.0, due_at=5),
+    E.NodeAttemptSettledLate(effect_id="f:1:a:9", attempt=1, segment=1),
+    E.ApprovalRequested(
+        approval_id="f:1:a:9",
+        node="a",
+        visit=9,
+        tool="x",
+        arguments_digest="0" * 64,
+        expires_at=5,
+        asked_by="x",
+    ),
+    E.ApprovalGranted(approval_id="f:1:a:9", by="ana"),
+    E.ApprovalDenied(approval_id="f:1:a:9", by="ana"),
+    E.ApprovalExpired(approval_id="f:1:a:9"),
+    E.HumanRequested(
+        request_id="f:1:a:9", node="a", visit=9, type="approval", prompt="?", digest="0" * 64, on_timeout="fail"
+    ),
+    E.HumanAnswered(request_id="f:1:a:9", by="ana"),
+    E.HumanExpired(request_id="f:1:a:9"),
+    E.StepHeld(node="a", visit=9, point="before"),
+    E.StepAnswered(node="a", visit=9, point="before", action="continue", by="ana"),
+]
+
+
+def test_every_event_but_those_that_need_a_graph_is_tried() -> None:
+    assert {type(event) for event in ANY} | {E.FlowStarted, E.NodeOpened} == set(HANDLERS)
+
+
+@pytest.mark.parametrize("event", ANY, ids=lambda event: type(event).__name__)
+async def test_any_event_is_taken_before_a_run_and_after_it_and_about_nodes_that_are_not_open(event: FlowEvent) -> None:
+    before = initial("f")
+    assert evolve(before, Recorded(1, 5, event)).version == 1
+    assert before == initial("f")
+    async with trail_of() as trail:
+        done = (await trail.run(Workflow("t").noop("a").build(), session="f")).state
+    after = evolve(done, Recorded(done.version + 1, done.as_of + 5, event))
+    assert after.version == done.version + 1
+    if not isinstance(event, E.FlowRetried | E.ExecutionFinished | E.MetadataChanged | E.NodeFailureRecorded):
+        assert after.envelope == done.envelope
+
+
+def test_an_interruption_of_what_is_not_open_is_restated_as_it_is() -> None:
+    cut = NodeAttemptInterrupted(
+        node="a", visit=9, attempt=1, reason=CutReason.CRASH, then=NodeThen.RERUN, duration_seconds=0.0
+    )
+    assert FLOW.restated(initial("f"), cut) is cut
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_worker_that_lost_its_run_reports_what_its_try_came_to(fails: bool) -> None:
+    world, clock = World(), HandClock()
+    world.holds = "a"
+    if fails:
+        world.breaks["a"] = RuntimeError("too late")
+    flow = Workflow("t").tool("a", world.tool(), args={"name": "a"}, retry=1, timeout=None).build()
+    async with trail_of(clock) as trail:
+        first = asyncio.create_task(again_on(trail, clock).run(flow, session="f"))
+        await world.entered.wait()
+        other = World()
+        again = Workflow("t").tool("a", other.tool(), args={"name": "a"}, retry=1, timeout=None).build()
+        result = await trail.flow("f").resume(again, take_over=True)
+        world.gate.set()
+        with pytest.raises(OwnershipLost):
+            await first
+        late = [record.event for record in await trail.flow("f").events()][-1]
+    assert result.status is ExecutionStatus.COMPLETED
+    assert isinstance(late, NodeAttemptSettledLate)
+    assert (late.effect_id, late.segment, late.error is not None) == ("f:1:a:1", 1, fails)
+
+
+async def test_answers_that_come_too_late_or_to_nobody_are_refused() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(), args={"name": "a"}, approval=True).build()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow, options=RunOptions(longest_wait=0.0))
+        approval = result.state.tasks[0].approval
+        assert approval is not None
+        handle = trail.flow("f")
+        with pytest.raises(CommandRejected):
+            await handle.approve("f:1:b:1", by="ana")
+        with pytest.raises(CommandRejected):
+            await handle.step("a", "continue", by="ana")
+        with pytest.raises(CommandRejected):
+            await handle.answer("a", approved=True, by="ana")
+        clock.advance(400 * 86_400)
+        for refused in (handle.approve(approval.id, by="ana"), handle.deny(approval.id, by="ana")):
+            with pytest.raises(CommandRejected, match="expired"):
+                await refused
