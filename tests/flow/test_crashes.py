@@ -178,3 +178,27 @@ async def test_an_unsafe_tool_that_is_out_of_time_may_have_taken_effect_so_it_is
         assert result.status is ExecutionStatus.WAITING
         assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
     assert done == 1
+
+
+@pytest.mark.parametrize("kind", ["function", "edited"])
+async def test_the_inbox_asks_what_became_of_an_unsafe_effect(kind: str) -> None:
+    world, clock = World(), HandClock()
+    act = world.tool(ToolEffect.UNSAFE)
+    written = Workflow("t")
+    if kind == "function":
+        written.function("a", world.function("a"), effect="unsafe")
+    else:
+        written.tool("a", act, args={"name": "a"}, approval=True)
+    flow = written.build()
+    async with trail_of(clock) as trail:
+        if kind == "edited":
+            result = await trail.run(flow, session="f", options=LEAVES)
+            approval = result.state.tasks[0].approval
+            assert approval is not None
+            await trail.flow("f").approve(approval.id, by="ana", arguments={"name": "b"})
+        with pytest.raises(Crash):
+            await trail_run(again_on(trail, clock, crash_at("after-node")), flow)
+        await trail_run(trail, flow)
+        (question,) = await trail.inbox()
+    assert (question.kind, question.node) == ("unknown_outcome", "a")
+    assert question.arguments == (None if kind == "function" else {"name": "b"})

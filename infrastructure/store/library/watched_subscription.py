@@ -26,6 +26,15 @@ class WatchedSubscription(ListenNotifySubscription[ApplicationRecorder]):
         super().stop()
         self._coming.cancel()
 
+    def _pull(self) -> None:
+        try:
+            super()._pull()
+        except OperationalError:
+            # A pull may find the store closed before this subscription is told.
+            if not self._watch.is_closed:
+                raise
+            self.stop()
+
     def _wait_past(self, position: int) -> None:
         self._position = position
         self._coming = self._watch.past(position)
