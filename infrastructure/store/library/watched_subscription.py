@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from eventsourcing.persistence import ApplicationRecorder, ListenNotifySubscription
+from eventsourcing.persistence import ApplicationRecorder, ListenNotifySubscription, OperationalError
 
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 
