@@ -35,7 +35,7 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
-from steptrail.projections.rendering import by_whom, error_data, request_data
+from steptrail.projections.rendering import by_whom, error_data, many, request_data
 
 __all__ = ["MARKED_TYPES", "AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
 
@@ -297,7 +297,7 @@ def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str |
 
 
 def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, owned: bool | None) -> str:
-    outcome, steps = state.last_continuation_outcome, f"{state.step_count} step{'' if state.step_count == 1 else 's'}"
+    outcome, steps = state.last_continuation_outcome, many(state.step_count, "step")
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             by = f", decided by {decided_by.criterion_class}: {decided_by.reason}" if decided_by else ""

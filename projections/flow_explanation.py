@@ -32,7 +32,7 @@ from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.projections.rendering import by_whom, request_data
+from steptrail.projections.rendering import by_whom, many, request_data
 
 __all__ = ["FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
 
@@ -336,7 +336,7 @@ def _standing(state: FlowState, rule: str | None) -> str:
             pass
     if run.finished is not None:
         count = len(run.errors)
-        said = f" with {count} recorded error{'' if count == 1 else 's'}" if count else ""
+        said = f" with {many(count, 'recorded error')}" if count else ""
         return f"{status}{said}{reason}: nothing was left to do"
     if state.paused is not None:
         return f"paused {by_whom(state.paused)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from steptrail.domain.flow.digests import digest_of
+from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
@@ -96,7 +96,7 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
 
 def _call(run: RunFold, graph: Graph, task: Task) -> tuple[str | None, Mapping[str, JsonValue] | None]:
     """Return the tool that a task calls, and the arguments; None for each that there is not."""
-    node = working_node(graph.nodes[graph.numbers[task.node]], task.item)
+    node = working_node(graph.node(task.node), task.item)
     if not isinstance(node, ToolNode):
         return None, None
     if task.arguments is not None:

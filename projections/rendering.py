@@ -6,7 +6,7 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.requests import Request
 
-__all__ = ["by_whom", "error_data", "owner_text", "request_data", "why_cut"]
+__all__ = ["by_whom", "error_data", "many", "owner_text", "request_data", "why_cut"]
 
 
 def by_whom(asked: Request) -> str:
@@ -19,6 +19,11 @@ def owner_text(is_owned: bool | None) -> str:
     if is_owned is None:
         return "unknown: the leases beside the store cannot be read"
     return "a process is running it" if is_owned else "no process runs it"
+
+
+def many(number: int, thing: str) -> str:
+    """Return a number of things in words: `1 step`, `2 steps`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def why_cut(event: InferenceInterrupted | ToolExecutionInterrupted) -> str:

@@ -14,7 +14,8 @@ from steptrail.domain.agent.events import (
     WaitEnded,
 )
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import ToolExecution, digest_of
+from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime

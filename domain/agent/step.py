@@ -1,7 +1,5 @@
 """A step and its tool executions, folded from their events."""
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +9,7 @@ from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.base import Value
+from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.instants import Datetime
@@ -30,16 +29,7 @@ __all__ = [
     "ToolExecution",
     "asks_for_tools",
     "cut_reply_error",
-    "digest_of",
 ]
-
-
-_canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-
-
-def digest_of(content: JsonValue) -> str:
-    """Return the SHA-256 of a call's arguments as compact JSON with sorted keys, in hexadecimal."""
-    return hashlib.sha256(_canonical(content).encode(errors="surrogatepass")).hexdigest()
 
 
 class CallStatus(StrEnum):

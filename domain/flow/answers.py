@@ -1,9 +1,9 @@
 """The answers of people about a run: to human nodes, to approvals, to held steps, and verdicts on unknown outcomes."""
 
+from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
-from steptrail.domain.flow.digests import digest_of
 from steptrail.domain.flow.events import (
     ApprovalDenied,
     ApprovalGranted,
@@ -112,7 +112,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
     if point == "after" and (command.sets or command.unsets):
         raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
     graph = state.graph
-    node = graph.nodes[graph.numbers[task.node]] if graph is not None else None
+    node = graph.node(task.node) if graph is not None else None
     chooses = isinstance(node, ConditionalNode | RuleRouterNode | LlmRouterNode)
     if command.action == "skip" and chooses and command.targets is None:
         raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")

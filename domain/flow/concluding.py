@@ -85,7 +85,7 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     """Return what follows from a task that has landed."""
     if isinstance(task.landing, HumanAnswered | HumanExpired):
         return Evaluate(task.key)
-    node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
+    node, visit = graph.node(task.node), run.open[task.node]
     failed = failure_of(task.landing) if task.landing is not None else None
     if failed is None:
         failed, limit = _over_budget(run, node, visit, task)
@@ -137,7 +137,7 @@ def _completed(graph: Graph, node: Node, task: Task) -> NodeCompleted:
 
 def completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
     """Return the end of a visit of a map whose items have all ended."""
-    node = graph.nodes[graph.numbers[visit.node]]
+    node = graph.node(visit.node)
     return NodeCompleted(
         node=visit.node, visit=visit.visit, enables=enabled(graph, node), item_errors=len(visit.errors)
     )

@@ -24,7 +24,7 @@ def interrupted(
     usage: BilledUsage | None = None,
 ) -> NodeAttemptInterrupted:
     """Return the event of a try that was cut off after so many seconds, with the decision what follows."""
-    node = graph.nodes[graph.numbers[task.node]]
+    node = graph.node(task.node)
     return NodeAttemptInterrupted(
         node=task.node,
         visit=task.visit,

@@ -89,7 +89,7 @@ def _completed(fold: FlowFold, event: NodeCompleted, at: int) -> None:
 
 def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
     """Return what a visit has written that has ended well."""
-    key = graph.nodes[graph.numbers[visit.node]].output
+    key = graph.node(visit.node).output
     if visit.items is not None:
         results = [visit.results.get(item) for item in range(visit.items)]
         return succeeded(key, results, Delta(errors=visit.errors))

@@ -99,12 +99,8 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     fold.remember(event.key, "retry")
     if (run := fold.run) is None:
         return
-    run.id, run.ordinal, run.key, run.options = (
-        event.execution_id,
-        event.ordinal,
-        event.key,
-        event.options or run.options,
-    )
+    run.id, run.ordinal, run.key = event.execution_id, event.ordinal, event.key
+    run.options = event.options or run.options
     run.started_at = run.wall_from = at
     run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
     run.counts, run.unproductive_segments, run.productive = Layers(), 0, False

@@ -107,7 +107,7 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
 def _begin_stream(run: RunFold, task: Task) -> None:
     """Note the stream that a try runs, if its node runs one."""
     graph, visit = graph_of(run.started.definition), run.open.get(task.node)
-    kind = stream_kind(working_node(graph.nodes[graph.numbers[task.node]], task.item))
+    kind = stream_kind(working_node(graph.node(task.node), task.item))
     if kind is not None and visit is not None:
         effect = child_effect(task.effect_id, run.retries, task.failures)
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from steptrail.domain.flow.definition import FlowDefinition, read_definition
-from steptrail.domain.flow.nodes import Join
+from steptrail.domain.flow.nodes import Join, Node
 
 __all__ = ["Graph", "Loop", "graph_of", "members"]
 
@@ -67,6 +67,10 @@ class Graph:
         )
         self.ahead = ways.ahead()
         self.awaited = tuple(0 if node in self.takes_one else ways.awaited(node) for node in range(len(self.nodes)))
+
+    def node(self, name: str) -> Node:
+        """Return the node with this id."""
+        return self.nodes[self.numbers[name]]
 
     def is_loop(self, edge: int) -> bool:
         """Tell whether an edge leads back. Edge -1, by which a run begins, does not."""

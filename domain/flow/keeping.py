@@ -4,7 +4,7 @@ A kept result is the output of the node, and its choice if it chooses. The nodes
 node stands for all that was recorded of it.
 """
 
-from steptrail.domain.flow.digests import digest_of
+from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import NodeAttemptCompleted
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import Kept, RunFold, VisitFold
@@ -34,7 +34,7 @@ def kept_result(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, 
 
 
 def _cache(graph: Graph, visit: VisitFold, item: int | None) -> Cache | None:
-    return working_node(graph.nodes[graph.numbers[visit.node]], item).cache
+    return working_node(graph.node(visit.node), item).cache
 
 
 def _key(run: RunFold, graph: Graph, visit: VisitFold, item: int | None, cache: Cache) -> str:

@@ -34,7 +34,7 @@ from steptrail.domain.flow.events import (
     WaitEnded,
 )
 from steptrail.domain.flow.failing import failure_of, working_node
-from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
 from steptrail.domain.flow.kinds.seen import Seen
@@ -44,6 +44,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
 from steptrail.domain.flow.waits import next_wait, waiting_until
+from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
 __all__ = ["leaves_the_process", "next_effects"]
@@ -95,9 +96,12 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
         if effect is not None:
             return effect
     elif not running:
-        asked = run.pause_request
-        return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+        return _paused(run.pause_request)
     return Await(tuple(task.key for task in running), _until(run)) if running else None
+
+
+def _paused(asked: Request) -> RecordEvents:
+    return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
 
 
 def _order(task: Task) -> int:
@@ -190,8 +194,7 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
     for task in _due(run, graph, now):
-        node, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
-        effect = _before(run, graph, node, visit, task)
+        effect = _before(run, graph, graph.node(task.node), task)
         if effect is not None:
             return StartTasks(tuple(each.key for each in starts)) if starts else effect
         if len(starts) < room:
@@ -208,7 +211,7 @@ def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
     yield from sorted(retries, key=_order)
     yield from sorted((task for task in run.tasks.values() if task.phase is TaskPhase.DUE), key=_order)
     for visit in run.open.values():
-        node = graph.nodes[graph.numbers[visit.node]]
+        node = graph.node(visit.node)
         if visit.items is None or not isinstance(node, MapNode):
             continue
         active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
@@ -217,7 +220,7 @@ def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
             yield Task(visit.node, visit.visit, item, order=run.order)
 
 
-def _before(run: RunFold, graph: Graph, node: Node, visit: VisitFold, task: Task) -> FlowEffect | None:
+def _before(run: RunFold, graph: Graph, node: Node, task: Task) -> FlowEffect | None:
     """Return what comes before a task begins, or what it is if it does not leave the process; None to start it."""
     if task.skipped is not None:
         return RecordEvents((_skipped(graph, node, task, task.skipped),))
@@ -268,8 +271,7 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         return RecordEvents((WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:
-            asked = run.pause_request
-            return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+            return _paused(run.pause_request)
         is_due = wait is not None and wait.until is not None and wait.until <= now
         return RecordEvents((WaitEnded(reason="due" if is_due else "settled"),))
     now_waits = next_wait(run)
@@ -286,8 +288,7 @@ def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     if running:
         return _cut(run, running, now)
     if run.pause_request is not None and run.stop_request is None:
-        asked = run.pause_request
-        return RecordEvents((ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),))
+        return _paused(run.pause_request)
     failed = run.ended_by.node if isinstance(run.ended_by, NodeFailed) else None
     cancelled = tuple(
         NodeCancelled(node=visit.node, visit=visit.visit, reason=_why(run))

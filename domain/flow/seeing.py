@@ -15,7 +15,7 @@ __all__ = ["branches_of", "seen_by"]
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""
-    node, view = graph.nodes[graph.numbers[visit.node]], visit.view
+    node, view = graph.node(visit.node), visit.view
     seen = _seen(run, view)
     listed = seen.listed(node.over) if isinstance(node, MapNode) else None
     value = None if item is None or listed is None else listed[item]

@@ -1,10 +1,9 @@
 """The idempotency keys of a session: each is noted with its command, so that a repeated command is carried out once."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 
 from steptrail.domain.base import Value, full_form
+from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
@@ -27,13 +26,8 @@ def said(*messages: Message, context: JsonValue = None) -> str:
 
     It is stored with their key to recognise them.
     """
-    words = _digest([full_form(message) for message in messages])
-    return words if context is None else f"{words}\n{_digest(context)}"
-
-
-def _digest(value: JsonValue) -> str:
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    words = digest_of([full_form(message) for message in messages])
+    return words if context is None else f"{words}\n{digest_of(context)}"
 
 
 def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: str, session: str) -> KeyUse | None:

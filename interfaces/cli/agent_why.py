@@ -6,7 +6,7 @@ from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
-from steptrail.projections.rendering import by_whom, owner_text
+from steptrail.projections.rendering import by_whom, many, owner_text
 
 __all__ = ["agent_why_data", "print_agent_why"]
 
@@ -87,13 +87,9 @@ def _spent(explained: AgentExplanation) -> str:
     failed = f" ({spent.failed_steps} failed)" if spent.failed_steps else ""
     cost = f"{spent.cost}, " if spent.cost is not None else ""
     return (
-        f"{_many(spent.steps, 'step')}{failed}, {_many(spent.tool_calls, 'tool call')}, {spent.tokens} tokens, {cost}"
+        f"{many(spent.steps, 'step')}{failed}, {many(spent.tool_calls, 'tool call')}, {spent.tokens} tokens, {cost}"
         f"{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all"
     )
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _print_way_on(output: Output, explained: AgentExplanation, store: str | None) -> None:

@@ -11,7 +11,7 @@ from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.projections.rendering import by_whom, request_data
+from steptrail.projections.rendering import by_whom, many, request_data
 from steptrail.runtime.flow.result import FlowResult
 
 __all__ = ["error_text", "exit_of_flow", "flow_result_data", "flow_status", "print_flow_result"]
@@ -35,7 +35,7 @@ def exit_of_flow(result: FlowResult) -> Exit:
 def flow_status(state: FlowState) -> str:
     """Return the status for people: with the number of recorded errors, and the reason of a stop."""
     count = len(state.errors)
-    errors = f" ({count} error{'' if count == 1 else 's'})" if count else ""
+    errors = f" ({many(count, 'error')})" if count else ""
     return f"{state.status.value}{errors}"
 
 

@@ -27,6 +27,7 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     StepHeld,
 )
+from steptrail.domain.flow.events.about import VisitEvent
 from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.shared.events import (
@@ -45,7 +46,8 @@ from steptrail.domain.shared.events import (
 )
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.interfaces.cli.summaries import clock_time, summary
+from steptrail.interfaces.cli.summaries import because, clock_time, summary
+from steptrail.projections.rendering import many
 
 __all__ = ["flow_summary", "task_name"]
 
@@ -96,22 +98,22 @@ def _said(event: FlowEvent) -> str:
             other = f", changed: {', '.join(changes)}" if changes else ""
             return f"segment {segment} on {worker}, after {ended_by.value}{other}"
         case FlowRetried(execution_id=name, visits=visits, by=by, reason=reason):
-            return f"{name}: {_many(len(visits), 'visit')} again, by {by}{_why(reason)}"
+            return f"{name}: {many(len(visits), 'visit')} again, by {by}{because(reason)}"
         case LimitReached(limit=limit, node=node, at_most=at_most, actual=actual):
             return f"{f'{node}: ' if node is not None else ''}{limit} is {at_most}, and it was {actual}"
         case NodeOpened(items=items):
-            return _name(event) + (f", {_many(items, 'item')}" if items is not None else "")
+            return _name(event) + (f", {many(items, 'item')}" if items is not None else "")
         case NodeEvaluated(output=output, route=route):
             return f"{_name(event)}{_to(route)}: {result_text(output)}"
         case NodeCompleted(route=route, item_errors=errors):
-            failed = f", {_many(errors, 'item')} failed" if errors else ""
+            failed = f", {many(errors, 'item')} failed" if errors else ""
             return f"{_name(event)}{_to(route)}{failed}"
         case NodeFailureRecorded(error=error, rule=rule, item=item):
             return f"{_name(event, item)}, {error.failure.value}, {error.tier} tier ({rule}): {error.message}"
         case NodeFailed(error=error, rule=rule, item=item):
             return f"{_name(event, item)}, {error.failure.value} ({rule}): {error.message}"
         case NodeSkipped(by=by, reason=reason):
-            return f"{_name(event)} by {by}{_why(reason)}"
+            return f"{_name(event)} by {by}{because(reason)}"
         case NodeCancelled(reason=reason):
             return f"{_name(event)}: {reason}"
         case NodeAttemptStarted(effect_id=effect, attempt=attempt, item=item):
@@ -141,7 +143,7 @@ def _said(event: FlowEvent) -> str:
         case StepHeld(point=point):
             return f"{_name(event)}, {point} it"
         case StepAnswered(action=action, point=point, by=by, reason=reason):
-            return f"{_name(event)}, {point} it: {action}, by {by}{_why(reason)}"
+            return f"{_name(event)}, {point} it: {action}, by {by}{because(reason)}"
         case _:
             return _shared(event)
 
@@ -150,27 +152,7 @@ def _shared(event: Shared) -> str:
     return summary(event)
 
 
-_Visited = (
-    NodeOpened
-    | NodeEvaluated
-    | NodeCompleted
-    | NodeFailureRecorded
-    | NodeFailed
-    | NodeSkipped
-    | NodeCancelled
-    | NodeAttemptStarted
-    | NodeAttemptCompleted
-    | NodeAttemptFailed
-    | NodeAttemptInterrupted
-    | NodeAttemptSuspended
-    | NodeRetryScheduled
-    | HumanRequested
-    | StepHeld
-    | StepAnswered
-)
-
-
-def _name(event: _Visited, item: int | None = None) -> str:
+def _name(event: VisitEvent | HumanRequested, item: int | None = None) -> str:
     return task_name(event.node, event.visit, item)
 
 
@@ -184,11 +166,3 @@ def _answer(event: HumanAnswered) -> str:
     said += [result_text(event.data)] if event.data is not None else []
     said += [event.notes] if event.notes is not None else []
     return ", ".join(said) or "null"
-
-
-def _why(reason: str | None) -> str:
-    return f": {reason}" if reason else ""
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -16,7 +16,7 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
 from steptrail.projections.flow_questions import questions_of_flow
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import by_whom, owner_text
+from steptrail.projections.rendering import by_whom, many, owner_text
 
 __all__ = ["flow_why_data", "print_flow_why"]
 
@@ -82,7 +82,7 @@ def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
     cost = f"{spent.cost}, " if spent.cost is not None else ""
     yield (
         "spent",
-        f"{spent.finished_visits} of {_many(spent.nodes, 'node')}, {_many(spent.attempts, 'attempt')}, "
+        f"{spent.finished_visits} of {many(spent.nodes, 'node')}, {many(spent.attempts, 'attempt')}, "
         f"{spent.tokens} tokens, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all",
     )
     if explained.not_reached:
@@ -92,7 +92,7 @@ def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
 def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str, str]]:
     state, info = explained.state, error.error
     run, graph = state.run, state.graph
-    node = graph.nodes[graph.numbers[error.node_id]] if graph is not None else None
+    node = graph.node(error.node_id) if graph is not None else None
     item = f", item {error.item + 1}" if error.item is not None else ""
     critical = "critical" if node is not None and node.critical else "not critical"
     said = one_line(error.message if info is None else info.said, _MOST)
@@ -144,7 +144,3 @@ def _question(question: Question) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = f", and {len(names) - _MOST} more" if len(names) > _MOST else ""
     return ", ".join(names[:_MOST]) + more
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"

@@ -62,9 +62,9 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
-from steptrail.projections.rendering import why_cut
+from steptrail.projections.rendering import many, why_cut
 
-__all__ = ["clock_time", "how_it_stopped", "record_data", "summary"]
+__all__ = ["because", "clock_time", "how_it_stopped", "record_data", "summary"]
 
 _CUT = 100
 _FOLLOWS = {
@@ -130,7 +130,7 @@ def _session(event: SessionEvent) -> str:
         case SessionStarted(name=name):
             return name
         case SessionForked(source=source, version=version, by=by, reason=reason):
-            return f"{source} after {version} events, by {by}{_why(reason)}"
+            return f"{source} after {version} events, by {by}{because(reason)}"
         case MessagesAppended(messages=messages, by=by):
             return f"{by}: {messages[-1].text if messages else ''}"
         case MetadataChanged(changes=changes, removed=removed, by=by):
@@ -140,14 +140,14 @@ def _session(event: SessionEvent) -> str:
 def _execution(event: ExecutionEvent) -> str:
     match event:
         case ExecutionStarted(execution_id=name, input=None):
-            return f"{name}: retry of {event.retry_of}, by {event.by}{_why(event.reason)}"
+            return f"{name}: retry of {event.retry_of}, by {event.by}{because(event.reason)}"
         case ExecutionStarted(execution_id=name, input=asked, by=by):
             return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
         case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
             other = ", with another context" if context is not None else ""
             return f"segment {segment} on {worker}, after {ended_by.value}{other}"
         case ExecutionPaused() | StopRequested() | PauseRequested():
-            return f"{event.by}{_why(event.reason)}"
+            return f"{event.by}{because(event.reason)}"
         case StepStarted(number=number):
             return f"step {number}"
         case StepCompleted(number=number, duration_seconds=seconds, errors=errors):
@@ -233,18 +233,19 @@ def _call(event: ToolEvent) -> str:
 def _approval(event: ApprovalEvent) -> str:
     match event:
         case ToolCallHeld(position=position, hook=hook, rule=rule):
-            return f"call {position} by {hook}{_why(rule.reason)}"
+            return f"call {position} by {hook}{because(rule.reason)}"
         case ApprovalRequested(approval_id=approval, tool=tool, expires_at=until):
             return f"{approval} for {tool}, until {clock_time(until)}"
         case ApprovalGranted(approval_id=approval, by=by, arguments=edited):
             return f"{approval} by {by}{', with other arguments' if edited is not None else ''}"
         case ApprovalDenied(approval_id=approval, by=by, reason=reason):
-            return f"{approval} by {by}{_why(reason)}"
+            return f"{approval} by {by}{because(reason)}"
         case ApprovalExpired(approval_id=approval):
             return approval
 
 
-def _why(reason: str | None) -> str:
+def because(reason: str | None) -> str:
+    """Return a reason as the end of a line; nothing without one."""
     return f": {reason}" if reason else ""
 
 
@@ -253,4 +254,4 @@ def _error(error: ErrorInfo) -> str:
 
 
 def _errors(count: int) -> str:
-    return f", {count} error{'' if count == 1 else 's'}" if count else ""
+    return f", {many(count, 'error')}" if count else ""

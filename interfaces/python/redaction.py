@@ -24,7 +24,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import digest_of
+from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import FlowEvent, FlowStarted, NodeFailed, NodeFailureRecorded
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded

@@ -288,6 +288,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
                 key=key,
                 context=context,
                 metadata=metadata,
+                parent=None,
                 new=new,
                 options=options,
                 vars=vars,

@@ -10,47 +10,28 @@ from steptrail.domain.errors import ExecutionFailed
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputVerdict
-from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.domain.usage import Usage
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.type_variables import OutputT_co
+from steptrail.runtime.kernel.result import Result
 
 __all__ = ["RunResult"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RunResult(Generic[OutputT_co]):
-    """The result of a run. `state` is the whole state of the session when the run ended here.
+class RunResult(Result[AgentState], Generic[OutputT_co]):
+    """The result of a run of an agent.
 
-    `stored` says that no step was run, because the same input had been answered before.
     `RunResult[Invoice]` is the result of an agent that answers as an `Invoice`; `typed` is how that is read, None when
     the agent is not known.
     """
 
-    state: AgentState
-    stored: bool = False
     typed: AgentOutput[OutputT_co] | None = field(default=None, compare=False)
 
     @property
     def session_id(self) -> str:
         """The session's id."""
         return self.state.agent_id
-
-    @property
-    def execution_id(self) -> str | None:
-        """The id of the execution."""
-        return self.state.execution_id
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """The status: `completed` or `failed` when the run is over; `paused`, `waiting` or `in_progress` otherwise."""
-        return self.state.status
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """The reason why the run stopped; None when it has not stopped."""
-        return self.state.stop_reason
 
     @property
     def answered(self) -> bool:
@@ -87,16 +68,6 @@ class RunResult(Generic[OutputT_co]):
     def outcome(self) -> ContinuationOutcome | None:
         """The decision with which the run ended, with all its votes; None before the first decision."""
         return self.state.last_continuation_outcome
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens of this execution."""
-        return self.state.usage
-
-    @property
-    def cost(self) -> Cost | None:
-        """The cost of this execution by the prices recorded with it; None when no prices are."""
-        return self.state.cost
 
     @property
     def error(self) -> ErrorInfo | None:

@@ -1,6 +1,6 @@
 """Makes the questions of a run to people: those of human nodes, and whether a tool may run."""
 
-from steptrail.domain.flow.digests import digest_of
+from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import ApprovalRequested, FlowEvent, HumanRequested
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
@@ -21,7 +21,7 @@ __all__ = ["question"]
 
 def question(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEvent:
     """Return the event that asks, or the failure of a node whose question cannot be made."""
-    outer, visit = graph.nodes[graph.numbers[task.node]], run.open[task.node]
+    outer, visit = graph.node(task.node), run.open[task.node]
     seen, name = seen_by(run, graph, visit, task.item), effect_id(visit.execution, *task.key)
     # What a retry asks again is another question.
     request_id = f"{name}:r{run.retries}" if run.retries else name

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.concluding import time_left_us
 from steptrail.domain.flow.cutting import interrupted
-from steptrail.domain.flow.digests import digest_of
 from steptrail.domain.flow.events import (
     CutReason,
     FlowEvent,
@@ -85,7 +85,7 @@ class Attempts:
         """Record that these tries are about to be made, that they cannot be made, or that a kept result stands in."""
         for key in keys:
             run, graph, visit = self._place(key)
-            node = working_node(graph.nodes[graph.numbers[key[0]]], key[2])
+            node = working_node(graph.node(key[0]), key[2])
             task = run.tasks.get(key) or Task(*key)
             try:
                 call = self._prepare(run, graph, visit, task)
@@ -127,7 +127,7 @@ class Attempts:
         return run, graph, run.open[key[0]]
 
     def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
-        outer = graph.nodes[graph.numbers[task.node]]
+        outer = graph.node(task.node)
         budget = working_node(outer, task.item).budget
         if budget is not None and budget.max_cost_usd and run.options.prices is None:
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
@@ -139,7 +139,7 @@ class Attempts:
 
     def _begin(self, key: TaskKey) -> None:
         run, graph, visit = self._place(key)
-        outer, task, now = graph.nodes[graph.numbers[key[0]]], run.tasks[key], self._journal.now()
+        outer, task, now = graph.node(key[0]), run.tasks[key], self._journal.now()
         node = working_node(outer, key[2])
         try:
             call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)

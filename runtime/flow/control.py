@@ -152,7 +152,7 @@ class FlowControl:
         state = (await self.stream.existing()).committed
         if command.key is None or command.key not in state.fold.keys:
             graph, task = state.graph, asked_task(state, command.to)
-            node = graph.nodes[graph.numbers[task.node]] if graph is not None else None
+            node = graph.node(task.node) if graph is not None else None
             given = PersonsAnswer(
                 choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
             )

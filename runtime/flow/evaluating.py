@@ -25,7 +25,7 @@ __all__ = ["evaluated"]
 
 def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means: FlowMeans, now: int) -> FlowEvent:
     """Return the event of the result of a node, or of its failure."""
-    node = graph.nodes[graph.numbers[task.node]]
+    node = graph.node(task.node)
     brought = NodeMeans(means.expressions, means.schemas, flow.functions.get(node.id, {}))
     try:
         result = _result(run, graph, node, task, brought)

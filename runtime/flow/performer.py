@@ -168,7 +168,7 @@ class FlowRunner:
     def _schedule(self, key: TaskKey) -> None:
         state = self._journal.asked
         run, graph = state.at_work()
-        task, node = run.tasks[key], working_node(graph.nodes[graph.numbers[key[0]]], key[2])
+        task, node = run.tasks[key], working_node(graph.node(key[0]), key[2])
         asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
         draw = self._draw()
         delay = node.retry.delay(max(1, task.failures), draw, asked)

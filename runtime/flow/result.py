@@ -9,42 +9,20 @@ from steptrail.domain.flow.envelope import Envelope, NodeError
 from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.prices import Cost
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.domain.usage import Usage
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.runtime.kernel.result import Result
 
 __all__ = ["FlowResult"]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FlowResult:
-    """The result of a run of a workflow. `state` is the whole state of the stream when the run ended here.
-
-    `stored` says that nothing was run, because the same input had been run before.
-    """
-
-    state: FlowState
-    stored: bool = False
+class FlowResult(Result[FlowState]):
+    """The result of a run of a workflow."""
 
     @property
     def id(self) -> str:
         """The id of the run, without its prefix."""
         return self.state.flow_id
-
-    @property
-    def execution_id(self) -> str | None:
-        """The id of the execution."""
-        return self.state.execution_id
-
-    @property
-    def status(self) -> ExecutionStatus:
-        """The status: `completed`, `failed` or `stopped` when the run is over; `paused` or `waiting` otherwise."""
-        return self.state.status
-
-    @property
-    def stop_reason(self) -> StopReason | None:
-        """The reason why the run stopped; None when it has not stopped."""
-        return self.state.stop_reason
 
     @property
     def output(self) -> JsonValue:
@@ -70,16 +48,6 @@ class FlowResult:
         """The failure that ended the run; None when no failure did."""
         ended_by = self.state.run.ended_by if self.state.run is not None else None
         return ended_by.error if isinstance(ended_by, NodeFailed) else None
-
-    @property
-    def usage(self) -> Usage:
-        """The tokens of this execution, including the streams below it."""
-        return self.state.usage
-
-    @property
-    def cost(self) -> Cost | None:
-        """The cost of this execution by its prices; None without prices."""
-        return self.state.cost
 
     def __repr__(self) -> str:
         """Return the status of the run, and the error if one ended it."""

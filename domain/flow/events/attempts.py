@@ -1,7 +1,6 @@
 """Events of the tries of a node. A try that began and has no end is in doubt; recovery ends it by its effect class.
 
-`node`, `visit` and `item` say what is tried: a run of a node, or one item of a map, whose index is `item`. `usage` is
-what the try cost; for a node that runs a stream of its own, the whole bill of that stream so far.
+`usage` is what the try cost; for a node that runs a stream of its own, the whole bill of that stream so far.
 """
 
 from enum import StrEnum
@@ -9,6 +8,7 @@ from enum import StrEnum
 from steptrail.domain.base import Count, Draw, Positive, Seconds
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
@@ -56,7 +56,7 @@ class NodeThen(StrEnum):
     """The run waits for a person who says what happened."""
 
 
-class NodeAttemptStarted(Event, frozen=True, kw_only=True):
+class NodeAttemptStarted(TaskEvent, frozen=True, kw_only=True):
     """The node is about to run. `deadline_at` is the instant at which its time is up, over all tries.
 
     `input_digest` is that of what the node is given.
@@ -65,9 +65,6 @@ class NodeAttemptStarted(Event, frozen=True, kw_only=True):
     TYPE = "node.attempt.started.v1"
     KIND = EventKind.ANEW
     STATE = frozenset({"effect_id", "input_digest", "node"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     attempt: Positive
     effect_id: str
     effect: ToolEffect
@@ -75,7 +72,7 @@ class NodeAttemptStarted(Event, frozen=True, kw_only=True):
     deadline_at: int | None = None
 
 
-class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
+class NodeAttemptCompleted(TaskEvent, frozen=True, kw_only=True):
     """The node returned. `output` is its result; `sets` and `unsets` are what it changes in `vars` beside that.
 
     `route` is the decision of a model that chooses. `detail` depends on the kind, such as the status of an HTTP answer.
@@ -87,9 +84,6 @@ class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     KIND = EventKind.WORLD
     CONTENT = frozenset({"artifacts", "detail", "messages", "output", "sets"})
     STATE = frozenset({"node", "settled_by", "unsets", "usage"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     attempt: Count
     output: JsonValue = None
     sets: dict[str, JsonValue] = {}
@@ -104,16 +98,13 @@ class NodeAttemptCompleted(Event, frozen=True, kw_only=True):
     settled_by: str | None = None
 
 
-class NodeAttemptFailed(Event, frozen=True, kw_only=True):
+class NodeAttemptFailed(TaskEvent, frozen=True, kw_only=True):
     """The try failed. `may_retry` says that the node's policy covers such a failure. `attempt` is 0 if it never ran."""
 
     TYPE = "node.attempt.failed.v1"
     KIND = EventKind.WORLD
     CONTENT = frozenset({"details"})
     STATE = frozenset({"node", "settled_by", "usage"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     attempt: Count
     failure: FailureClass
     error: ErrorInfo
@@ -124,7 +115,7 @@ class NodeAttemptFailed(Event, frozen=True, kw_only=True):
     settled_by: str | None = None
 
 
-class NodeAttemptInterrupted(Event, frozen=True, kw_only=True):
+class NodeAttemptInterrupted(TaskEvent, frozen=True, kw_only=True):
     """The try was cut off, and its outcome is unknown.
 
     `then` is the consequence. It is the only intent inside a fact: when the event is appended again on another state,
@@ -134,9 +125,6 @@ class NodeAttemptInterrupted(Event, frozen=True, kw_only=True):
     TYPE = "node.attempt.interrupted.v1"
     KIND = EventKind.WORLD
     STATE = frozenset({"node", "usage"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     attempt: Positive
     reason: CutReason
     then: NodeThen
@@ -144,7 +132,7 @@ class NodeAttemptInterrupted(Event, frozen=True, kw_only=True):
     duration_seconds: Seconds
 
 
-class NodeAttemptSuspended(Event, frozen=True, kw_only=True):
+class NodeAttemptSuspended(TaskEvent, frozen=True, kw_only=True):
     """The node cannot go on for now, because the stream that it runs waits or is paused.
 
     It goes on, with the same effect id, at the next resume, or at `until` (microseconds of UTC).
@@ -153,9 +141,6 @@ class NodeAttemptSuspended(Event, frozen=True, kw_only=True):
     TYPE = "node.attempt.suspended.v1"
     KIND = EventKind.WORLD
     STATE = frozenset({"node", "reason", "stream", "usage"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     attempt: Positive
     stream: str
     reason: str
@@ -164,7 +149,7 @@ class NodeAttemptSuspended(Event, frozen=True, kw_only=True):
     duration_seconds: Seconds
 
 
-class NodeRetryScheduled(Event, frozen=True, kw_only=True):
+class NodeRetryScheduled(TaskEvent, frozen=True, kw_only=True):
     """The node will be tried again after `delay_seconds`, at `due_at` (microseconds of UTC).
 
     `attempt` is the number of that try. The delay follows from the node's policy and from `draw`, a random number.
@@ -173,9 +158,6 @@ class NodeRetryScheduled(Event, frozen=True, kw_only=True):
     TYPE = "node.retry.scheduled.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"node"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     attempt: Positive
     draw: Draw
     delay_seconds: Seconds

@@ -1,12 +1,13 @@
-"""Events of the visits of nodes. A visit is one run of a node; `visit` counts them for each node, from 1."""
+"""Events of the visits of nodes. A visit is one run of a node."""
 
 from typing import Literal
 
 from steptrail.domain.base import Count, Positive
 from steptrail.domain.flow.envelope import Artifact, NodeError
+from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.event import Event, EventKind
+from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.messages import Message
 
 __all__ = [
@@ -28,7 +29,7 @@ CancelReason = Literal["stop", "sibling", "limit", "abort", "cancelled"]
 """Why a visit was given up: the run was stopped, or fails because of another node, a limit or a person."""
 
 
-class NodeOpened(Event, frozen=True, kw_only=True):
+class NodeOpened(VisitEvent, frozen=True, kw_only=True):
     """A visit began. It takes the tokens of `inputs`, and goes on from the visits that they come from.
 
     `number` counts the visits of all nodes through the run, from 1. `items` is the length of the list of a map.
@@ -37,14 +38,12 @@ class NodeOpened(Event, frozen=True, kw_only=True):
     TYPE = "node.opened.v1"
     KIND = EventKind.ANEW
     STATE = frozenset({"inputs", "node"})
-    node: str
-    visit: Positive
     number: Positive
     inputs: tuple[Token, ...] = ()
     items: Count | None = None
 
 
-class NodeEvaluated(Event, frozen=True, kw_only=True):
+class NodeEvaluated(VisitEvent, frozen=True, kw_only=True):
     """A node that does not leave the process has its result: a router, a gate, a merge, the answer of a person.
 
     `sets` and `unsets` are what it changes in `vars` beside its output. `detail` depends on the kind. `kept` is the
@@ -55,8 +54,6 @@ class NodeEvaluated(Event, frozen=True, kw_only=True):
     KIND = EventKind.ANEW
     CONTENT = frozenset({"artifacts", "detail", "messages", "output", "sets"})
     STATE = frozenset({"node", "unsets"})
-    node: str
-    visit: Positive
     output: JsonValue = None
     sets: dict[str, JsonValue] = {}
     unsets: tuple[str, ...] = ()
@@ -67,7 +64,7 @@ class NodeEvaluated(Event, frozen=True, kw_only=True):
     kept: Count | None = None
 
 
-class NodeCompleted(Event, frozen=True, kw_only=True):
+class NodeCompleted(VisitEvent, frozen=True, kw_only=True):
     """A visit succeeded. `enables` are the numbers of the edges that are taken.
 
     `item_errors` counts the items of a map whose failure was recorded.
@@ -76,14 +73,12 @@ class NodeCompleted(Event, frozen=True, kw_only=True):
     TYPE = "node.completed.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"enables", "node"})
-    node: str
-    visit: Positive
     enables: tuple[int, ...] = ()
     route: Route | None = None
     item_errors: Count = 0
 
 
-class NodeFailureRecorded(Event, frozen=True, kw_only=True):
+class NodeFailureRecorded(TaskEvent, frozen=True, kw_only=True):
     """A visit, or one item of a map, failed for good, and the run goes on.
 
     The failure is added to the errors; the variable `output_key` becomes None, and `<output_key>_error` the message.
@@ -93,48 +88,38 @@ class NodeFailureRecorded(Event, frozen=True, kw_only=True):
     TYPE = "node.failure.recorded.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"enables", "node", "output_key", "rule"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     error: NodeError
     rule: str
     output_key: str | None = None
     enables: tuple[int, ...] = ()
 
 
-class NodeFailed(Event, frozen=True, kw_only=True):
+class NodeFailed(TaskEvent, frozen=True, kw_only=True):
     """A visit failed for good, and with it the run. `rule` is the setting that decided."""
 
     TYPE = "node.failed.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"node", "rule"})
-    node: str
-    visit: Positive
-    item: Count | None = None
     error: NodeError
     rule: str
 
 
-class NodeSkipped(Event, frozen=True, kw_only=True):
+class NodeSkipped(VisitEvent, frozen=True, kw_only=True):
     """A person had a visit skipped that was held before it began."""
 
     TYPE = "node.skipped.v1"
     KIND = EventKind.INTENT
     CONTENT = frozenset({"reason"})
     STATE = frozenset({"by", "enables", "node"})
-    node: str
-    visit: Positive
     by: str
     reason: str | None = None
     enables: tuple[int, ...] = ()
 
 
-class NodeCancelled(Event, frozen=True, kw_only=True):
+class NodeCancelled(VisitEvent, frozen=True, kw_only=True):
     """A visit was given up, because the run ends."""
 
     TYPE = "node.cancelled.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"node"})
-    node: str
-    visit: Positive
     reason: CancelReason

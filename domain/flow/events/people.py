@@ -3,6 +3,7 @@
 from typing import Literal
 
 from steptrail.domain.base import Positive
+from steptrail.domain.flow.events.about import VisitEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 
@@ -61,18 +62,16 @@ class HumanExpired(Event, frozen=True, kw_only=True):
     request_id: str
 
 
-class StepHeld(Event, frozen=True, kw_only=True):
+class StepHeld(VisitEvent, frozen=True, kw_only=True):
     """A visit is held before it begins, or after it has ended, until a person says how it goes on."""
 
     TYPE = "step.held.v1"
     KIND = EventKind.INTENT
     STATE = frozenset({"node"})
-    node: str
-    visit: Positive
     point: StepPoint
 
 
-class StepAnswered(Event, frozen=True, kw_only=True):
+class StepAnswered(VisitEvent, frozen=True, kw_only=True):
     """A person said how a held visit goes on. Before it begins, variables may be set for it, then removed.
 
     `targets` are the nodes that come next when a node that chooses is skipped.
@@ -82,8 +81,6 @@ class StepAnswered(Event, frozen=True, kw_only=True):
     KIND = EventKind.OUTSIDE
     CONTENT = frozenset({"reason", "sets"})
     STATE = frozenset({"by", "key", "node", "targets", "unsets"})
-    node: str
-    visit: Positive
     point: StepPoint
     action: Literal["continue", "skip", "abort"]
     sets: dict[str, JsonValue] = {}

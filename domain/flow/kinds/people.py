@@ -1,9 +1,8 @@
 """The kind `human`: what a person is asked, which answers are taken, and what an answer, or none in time, comes to."""
 
-import hashlib
-import json
 from typing import NamedTuple
 
+from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.templates import rendered
@@ -40,9 +39,8 @@ def asked(node: HumanNode, seen: Seen) -> PersonsQuestion:
     """Return the question. A variable that is not set is not shown. Raises `NodeFault` as templates do."""
     prompt = rendered(node.prompt, seen)
     data = {name: seen.vars[name] for name in node.show if name in seen.vars}
-    said = [node.type, prompt, data, list(node.options), node.schema]
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return PersonsQuestion(prompt, data, hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest())
+    said: list[JsonValue] = [node.type, prompt, data, [*node.options], node.schema]
+    return PersonsQuestion(prompt, data, digest_of(said))
 
 
 def wrong_in(answer: PersonsAnswer, node: HumanNode, schemas: Schemas) -> str | None:

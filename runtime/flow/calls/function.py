@@ -35,7 +35,7 @@ class FunctionCall:
         self.patience: float | None = _PATIENCE_SECONDS
 
     async def run(self, attempt: Try) -> Outcome:
-        """NodeCall the function, and return what it returned as JSON."""
+        """Call the function, and return what it returned as JSON."""
         seen = attempt.seen.envelope()
         given = (seen, attempt.context) if takes_context(self._function) else (seen,)
         call = partial(self._function, *given)

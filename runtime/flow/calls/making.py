@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import (
     AgentNode,
@@ -15,7 +14,6 @@ from steptrail.domain.flow.nodes import (
     ToolNode,
     WebhookNode,
 )
-from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.runtime.flow.calls.function import FunctionCall
 from steptrail.runtime.flow.calls.llm import LlmCall
@@ -68,7 +66,4 @@ _CALLS: dict[type[Node], Callable[[Any, object, Seen, Task, FlowMeans], NodeCall
 
 def call_of(node: Node, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     """Return what a try of a node does. Raises `NodeFault` for a node that cannot run as it is written."""
-    make = _CALLS.get(type(node))
-    if make is None:
-        raise NodeFault(FailureClass.CONFIG, f"nodes of this kind cannot be run yet: {type(node).__name__}")
-    return make(node, code, seen, task, means)
+    return _CALLS[type(node)](node, code, seen, task, means)

@@ -42,7 +42,7 @@ class ToolCall:
         self.patience: float | None = getattr(patience, "seconds", None)
 
     async def run(self, attempt: Try) -> Outcome:
-        """NodeCall the tool, and return its outcome."""
+        """Call the tool, and return its outcome."""
         given = attempt.context
         limits = [each for each in (self._timeout, attempt.timeout) if each is not None]
         timeout = min(limits, default=None)

@@ -22,7 +22,8 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.step import CallStatus, digest_of
+from steptrail.domain.agent.step import CallStatus
+from steptrail.domain.digests import digest_of
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop

@@ -6,8 +6,8 @@ from msgspec import structs
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.events import ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.events.tools import Then
-from steptrail.domain.agent.step import digest_of
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.digests import digest_of
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.testing.scenario import AgentScenario, given

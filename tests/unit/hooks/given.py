@@ -17,8 +17,8 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.step import digest_of
 from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.digests import digest_of
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelInfo
