@@ -111,14 +111,19 @@ class DrawnFlow:
         return "\n".join([*lines, *(f"    classDef {mark} {_COLOURS[mark]}" for mark in marks)]) + "\n"
 
     def text(self) -> str:
-        """Return it as text: a line for each node, and below it one for each edge that leads from it."""
+        """Return it as text: a line for each node, and below it one for each edge that leads from it.
+
+        An edge of a node that has ended was taken once, unless it says otherwise.
+        """
         longest = max((len(node.id) for node in self.nodes), default=0)
         kinds = max((len(node.kind) for node in self.nodes), default=0)
         has_run = any(node.mark != "untouched" for node in self.nodes)
+        ended = {node.id for node in self.nodes if node.mark in _ENDED}
         below: dict[str, list[str]] = {}
         for edge in self.edges:
             said = ["loop"] * edge.loop + [edge.when.value] * (edge.when is not EdgeWhen.DONE)
-            said += [f"taken {_times(edge.taken)}"] * (edge.taken > 0)
+            said += [f"taken {_times(edge.taken)}"] * (edge.taken > (edge.source in ended))
+            said += ["not taken"] * (not edge.taken and edge.source in ended)
             line = f"  > {edge.target}" + (f" ({', '.join(said)})" if said else "")
             below.setdefault(edge.source, []).append(line)
         lines: list[str] = []
@@ -129,6 +134,7 @@ class DrawnFlow:
         return "\n".join(lines) + "\n"
 
 
+_ENDED = {"ran", "tolerated", "skipped", "failed"}
 _MARKS = {
     "open": "running",
     "waiting": "waiting",

@@ -10,7 +10,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.flow_going_on import WORKFLOW, how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
-from steptrail.interfaces.cli.going_on import WayOn, why_of
+from steptrail.interfaces.cli.going_on import Given, WayOn, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
@@ -42,7 +42,7 @@ def print_flow_why(output: Output, explained: FlowExplanation, store: str | None
     what = "to go on" if explained.status in {ExecutionStatus.FAILED, ExecutionStatus.STOPPED} else "next"
     output.line(f"{what:<11} {one_line(str(on))}{_runs_again(explained)}")
     if f" {WORKFLOW} " in f"{on.command} ":
-        where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME] or package.module[:NAME]"
+        where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME], or FILE.yaml --use FILE.py"
         output.line(f"{'':<11} {one_line(where)}")
     versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
     output.line(f"{'events':<11} {versions}")
@@ -55,7 +55,7 @@ def _name(explained: FlowExplanation) -> str:
 def _way_on(explained: FlowExplanation, store: str | None) -> WayOn:
     if not explained.is_newest:
         return why_of(_name(explained), store=store)
-    return how_a_flow_goes_on(explained.state, store=store)
+    return how_a_flow_goes_on(explained.state, Given(store=store))
 
 
 def _runs_again(explained: FlowExplanation) -> str:
