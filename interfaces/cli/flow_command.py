@@ -14,7 +14,7 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import FORMS, Commands, store_of, use_option
 from steptrail.interfaces.python.flow_files import (
-    Brought,
+    BroughtCode,
     InvalidFlowFile,
     is_flow_file,
     place_and_fault,
@@ -64,7 +64,7 @@ def _check(arguments: argparse.Namespace, output: Output) -> int:
     file: str = arguments.file
     if not is_flow_file(file):
         raise Refusal(f"{file} is no workflow in YAML or JSON: one in Python is checked where it is built")
-    found = check_flow(text_of_file(file), Brought(arguments.use) if arguments.use else None)
+    found = check_flow(text_of_file(file), BroughtCode(arguments.use) if arguments.use else None)
     if output.as_json:
         output.data({"file": file, "diagnostics": [full_form(each) for each in found]})
     else:

@@ -6,7 +6,7 @@ from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.going_on import Given, WayOn, answers_to, typed
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, answers_to, typed
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
@@ -16,7 +16,7 @@ WORKFLOW = "WORKFLOW"
 """The word for the file of the workflow where it is not known. What is stored does not say it."""
 
 
-def how_a_flow_goes_on(state: FlowState, given: Given) -> WayOn:
+def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
     """Return the command that takes the run further, with the workflow and its code where they were given."""
     stream, who, store = flow_stream(state.flow_id), given.agent or WORKFLOW, given.store
     name, code = name_of(stream), [word for each in given.use for word in ("--use", each)]

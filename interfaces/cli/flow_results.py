@@ -10,7 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
-from steptrail.interfaces.cli.going_on import Given
+from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.rendering import by_whom, many, request_data
 from steptrail.runtime.flow.result import FlowResult
@@ -71,7 +71,7 @@ def flow_result_data(result: FlowResult) -> dict[str, JsonValue]:
     }
 
 
-def print_flow_result(output: Output, result: FlowResult, given: Given) -> None:
+def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> None:
     """Print where the run stands, and the command that goes on, with what was given."""
     if output.as_json:
         output.data(flow_result_data(result))

@@ -20,7 +20,7 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice
 from steptrail.projections.questions import Question
 
-__all__ = ["Given", "WayOn", "answers_to", "given_again", "how_to_go_on", "store_given", "typed", "why_of"]
+__all__ = ["GivenWords", "WayOn", "answers_to", "given_again", "how_to_go_on", "store_given", "typed", "why_of"]
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
 
@@ -36,17 +36,17 @@ class WayOn(NamedTuple):
         return f"`{self.command}`{f', or {self.otherwise}' if self.otherwise else ''}"
 
 
-class Given(NamedTuple):
-    """What was given on the command line that the next command needs too."""
+class GivenWords(NamedTuple):
+    """The words of a command that the next one needs too."""
 
     agent: str | None = None
     use: Sequence[str] = ()
     store: str | None = None
 
 
-def given_again(arguments: argparse.Namespace) -> Given:
-    """Return what was given on the command line that the next command needs too."""
-    return Given(arguments.agent, getattr(arguments, "use", ()), store_given(arguments))
+def given_again(arguments: argparse.Namespace) -> GivenWords:
+    """Return the words of a command that the next one needs too."""
+    return GivenWords(arguments.agent, getattr(arguments, "use", ()), store_given(arguments))
 
 
 def store_given(arguments: argparse.Namespace) -> str | None:
@@ -59,7 +59,7 @@ def store_given(arguments: argparse.Namespace) -> str | None:
     return given if without_secrets(without_user) == without_user else "URL"
 
 
-def how_to_go_on(state: AgentState, given: Given, *, advice: Advice | None = None) -> WayOn:
+def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None = None) -> WayOn:
     """Return the command that takes the session further.
 
     An AGENT that was given stands in place of the recorded one. With `advice` a retry makes its changes of limits.

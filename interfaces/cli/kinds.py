@@ -8,7 +8,7 @@ from steptrail.domain.kernel.by_prefix import ByPrefix
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import Given, WayOn
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.summaries import summary
 
@@ -25,9 +25,9 @@ class KindShown(NamedTuple):
     """
 
     summary: Callable[[Event], str]
-    how_to_go_on: Callable[[Any, Given], WayOn]
+    how_to_go_on: Callable[[Any, GivenWords], WayOn]
     result: Callable[[Any], Any]
-    print_result: Callable[[Output, Any, Given], None]
+    print_result: Callable[[Output, Any, GivenWords], None]
     result_data: Callable[[Any], dict[str, JsonValue]]
     exit_of: Callable[[Any], Exit]
     types: Sequence[str]

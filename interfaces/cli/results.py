@@ -6,7 +6,7 @@ from typing import Any
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.json_value import JsonValue
-from steptrail.interfaces.cli.going_on import Given, how_to_go_on
+from steptrail.interfaces.cli.going_on import GivenWords, how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.rendering import by_whom, error_data, request_data
@@ -43,7 +43,7 @@ def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
     }
 
 
-def print_result(output: Output, result: RunResult[Any], given: Given) -> None:
+def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> None:
     """Print where the session stands, and the command that goes on, with what was given."""
     if output.as_json:
         output.data(result_data(result))

@@ -245,7 +245,7 @@ def _approval(event: ApprovalEvent) -> str:
 
 
 def because(reason: str | None) -> str:
-    """Return a reason as the end of a line; nothing without one."""
+    """Return a reason as the end of a line; an empty text without one."""
     return f": {reason}" if reason else ""
 
 

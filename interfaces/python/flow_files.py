@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steptrail.domain.flow.diagnostic import Diagnostic
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["Brought", "InvalidFlowFile", "flow_of_file", "is_flow_file", "place_and_fault", "text_of_file"]
+__all__ = ["BroughtCode", "InvalidFlowFile", "flow_of_file", "is_flow_file", "place_and_fault", "text_of_file"]
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _MOST_BYTES = 1_050_000
@@ -34,7 +34,7 @@ class InvalidFlowFile(InvalidWorkflow):
         return [place_and_fault(self.file, each) for each in self.diagnostics if each.severity == "error"]
 
 
-class Brought(Mapping[str, object]):
+class BroughtCode(Mapping[str, object]):
     """The public names of Python files and modules; those of `__all__` where a module has it.
 
     An agent or a workflow that is not built yet is built when it is first used. A name that two of them give to
@@ -81,7 +81,7 @@ def flow_of_file(file: str, use: Sequence[str]) -> "BuiltWorkflow":
     """
     from steptrail.infrastructure.flow.loading import load_flow
 
-    text, brought = text_of_file(file), Brought(use)
+    text, brought = text_of_file(file), BroughtCode(use)
     try:
         return load_flow(text, brought)
     except InvalidWorkflow as error:

@@ -267,6 +267,9 @@ def test_a_run_is_drawn_with_what_became_of_each_node(texts: Cli) -> None:
     wrote = texts("flow", "draw", "flow:app.py", "--mermaid", "--out", "run.mmd")
     assert wrote.lines == ["wrote run.mmd"]
     assert (texts.folder / "run.mmd").read_text().startswith("flowchart TD\n")
+    assert texts("flow", "draw", "flow:app.py", "--svg", "-o", "run.svg").code == 0
+    assert (texts.folder / "run.svg").read_text().startswith('<svg xmlns="http://www.w3.org/2000/svg" ')
+    assert texts("flow", "draw", "flow:app.py", "--svg", "--mermaid").code == 2
     away = texts("flow", "draw", "flow:app.py", "-o", "none/run.txt")
     assert (away.code, away.err) == (2, "steptrail: none/run.txt cannot be written: No such file or directory\n")
     assert texts("flow", "draw", "flow:app.py", "--mermaid", "--json").code == 2

@@ -252,7 +252,7 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_text() -> None:
 def test_thousands_of_faults_are_all_told(line: str, code: str) -> None:
     found = check_flow(HEAD + "\n".join(line % number for number in range(8_000)), {})
     assert [each.code for each in found if each.severity == "error"] == [code] * 8_000
-    assert [each.line for each in found] == list(range(4, 8_004))
+    assert [each.line for each in found if each.severity == "error"] == list(range(4, 8_004))
 
 
 def test_thousands_of_edges_to_nowhere_and_of_keys_are_told() -> None:
