@@ -1,6 +1,8 @@
 """The inbox of a follower: an update that comes after the event that supersedes it is dropped."""
 
-from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.domain.flow.events import NodeAttemptCompleted
+from steptrail.domain.live import LiveUpdate, NodeDelta, ReplyDelta, ToolProgress
+from steptrail.runtime.flow.kind import KIND
 from steptrail.runtime.kernel.live_inbox import LiveInbox
 from steptrail.runtime.kernel.live_updates import writes_nothing
 
@@ -44,3 +46,19 @@ async def test_progress_is_taken_also_when_its_run_has_not_seen_the_newest_event
     inbox.begin_after(7, writing=writes_nothing)
     inbox.put(6, progress(2))
     assert taken(inbox) == [(6, progress(2))]
+
+
+def of_node(node: str, text: str) -> NodeDelta:
+    return NodeDelta(session_id="f", execution_id="f:1", node=node, visit=1, attempt=1, text=text)
+
+
+async def test_the_end_of_one_node_supersedes_its_own_text_and_no_other_also_when_that_waits_behind_another() -> None:
+    inbox = LiveInbox("flow:f", lambda: None)
+    for version, update in ((7, of_node("b", "b")), (5, of_node("a", "a"))):  # text of another process keeps no order
+        inbox.put(version, update)
+    place = KIND.settles(NodeAttemptCompleted(node="a", visit=1, attempt=1, duration_seconds=0.0))
+    assert place is not None
+    inbox.settle(place, 6)
+    inbox.put(5, of_node("a", " late"))
+    inbox.put(7, of_node("b", " goes on"))
+    assert taken(inbox) == [(7, of_node("b", "b goes on"))]
