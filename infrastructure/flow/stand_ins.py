@@ -1,6 +1,7 @@
 """Stand-ins for the code that a workflow uses, so that its text can be checked and drawn without that code."""
 
 from types import SimpleNamespace
+from typing import Any
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.inference import ModelInfo
@@ -26,7 +27,7 @@ def stand_in(kind: str) -> object:
             return _function
 
 
-def _model() -> SimpleNamespace:
+def _model() -> Any:
     return SimpleNamespace(describe=lambda: ModelInfo(driver="none", model="model"), infer=_function)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from steptrail.domain.errors import ConfigurationError, InvalidWorkflow
 from steptrail.interfaces.python.flow_or_agent import is_flow_builder
@@ -34,6 +34,12 @@ class InvalidFlowFile(InvalidWorkflow):
         return [place_and_fault(self.file, each) for each in self.diagnostics if each.severity == "error"]
 
 
+class _Builder(Protocol):
+    """Something that is being written, such as an agent."""
+
+    def build(self) -> object: ...
+
+
 class BroughtCode(Mapping[str, object]):
     """The public names of Python files and modules; those of `__all__` where a module has it.
 
@@ -54,11 +60,13 @@ class BroughtCode(Mapping[str, object]):
             raise KeyError(name)
         if any(value is not found[0] for value in found):
             raise ConfigurationError(f"{name!r} stands for different things in {' and '.join(homes)}")
-        if not (isinstance(found[0], AgentBuilder) or is_flow_builder(found[0])):
-            return found[0]
-        if id(found[0]) not in self._built:
-            self._built[id(found[0])] = run_of_theirs(found[0].build, f"{homes[0]}:{name}")
-        return self._built[id(found[0])]
+        given: object = found[0]
+        if not (isinstance(given, AgentBuilder) or is_flow_builder(given)):
+            return given
+        builder, place = cast("_Builder", given), id(cast("object", given))
+        if place not in self._built:
+            self._built[place] = run_of_theirs(builder.build, f"{homes[0]}:{name}")
+        return self._built[place]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""

@@ -26,13 +26,17 @@ def printed(explained: FlowExplanation, capsys: pytest.CaptureFixture[str]) -> l
     return [re.sub(r"\d\d:\d\d:\d\d", "TIME", line) for line in capsys.readouterr().out.splitlines()]
 
 
+def _counted(seen: Envelope) -> Update:
+    return Update(set={"round": int(str(seen.get("round", 0))) + 1})
+
+
 async def test_the_tries_are_those_of_the_visit_that_decided() -> None:
     world, clock = World(), HandClock()
     away = ConnectionError("away")
     world.fails["work"] = [away, None, away, away]
     flow = (
         Workflow("t")
-        .function("count", lambda seen: Update(set={"round": seen.get("round", 0) + 1}))
+        .function("count", _counted)
         .tool("work", world.tool(), args={"name": "work"}, retry=RetryPolicy(max_attempts=2, backoff=1.0))
         .rule_router("again", [Rule(lambda seen: seen.get("round") < 3, to="count")], default="done")
         .noop("done")
