@@ -1,7 +1,10 @@
 """Why a run of a workflow stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
+
+import msgspec
 
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import ConfigurationError
@@ -22,6 +25,7 @@ from steptrail.domain.flow.events import (
     NodeRetryScheduled,
     WaitStarted,
 )
+from steptrail.domain.flow.events.about import VisitEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import first_awaited, kind_of
@@ -34,7 +38,32 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.rendering import by_whom, many, request_data
 
-__all__ = ["FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+
+_NEWEST = b"\n"
+"""In no stored event: of events of this type, the newest is all that is told of."""
+
+MARKED_TYPES: Mapping[str, bytes] = {
+    FlowStarted.TYPE: b"",
+    FlowRetried.TYPE: b"",
+    LimitReached.TYPE: b'"scope":"run"',
+    **{
+        kind.TYPE: _NEWEST
+        for kind in (NodeFailureRecorded, NodeFailed, WaitStarted, ExecutionPaused, ExecutionFinished)
+    },
+}
+"""The stored types of the events that are told of beside the state, with what those hold that count."""
+
+_TRIED_TYPES = tuple(
+    kind.TYPE
+    for kind in (
+        NodeAttemptStarted,
+        NodeAttemptCompleted,
+        NodeAttemptFailed,
+        NodeAttemptInterrupted,
+        NodeRetryScheduled,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +189,42 @@ class FlowExplainer:
         self._rule: str | None = None
         self._is_over = False
         self._version = 0
+        self._visited_before: frozenset[str] = frozenset()
+        self._since: dict[str, list[Recorded[FlowEvent]]] = {}
+
+    @classmethod
+    def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[FlowEvent]]) -> Self:
+        """Explain the newest execution from a state on, given what `MARKED_TYPES` says of the events before it."""
+        made = cls(flow_id)
+        for record in records:
+            if isinstance(record.event, FlowStarted | FlowRetried):
+                made._begin(record.event.execution_id, record.version)
+            else:
+                made._note(record)
+        made._state, made._version = state, state.version
+        made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
+        return made
+
+    def lacks(self) -> Mapping[str, bytes]:
+        """Return the events before the state that it needs as well: those of the tries of the node that decided."""
+        node = self._deciding_node()
+        if node is None or node not in self._visited_before:
+            return {}
+        return dict.fromkeys(_TRIED_TYPES, b'"node":' + msgspec.json.encode(node))
+
+    def recall(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
+        """Take the events before the state that it lacks."""
+        node = self._deciding_node()
+        if node is None:
+            return
+        self._tries[node] = []
+        for record in (*records, *self._since.get(node, ())):
+            if record.version > self._events["started"] and isinstance(record.event, VisitEvent):
+                self._note(record)
+
+    def _deciding_node(self) -> str | None:
+        run = self._state.run
+        return run.ended_by.node if run is not None and isinstance(run.ended_by, NodeFailed) else None
 
     @property
     def version(self) -> int:
@@ -191,9 +256,12 @@ class FlowExplainer:
         self._started.append(execution)
         self._of, self._rule = execution, None
         self._events, self._tries = {"started": version}, {}
+        self._visited_before, self._since = frozenset(), {}
 
     def _note(self, record: Recorded[FlowEvent]) -> None:
         event, at, version = record.event, record.at, record.version
+        if isinstance(event, VisitEvent) and event.node in self._visited_before:
+            self._since.setdefault(event.node, []).append(record)
         match event:
             case NodeAttemptStarted():
                 tries = self._tries.setdefault(event.node, [])
@@ -249,7 +317,7 @@ class FlowExplainer:
         names = [node.id for node in graph.nodes] if graph is not None else []
         waits = run.waits if run is not None else ()
         end = run.finished_at if run is not None and run.finished_at is not None else now
-        deciding = error.node_id if error is not None else None
+        deciding = self._deciding_node()
         return FlowExplanation(
             flow_id=self._id,
             name=state.name,

@@ -7,7 +7,7 @@ another state than before, or to a state of another shape.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, defstruct, structs
@@ -26,6 +26,8 @@ from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.shared.requests import Request
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
+
+S = TypeVar("S", bound=Struct)
 
 FORMAT = "flow.1"
 
@@ -76,8 +78,8 @@ _ONE_OF: dict[str, type[Struct]] = {
 def _plain_type(kind: Any) -> Any:
     """Return the type of a collection in JSON."""
     if get_origin(kind) is Layers:
-        return dict[get_args(kind)]
-    return list[get_args(kind)] if get_origin(kind) is Log else kind
+        return dict.__class_getitem__(get_args(kind))
+    return list.__class_getitem__(get_args(kind)) if get_origin(kind) is Log else kind
 
 
 def _form(kind: type[Struct], **instead: Any) -> type[Struct]:
@@ -114,13 +116,14 @@ def _written(form: type[Struct], value: Struct, **instead: Any) -> Struct:
     return form(*fields)
 
 
-def _fields(kind: type[Struct], form: Any) -> dict[str, Any]:
-    """Return the fields of an accumulator as they were written, collections of their own kind again."""
-    found: dict[str, Any] = {}
+def _read(kind: type[S], form: Any, **instead: Any) -> S:
+    """Return an accumulator as it was written, collections of their own kind again, some fields with other values."""
+    fields = dict(instead)
     for field in structs.fields(kind):
-        item, origin = getattr(form, field.name), get_origin(field.type)
-        found[field.name] = origin(item) if origin in {Layers, Log} else item
-    return found
+        if field.name not in fields:
+            item, origin = getattr(form, field.name), get_origin(field.type)
+            fields[field.name] = origin(item) if origin in {Layers, Log} else item
+    return kind(**fields)
 
 
 def _dump(state: FlowState) -> bytes:
@@ -130,8 +133,8 @@ def _dump(state: FlowState) -> bytes:
 
 def _load(data: bytes) -> FlowState:
     try:
-        fields = _fields(FlowFold, _DECODER.decode(data))
-        fold = FlowFold(**fields | {"run": None if fields["run"] is None else _run_read(fields["run"])})
+        form: Any = _DECODER.decode(data)
+        fold = _read(FlowFold, form, run=None if form.run is None else _run_read(form.run))
     except (LookupError, RecursionError) as error:
         raise ValueError(f"a snapshot that names what it does not hold: {error}") from error
     return FlowState(fold, as_of=fold.updated_at)
@@ -152,23 +155,19 @@ def _run_written(run: RunFold) -> Struct:
 
 
 def _run_read(form: Any) -> RunFold:
-    fields = _fields(RunFold, form)
-    deltas = _deltas(fields["started"], fields["ended"])
-    views = _views_read(form.views, deltas)
-    visits = [_fields(VisitFold, visit) for visit in form.open]
-    tasks = [_fields(Task, task) for task in form.tasks]
-    marking = _fields(Marking, form.marking)
-    marking |= {name: int(marking[name], 16) for name in ("forward", "looping", "opened")}
-    open_visits = [VisitFold(**visit | {"view": views.pop(visit["number"])}) for visit in visits]
-    open_tasks = [Task(**task | {"landing": _unnamed(task["landing"])}) for task in tasks]
-    changed = {
-        "marking": Marking(**marking),
-        "views": views,
-        "open": {visit.node: visit for visit in open_visits},
-        "tasks": {task.key: task for task in open_tasks},
-        "ended_by": _unnamed(form.ended_by),
-    }
-    return RunFold(**fields | changed)
+    sets = {name: int(getattr(form.marking, name), 16) for name in ("forward", "looping", "opened")}
+    views = _views_read(form.views, _deltas(form.started, form.ended))
+    visits = [_read(VisitFold, each, view=views.pop(each.number)) for each in form.open]
+    tasks = [_read(Task, each, landing=_unnamed(each.landing)) for each in form.tasks]
+    return _read(
+        RunFold,
+        form,
+        marking=_read(Marking, form.marking, **sets),
+        views=views,
+        open={visit.node: visit for visit in visits},
+        tasks={task.key: task for task in tasks},
+        ended_by=_unnamed(form.ended_by),
+    )
 
 
 def _named(value: Struct | None) -> _WrittenEvent | None:
@@ -264,18 +263,18 @@ def _views_read(written: Iterable[_WrittenView], deltas: Mapping[int, Delta]) ->
         views.append(
             View(
                 vars=base.vars.patched(each.gone, fresh),
-                messages=_log_read(each.messages, base.messages, lambda at: deltas[at].messages),
-                artifacts=_log_read(each.artifacts, base.artifacts, lambda at: deltas[at].artifacts),
-                errors=_log_read(each.errors, base.errors, lambda at: deltas[at].errors),
+                messages=_log_read(each.messages, base.messages, deltas, "messages"),
+                artifacts=_log_read(each.artifacts, base.artifacts, deltas, "artifacts"),
+                errors=_log_read(each.errors, base.errors, deltas, "errors"),
                 past=int(each.past, 16),
             )
         )
     return dict(zip(numbers, views, strict=True))
 
 
-def _log_read(tail: _Tail, base: Log[Any], written: Any) -> Log[Any]:
+def _log_read(tail: _Tail, base: Log[Any], deltas: Mapping[int, Delta], name: str) -> Log[Any]:
     shared = base if tail.shared == len(base) else base.first(tail.shared)
-    return shared.appended(*(written(number)[place] for number, place in tail.rest)) if tail.rest else shared
+    return shared.appended(*(getattr(deltas[at], name)[place] for at, place in tail.rest)) if tail.rest else shared
 
 
 SNAPSHOTS: SnapshotCodec[FlowState] = SnapshotCodec(FORMAT, _dump, _load)

@@ -1,11 +1,11 @@
-"""Runs of workflows drawn at random, as records: each visit writes, some fail, people answer, a run is taken up again."""
+"""Runs of workflows drawn at random, as records: each visit writes something, some fail, people answer."""
 
 from random import Random
 
 from hypothesis import strategies as st
 
 from steptrail.domain.digests import digest_of
-from steptrail.domain.flow.definition import definition_text
+from steptrail.domain.flow.definition import FlowDefinition, definition_text
 from steptrail.domain.flow.envelope import Artifact, NodeError
 from steptrail.domain.flow.events import (
     ExecutionFinished,
@@ -26,12 +26,13 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from tests.properties.flow_graphs import Routed, routed_flows
 
-__all__ = ["FLOW_ID", "flow_lives"]
+__all__ = ["FLOW_ID", "flow_lives", "life_of"]
 
 FLOW_ID = "f"
 _SHARED = ("a", "b", "c")
@@ -39,18 +40,20 @@ _SHARED = ("a", "b", "c")
 
 
 class _Life:
-    def __init__(self, drawn: Routed, concurrency: int, many: int) -> None:
+    def __init__(self, drawn: Routed, concurrency: int, many: int, *, is_plain: bool = False) -> None:
+        self.is_plain = is_plain
         self.graph, self.drawn, self.concurrency = Graph(drawn.flow), drawn, concurrency
         self.random = Random(drawn.seed)  # noqa: S311 - the same run each time
         self.records: list[Recorded[FlowEvent]] = []
         self.state: FlowState = initial(FLOW_ID)
         self.add(SessionStarted(name="drawn", metadata={"team": "a"}))
         text = definition_text(drawn.flow)
+        given: dict[str, JsonValue] = {f"given{number}": [number] for number in range(many)}
         self.add(
             FlowStarted(
                 execution_id="f:1", ordinal=1, segment=1, worker="w", library="0", flow="drawn", definition=text,
                 digest=digest_of(text), options=RunOptions(), input={"n": 1}, messages=(Message.user("go"),), by="ana",
-                vars={f"given{number}": [number] for number in range(many)} | {"a": 0}, key="k",
+                vars={**given, "a": 0}, key="k",
             )
         )  # fmt: skip
 
@@ -76,10 +79,17 @@ class _Life:
                 break
             self.end(self.random.choice(list(run.tasks))[0])
         self.add(
-            ExecutionFinished(status=ExecutionStatus.COMPLETED, stop_reason=StopReason.COMPLETED, resolved_by="WorkDone")
+            ExecutionFinished(
+                status=ExecutionStatus.COMPLETED, stop_reason=StopReason.COMPLETED, resolved_by="WorkDone"
+            )
         )
 
     def end(self, node: str) -> None:
+        if self.is_plain:
+            enables = self.graph.outgoing[self.graph.numbers[node]]
+            self.add(NodeEvaluated(node=node, visit=1, sets={node: f"value of {node}"}))
+            self.add(NodeCompleted(node=node, visit=1, enables=enables))
+            return
         visit, random = next(each.visit for each in self.state.open_visits if each.node == node), self.random
         chosen = self.drawn.route(node, visit)
         outgoing = self.graph.outgoing[self.graph.numbers[node]]
@@ -90,11 +100,13 @@ class _Life:
                 node_id=node, kind="tool", message=name, attempt=1, visit=visit, failure=FailureClass.TOOL, tier="node",
                 at=5,
             )  # fmt: skip
-            self.add(NodeFailureRecorded(node=node, visit=visit, error=error, rule="x", output_key=node, enables=enables))
+            self.add(
+                NodeFailureRecorded(node=node, visit=visit, error=error, rule="x", output_key=node, enables=enables)
+            )
             return
         if random.random() < 0.2:
             self.add(StepHeld(node=node, visit=visit, point="before"))
-            sets = {random.choice(_SHARED): f"held {name}"}
+            sets: dict[str, JsonValue] = {random.choice(_SHARED): f"held {name}"}
             self.add(StepAnswered(node=node, visit=visit, point="before", action="continue", sets=sets, by="ana"))
         if random.random() < 0.2:
             asked = f"f:1:{node}:{visit}"
@@ -126,5 +138,12 @@ class _Life:
 def flow_lives(draw: st.DrawFn) -> list[Recorded[FlowEvent]]:
     """Draw the records of a run of a workflow, from its first to its last event."""
     life = _Life(draw(routed_flows()), draw(st.integers(1, 5)), draw(st.sampled_from([0, 3, 40])))
+    life.live()
+    return life.records
+
+
+def life_of(flow: FlowDefinition) -> list[Recorded[FlowEvent]]:
+    """Return the records of a run of a workflow in which each node writes a value of its own, and no more."""
+    life = _Life(Routed(flow, 0), concurrency=8, many=0, is_plain=True)
     life.live()
     return life.records
