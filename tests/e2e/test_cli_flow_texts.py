@@ -79,6 +79,7 @@ def next_command(lines: list[str]) -> list[str]:
     return shlex.split(line.split("`")[1])[1:]
 
 
+@pytest.mark.acceptance("7.5-1")
 def test_a_workflow_in_yaml_is_run_answered_and_goes_on_with_the_code_that_is_brought(texts: Cli) -> None:
     asked = texts("run", "flow.yaml", GIVEN, *USE, "--id", "p")
     assert (asked.code, asked.err) == (4, "")
@@ -192,6 +193,7 @@ def test_a_module_that_lists_its_names_brings_no_others(texts: Cli) -> None:
     assert why.startswith("flow.yaml:5:33: FL-105: nothing is brought under the name 'parse'")
 
 
+@pytest.mark.acceptance("7.5-2")
 def test_all_faults_are_told_at_once_each_on_a_line(texts: Cli) -> None:
     wrong = FLOW.replace("use: parse", "use: number").replace("use: index", "use: indx").replace("> index", "> gone")
     told = refused(texts, "run", written(texts, "wrong.yaml", wrong), GIVEN, *USE)
@@ -248,6 +250,7 @@ def test_a_workflow_is_drawn_from_its_file_without_its_code(texts: Cli) -> None:
     assert why.startswith("there is no store")
 
 
+@pytest.mark.acceptance("7.5-3")
 def test_a_run_is_drawn_with_what_became_of_each_node(texts: Cli) -> None:
     texts("run", "flow.yaml", GIVEN, *USE, "--id", "app.py")
     drawn = texts("flow", "draw", "flow:app.py")

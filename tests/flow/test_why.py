@@ -26,6 +26,7 @@ def printed(explained: FlowExplanation, capsys: pytest.CaptureFixture[str]) -> l
     return [re.sub(r"\d\d:\d\d:\d\d", "TIME", line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.acceptance("7.5-4")
 async def test_the_tries_are_those_of_the_visit_that_decided() -> None:
     world, clock = World(), HandClock()
     away = ConnectionError("away")
@@ -78,6 +79,7 @@ async def test_the_tries_are_those_of_the_item_that_decided() -> None:
 
 
 @pytest.mark.parametrize("effect", [ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED])
+@pytest.mark.acceptance("7.5-5")
 async def test_a_try_that_a_crash_cut_off_says_that_it_ran_again_under_the_same_effect_id(
     effect: ToolEffect, capsys: pytest.CaptureFixture[str]
 ) -> None:
