@@ -108,7 +108,7 @@ class DrawnFlow:
             about = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [_times(edge.taken)] * (edge.taken > 1)
             label = f'|"{", ".join(about)}"|' if about else ""
             lines.append(f"    {numbers[edge.source]} {arrow}{label} {numbers[edge.target]}")
-        marks = sorted({node.mark for node in self.nodes})
+        marks: list[NodeMark] = sorted({node.mark for node in self.nodes})
         return "\n".join([*lines, *(f"    classDef {mark} {_style(mark)}" for mark in marks)]) + "\n"
 
     def svg(self) -> str:

@@ -92,7 +92,11 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
 
 def event_of(key: Any) -> str:
     """Return how a key of a table reads: the stored type, with the outcome of a decision or what the event says."""
-    return f"{key[0].TYPE}, {key[1].value}" if isinstance(key, tuple) else str(key.TYPE)
+    match key:
+        case (event, word):
+            return f"{event.TYPE}, {word.value}"
+        case _:
+            return str(key.TYPE)
 
 
 def shown(target: StrEnum) -> str:

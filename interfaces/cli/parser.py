@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
         raise Refusal(f"{message} (see `{self.prog} --help`)")
 
 
-Group: TypeAlias = "argparse._SubParsersAction[Parser]"
+Group: TypeAlias = "argparse._SubParsersAction[Parser]"  # pyright: ignore[reportPrivateUsage]
 """The commands of a command, such as those of `flow`."""
 
 

@@ -44,7 +44,7 @@ class BroughtCode(Mapping[str, object]):
     def __init__(self, references: Sequence[str]) -> None:
         """Import the modules. Raises `ConfigurationError` for one that cannot be imported."""
         self._modules = {each: load_module(each, "FILE.py or package.module") for each in references}
-        self._built: dict[int, object] = {}
+        self._built: dict[str, object] = {}
 
     def __getitem__(self, name: str) -> object:
         """Return what a name stands for."""
@@ -54,11 +54,11 @@ class BroughtCode(Mapping[str, object]):
             raise KeyError(name)
         if any(value is not found[0] for value in found):
             raise ConfigurationError(f"{name!r} stands for different things in {' and '.join(homes)}")
-        if not (isinstance(found[0], AgentBuilder) or is_flow_builder(found[0])):
-            return found[0]
-        if id(found[0]) not in self._built:
-            self._built[id(found[0])] = run_of_theirs(found[0].build, f"{homes[0]}:{name}")
-        return self._built[id(found[0])]
+        given = found[0]
+        if name not in self._built:
+            is_ready = not (isinstance(given, AgentBuilder) or is_flow_builder(given))
+            self._built[name] = given if is_ready else run_of_theirs(given.build, f"{homes[0]}:{name}")
+        return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""

@@ -21,6 +21,10 @@ def tries(attempts: tuple[FlowAttempt, ...]) -> list[tuple[str, int, int | None,
     return [(each.node, each.visit, each.item, each.attempt, each.outcome) for each in attempts]
 
 
+def count(seen: Envelope) -> Update:
+    return Update(set={"round": int(str(seen.get("round", 0))) + 1})
+
+
 def printed(explained: FlowExplanation, capsys: pytest.CaptureFixture[str]) -> list[str]:
     print_flow_why(Output(sys.stdout, sys.stderr), explained, None)
     return [re.sub(r"\d\d:\d\d:\d\d", "TIME", line) for line in capsys.readouterr().out.splitlines()]
@@ -33,7 +37,7 @@ async def test_the_tries_are_those_of_the_visit_that_decided() -> None:
     world.fails["work"] = [away, None, away, away]
     flow = (
         Workflow("t")
-        .function("count", lambda seen: Update(set={"round": seen.get("round", 0) + 1}))
+        .function("count", count)
         .tool("work", world.tool(), args={"name": "work"}, retry=RetryPolicy(max_attempts=2, backoff=1.0))
         .rule_router("again", [Rule(lambda seen: seen.get("round") < 3, to="count")], default="done")
         .noop("done")
@@ -140,9 +144,6 @@ async def test_a_try_that_nobody_may_repeat_says_that_a_person_is_asked_and_then
 
 async def test_a_result_that_was_kept_is_told_and_is_no_try(capsys: pytest.CaptureFixture[str]) -> None:
     world, clock = World(), HandClock()
-
-    def count(seen: Envelope) -> Update:
-        return Update(set={"round": int(str(seen.get("round", 0))) + 1})
 
     flow = (
         Workflow("t")
