@@ -41,7 +41,7 @@ class BroughtCode(Mapping[str, object]):
     different things raises `ConfigurationError` when it is used, and so does what cannot be built.
     """
 
-    def __init__(self, references: Sequence[str]) -> None:
+    def __init__(self, references: Sequence[str] = ()) -> None:
         """Import the modules. Raises `ConfigurationError` for one that cannot be imported."""
         self._modules = {each: load_module(each, "FILE.py or package.module") for each in references}
         self._built: dict[str, object] = {}
@@ -74,16 +74,13 @@ def is_flow_file(reference: str) -> bool:
     return Path(reference).suffix.lower() in _SUFFIXES
 
 
-def flow_of_file(file: str, use: Sequence[str]) -> "BuiltWorkflow":
-    """Return the workflow in a file, with the code of the Python files and modules of `use`.
-
-    Raises `InvalidFlowFile`, and `ConfigurationError` for what cannot be read or imported.
-    """
+def flow_of_file(file: str, use: BroughtCode) -> "BuiltWorkflow":
+    """Return the workflow in a file. Raises `InvalidFlowFile`, and `ConfigurationError` for what cannot be read."""
     from steptrail.infrastructure.flow.loading import load_flow
 
-    text, brought = text_of_file(file), BroughtCode(use)
+    text = text_of_file(file)
     try:
-        return load_flow(text, brought)
+        return load_flow(text, use)
     except InvalidWorkflow as error:
         raise InvalidFlowFile(file, error) from None
 
