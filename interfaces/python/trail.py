@@ -1,6 +1,6 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -353,11 +353,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         **given: Any,
     ) -> RunStream[Any, Any]:
         """Do what `run` does, with the same arguments, and show it while it is done: see `RunStream`."""
-
-        def work(on_commit: Any, on_update: OnUpdate) -> Coroutine[Any, Any, Any]:
-            return self.run(cast("Any", agent), input, on_commit=on_commit, on_update=on_update, **given)
-
-        return RunStream(work)
+        run: Any = self.run
+        return RunStream(
+            lambda on_commit, on_update: run(agent, input, on_commit=on_commit, on_update=on_update, **given)
+        )
 
     def session(
         self, session_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None
