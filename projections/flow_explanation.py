@@ -38,7 +38,7 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.rendering import by_whom, many, request_data
 
-__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent", "verdict_of"]
 
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
@@ -325,7 +325,7 @@ class FlowExplainer:
             status=state.status,
             stop_reason=state.stop_reason.value if state.stop_reason is not None else None,
             resolved_by=finished.resolved_by if finished is not None else None,
-            verdict=_verdict(state, self._rule, is_crashed=is_crashed, damage=damage),
+            verdict=_verdict(state, is_crashed=is_crashed, damage=damage),
             error=error,
             rule=self._rule,
             limit=limit,
@@ -378,21 +378,22 @@ def _waits_for(state: FlowState) -> str | None:
             return f"the next try of {name}"
 
 
-def _verdict(state: FlowState, rule: str | None, *, is_crashed: bool, damage: str | None) -> str:
-    said = _standing(state, rule)
+def _verdict(state: FlowState, *, is_crashed: bool, damage: str | None) -> str:
+    said = verdict_of(state)
     if is_crashed:
         said = f"{said}; its process died: no process runs it"
     return said if damage is None else f"{said}; damaged: so it stood after event {state.version}, and {damage}"
 
 
-def _standing(state: FlowState, rule: str | None) -> str:
+def verdict_of(state: FlowState) -> str:
+    """Return in one line where a run stands, and why."""
     run, status = state.run, state.status.value
     if run is None:
         return f"{status}: no execution has begun"
     reason = f" ({state.stop_reason.value})" if state.stop_reason is not None else ""
     by = run.finished.resolved_by if run.finished is not None else None
     match run.ended_by:
-        case NodeFailed(error=error):
+        case NodeFailed(error=error, rule=rule):
             tries = f" after {error.attempt} attempts" if error.attempt > 1 else ""
             decided = f", decided by {by}: {rule}" if by is not None else f": {rule}"
             return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'

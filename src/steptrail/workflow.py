@@ -33,6 +33,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
+from steptrail.infrastructure.tools.flows import FlowTool
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
 from steptrail.runtime.flow.result import FlowResult
@@ -61,6 +62,7 @@ __all__ = [
     "FlowDefinition",
     "FlowNode",
     "FlowResult",
+    "FlowTool",
     "FunctionNode",
     "GateNode",
     "GuardianNode",
