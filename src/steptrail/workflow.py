@@ -34,6 +34,8 @@ from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError,
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
 from steptrail.infrastructure.tools.flows import FlowTool
+from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
+from steptrail.projections.flow_graph import drawn_flow
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
 from steptrail.runtime.flow.result import FlowResult
@@ -53,6 +55,9 @@ __all__ = [
     "Condition",
     "ConditionalNode",
     "Diagnostic",
+    "DrawnEdge",
+    "DrawnFlow",
+    "DrawnNode",
     "Edge",
     "EdgeWhen",
     "Envelope",
@@ -89,6 +94,7 @@ __all__ = [
     "WebhookNode",
     "Workflow",
     "check_flow",
+    "drawn_flow",
     "flow_schema",
     "flow_text",
     "load_flow",

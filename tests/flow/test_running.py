@@ -382,3 +382,33 @@ async def test_what_cannot_be_opened_fails_no_node_and_is_tried_again_by_a_resum
         clock.advance(600)
         result = await trail.flow("f").resume(flow)
     assert (result.output, tries) == ("in the shop", 2)
+
+
+async def test_what_a_branch_has_written_that_comes_late_to_a_join_is_in_the_end() -> None:
+    slow = asyncio.Event()
+
+    async def late(_: object) -> str:
+        await slow.wait()
+        return "late"
+
+    async def first(_: object) -> str:
+        return "first"
+
+    def end(_: object) -> str:
+        slow.set()
+        return "end"
+
+    flow = (
+        Workflow("t")
+        .noop("start")
+        .function("quick", first, output="quick")
+        .function("slow", late, output="slow")
+        .function("any", end, join="any", output="any")
+        .edge("start", "quick", "slow")
+        .edge(("quick", "slow"), "any")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f")
+    assert result.envelope.vars == {"quick": "first", "any": "end", "slow": "late"}
+    assert result.output == "end"
