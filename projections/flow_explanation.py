@@ -2,13 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-<<<<<<< HEAD
-from typing import Self
+from typing import Any, Self, get_args
 
 import msgspec
-=======
-from typing import Any
->>>>>>> main
 
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import ConfigurationError
@@ -30,11 +26,7 @@ from steptrail.domain.flow.events import (
     NodeThen,
     WaitStarted,
 )
-<<<<<<< HEAD
-from steptrail.domain.flow.events.about import VisitEvent
-=======
 from steptrail.domain.flow.events.about import TaskEvent
->>>>>>> main
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskKey
@@ -54,27 +46,20 @@ __all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "F
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
 
+_Tried = NodeAttemptStarted | NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeRetryScheduled
+
 MARKED_TYPES: Mapping[str, bytes] = {
     FlowStarted.TYPE: b"",
     FlowRetried.TYPE: b"",
     LimitReached.TYPE: b'"scope":"run"',
+    NodeAttemptInterrupted.TYPE: b"",
+    NodeAttemptCompleted.TYPE: b'"is_kept":true',
     **{
         kind.TYPE: _NEWEST
         for kind in (NodeFailureRecorded, NodeFailed, WaitStarted, ExecutionPaused, ExecutionFinished)
     },
 }
 """The stored types of the events that are told of beside the state, with what those hold that count."""
-
-_TRIED_TYPES = tuple(
-    kind.TYPE
-    for kind in (
-        NodeAttemptStarted,
-        NodeAttemptCompleted,
-        NodeAttemptFailed,
-        NodeAttemptInterrupted,
-        NodeRetryScheduled,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +205,7 @@ class FlowExplainer:
         self._is_over = False
         self._version = 0
         self._visited_before: frozenset[str] = frozenset()
-        self._since: dict[str, list[Recorded[FlowEvent]]] = {}
+        self._noted: dict[int, Recorded[FlowEvent]] = {}
 
     @classmethod
     def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[FlowEvent]]) -> Self:
@@ -229,32 +214,31 @@ class FlowExplainer:
         for record in records:
             if isinstance(record.event, FlowStarted | FlowRetried):
                 made._begin(record.event.execution_id, record.version)
+                made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
             else:
                 made._note(record)
         made._state, made._version = state, state.version
-        made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
         return made
 
     def lacks(self) -> Mapping[str, bytes]:
-        """Return the events before the state that it needs as well: those of the tries of the node that decided."""
-        node = self._deciding_node()
-        if node is None or node not in self._visited_before:
+        """Return the other events before the state that it needs: of what decided, and of tries that were cut off."""
+        run, noted = self._state.run, [record.event for record in self._noted.values()]
+        nodes = {event.node for event in noted if isinstance(event, NodeAttemptInterrupted)}
+        if run is not None and isinstance(run.ended_by, NodeFailed):
+            nodes.add(run.ended_by.node)
+        nodes &= self._visited_before
+        if not nodes:
             return {}
-        return dict.fromkeys(_TRIED_TYPES, b'"node":' + msgspec.json.encode(node))
+        about = b'"node":' + msgspec.json.encode(nodes.pop()) if len(nodes) == 1 else b""
+        return dict.fromkeys((kind.TYPE for kind in get_args(_Tried)), about)
 
     def recall(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
         """Take the events before the state that it lacks."""
-        node = self._deciding_node()
-        if node is None:
-            return
-        self._tries[node] = []
-        for record in (*records, *self._since.get(node, ())):
-            if record.version > self._events["started"] and isinstance(record.event, VisitEvent):
-                self._note(record)
-
-    def _deciding_node(self) -> str | None:
-        run = self._state.run
-        return run.ended_by.node if run is not None and isinstance(run.ended_by, NodeFailed) else None
+        since = self._events.get("started", 0)
+        every = self._noted | {record.version: record for record in records if record.version > since}
+        self._tries = {}
+        for version in sorted(every):
+            self._note(every[version])
 
     @property
     def version(self) -> int:
@@ -286,12 +270,12 @@ class FlowExplainer:
         self._started.append(execution)
         self._of, self._rule = execution, None
         self._events, self._tries = {"started": version}, {}
-        self._visited_before, self._since = frozenset(), {}
+        self._visited_before, self._noted = frozenset(), {}
 
     def _note(self, record: Recorded[FlowEvent]) -> None:
         event, at, version = record.event, record.at, record.version
-        if isinstance(event, VisitEvent) and event.node in self._visited_before:
-            self._since.setdefault(event.node, []).append(record)
+        if self._visited_before and isinstance(event, _Tried):
+            self._noted[version] = record
         match event:
             case NodeAttemptStarted():
                 self._tried(event, at, version, effect=event.effect, effect_id=event.effect_id)
@@ -359,12 +343,8 @@ class FlowExplainer:
         names = [node.id for node in graph.nodes] if graph is not None else []
         waits = run.waits if run is not None else ()
         end = run.finished_at if run is not None and run.finished_at is not None else now
-<<<<<<< HEAD
-        deciding = self._deciding_node()
-=======
         deciding = None if error is None else (error.node_id, error.visit, error.item)
         others = [each for task, tries in self._tries.items() if task != deciding for each in tries]
->>>>>>> main
         return FlowExplanation(
             flow_id=self._id,
             name=state.name,

@@ -412,3 +412,19 @@ async def test_what_a_branch_has_written_that_comes_late_to_a_join_is_in_the_end
         result = await trail.run(flow, session="f")
     assert result.envelope.vars == {"quick": "first", "any": "end", "slow": "late"}
     assert result.output == "end"
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_a_branch_that_waits_with_the_first_one_at_a_join_is_in_the_end_as_well(concurrency: int) -> None:
+    flow = (
+        Workflow("t")
+        .function("any", lambda seen: sorted(seen.vars), join="any", output="any")
+        .function("one", lambda _: 1, output="one")
+        .function("two", lambda _: 2, output="two")
+        .edge(("one", "two"), "any")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=RunOptions(concurrency=concurrency))
+    assert {key: result.envelope.vars[key] for key in ("one", "two")} == {"one": 1, "two": 2}
+    assert result.output in (["one"], ["two"])

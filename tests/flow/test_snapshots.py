@@ -15,7 +15,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import StoredStream
 from steptrail.runtime.kernel.snapshots import Snapshots
-from steptrail.workflow import BuiltWorkflow, RetryPolicy, RunOptions, Workflow
+from steptrail.workflow import BuiltWorkflow, Cache, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.processes.agents.interposed import Interposed
 from tests.runner.kit import Crash, HandClock, crash_at
@@ -137,6 +137,17 @@ def failing(world: World) -> BuiltWorkflow:
     )
 
 
+async def ends_of(store: Watched) -> list[int]:
+    """Return the versions of the last events of all commits."""
+    heads = [record.head for record in (await store.inner.read(STREAM)).records] + [None]
+    return [i for i in range(1, len(heads)) if heads[i] != heads[i - 1]]
+
+
+async def keep(store: Watched, version: int) -> None:
+    state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
+    await Snapshots(FLOW, store, STREAM).keep(state, head)
+
+
 async def test_an_explanation_from_any_snapshot_is_that_of_all_events(store: Watched) -> None:
     world, clock = World(), HandClock()
     no = RuntimeError("no")
@@ -145,19 +156,48 @@ async def test_an_explanation_from_any_snapshot_is_that_of_all_events(store: Wat
     flow = failing(world)
     failed = await run_to_rest(trail, clock, flow)
     assert failed.status is ExecutionStatus.FAILED
-    told = [await trail.flow("f").why()]
-    assert (len(told[0].attempts), len(told[0].recorded)) == (5, 1)
+    first = await trail.flow("f").why()
+    assert (len(first.attempts), len(first.recorded)) == (2, 1)
+    for version in await ends_of(store):
+        await keep(store, version)
+        assert await trail.flow("f").why() == first
     await trail.flow("f").retry(flow, options=RunOptions(max_visits=2, longest_wait=0.0))
-    told.append(await trail.flow("f").why())
-    assert told[1].stop_reason == "steps_limit"
-    records = await trail.flow("f").events()
-    heads = [record.head for record in records] + [None]
-    ends = [i for i in range(1, len(heads)) if heads[i] != heads[i - 1]]
+    told = await trail.flow("f").why()
+    assert told.stop_reason == "steps_limit"
+    ends = await ends_of(store)
     assert len(ends) > 10
     for version in ends:
-        state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
-        await Snapshots(FLOW, store, STREAM).keep(state, head)
+        await keep(store, version)
         store.read_events = 0
-        assert await trail.flow("f").why() == told[1]
-        assert store.read_events == 1 + len(records) - version
-        assert await trail.flow("f").why(execution=1) == replace(told[0], is_newest=False)
+        assert await trail.flow("f").why() == told
+        assert store.read_events == 1 + ends[-1] - version
+        assert await trail.flow("f").why(execution=1) == replace(first, is_newest=False)
+
+
+@pytest.mark.parametrize("both", [False, True])
+async def test_tries_that_were_cut_off_and_results_that_were_kept_are_told_from_any_snapshot(
+    store: Watched, both: bool
+) -> None:
+    def flow(world: World) -> BuiltWorkflow:
+        act, names = world.tool(), ["a", "b", "c", "d"]
+        written = Workflow("cut").noop("start").noop("again")
+        for name in names:
+            written.tool(name, act, args={"name": name}, cache=Cache(key=("a",)), output=name, retry=1, timeout=None)
+        written.edge("start", *names[:2] if both else names[:1]).edge("a", "c", *([] if both else ["b"]))
+        written.rule_router("twice", [], default="d").edge("c", "twice").edge("twice", "d")
+        return written.edge("d", "again").edge("again", "a", loop=True).build()
+
+    world, clock = World(), HandClock()
+    for number in (2, 4):
+        dying = Steptrail(Environment(store=store, clock=clock, reach=crash_at("before-node", number)))
+        with pytest.raises(Crash):
+            await dying.run(flow(world), session="f", options=RunOptions(max_visits=3))
+        clock.advance(60.0)
+    trail = Steptrail(Environment(store=store, clock=clock))
+    await trail.flow("f").resume(flow(world))
+    told = await trail.flow("f").why()
+    assert len(told.interrupted) >= 2
+    assert len(told.kept) >= 1
+    for version in await ends_of(store):
+        await keep(store, version)
+        assert await trail.flow("f").why() == told, version
