@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from steptrail import Steptrail
-from steptrail.domain.flow.events import FlowResumed
+from steptrail.domain.flow.events import FlowResumed, NodeThen
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.domain.shared.run import ExecutionStatus
@@ -123,6 +123,17 @@ async def test_a_snapshot_of_no_use_is_passed_over(store: Watched, broken: str) 
     assert await fold_stream(FLOW, store.inner, STREAM) == (whole, head)
 
 
+async def _ends(trail: Steptrail) -> list[int]:
+    """Return the versions at which a commit ended."""
+    heads = [record.head for record in await trail.flow("f").events()] + [None]
+    return [version for version in range(1, len(heads)) if heads[version] != heads[version - 1]]
+
+
+async def keep(store: Watched, version: int) -> None:
+    state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
+    await Snapshots(FLOW, store, STREAM).keep(state, head)
+
+
 def failing(world: World) -> BuiltWorkflow:
     """A loop whose node fails for good in its third round, after a failure that is recorded."""
     act = world.tool()
@@ -137,17 +148,6 @@ def failing(world: World) -> BuiltWorkflow:
     )
 
 
-async def ends_of(store: Watched) -> list[int]:
-    """Return the versions of the last events of all commits."""
-    heads = [record.head for record in (await store.inner.read(STREAM)).records] + [None]
-    return [i for i in range(1, len(heads)) if heads[i] != heads[i - 1]]
-
-
-async def keep(store: Watched, version: int) -> None:
-    state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
-    await Snapshots(FLOW, store, STREAM).keep(state, head)
-
-
 async def test_an_explanation_from_any_snapshot_is_that_of_all_events(store: Watched) -> None:
     world, clock = World(), HandClock()
     no = RuntimeError("no")
@@ -156,22 +156,49 @@ async def test_an_explanation_from_any_snapshot_is_that_of_all_events(store: Wat
     flow = failing(world)
     failed = await run_to_rest(trail, clock, flow)
     assert failed.status is ExecutionStatus.FAILED
-    first = await trail.flow("f").why()
-    assert (len(first.attempts), len(first.recorded)) == (2, 1)
-    for version in await ends_of(store):
+    told = [await trail.flow("f").why()]
+    assert (len(told[0].attempts), len(told[0].recorded)) == (2, 1)
+    for version in await _ends(trail):
         await keep(store, version)
-        assert await trail.flow("f").why() == first
+        assert await trail.flow("f").why() == told[0]
     await trail.flow("f").retry(flow, options=RunOptions(max_visits=2, longest_wait=0.0))
-    told = await trail.flow("f").why()
-    assert told.stop_reason == "steps_limit"
-    ends = await ends_of(store)
+    told.append(await trail.flow("f").why())
+    assert told[1].stop_reason == "steps_limit"
+    records = await trail.flow("f").events()
+    ends = await _ends(trail)
     assert len(ends) > 10
     for version in ends:
         await keep(store, version)
         store.read_events = 0
+        assert await trail.flow("f").why() == told[1]
+        assert store.read_events == 1 + len(records) - version
+        assert await trail.flow("f").why(execution=1) == replace(told[0], is_newest=False)
+
+
+async def test_tries_that_were_cut_off_and_kept_results_are_told_of_from_any_snapshot(store: Watched) -> None:
+    world, clock = World(), HandClock()
+    world.breaks = {"last": RuntimeError("no")}
+    act = world.tool()
+    flow = (
+        Workflow("t")
+        .map("each", over="input", tool=act, args={"name": "{{ item }}"}, cache=Cache(key=()), concurrency=1)
+        .tool("work", act, args={"name": "work"})
+        .tool("last", act, args={"name": "last"}, retry=1)
+        .chain("each", "work", "last")
+        .build()
+    )
+    for number in (3, 2):
+        dying = Steptrail(Environment(store=store, clock=clock, reach=crash_at("after-node", number)))
+        with pytest.raises(Crash):
+            await run_to_rest(dying, clock, flow, ["a", "b", "a"])
+    trail = Steptrail(Environment(store=store, clock=clock))
+    await run_to_rest(trail, clock, flow, ["a", "b", "a"])
+    told = await trail.flow("f").why()
+    assert ([each.node for each in told.interrupted], [each.node for each in told.kept]) == (["work"], ["each"])
+    assert [each.then for each in told.attempts] == [NodeThen.RERUN, None]
+    for version in await _ends(trail):
+        await keep(store, version)
         assert await trail.flow("f").why() == told
-        assert store.read_events == 1 + ends[-1] - version
-        assert await trail.flow("f").why(execution=1) == replace(first, is_newest=False)
 
 
 @pytest.mark.parametrize("both", [False, True])
@@ -198,6 +225,6 @@ async def test_tries_that_were_cut_off_and_results_that_were_kept_are_told_from_
     told = await trail.flow("f").why()
     assert len(told.interrupted) >= 2
     assert len(told.kept) >= 1
-    for version in await ends_of(store):
+    for version in await _ends(trail):
         await keep(store, version)
         assert await trail.flow("f").why() == told, version
