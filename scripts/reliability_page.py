@@ -66,7 +66,7 @@ whenever it is told that events are stored.
 | --- | --- |
 | kills | processes that died at the point; each was gone on with in another process |
 | events lost | events that a process was told are stored, or that were there after the kill, and are gone or changed |
-| finished tools repeated | tools and nodes that ran again after their end was stored; requests and runs below begun twice |
+| finished tools repeated | tools and nodes that ran again after their end was stored, requests and runs begun twice |
 | `keyed` without its id | effects of `keyed` tools under an id that the log does not know |
 | `unsafe` repeated | effects of `unsafe` tools that happened twice |
 | log whole | sessions without a gap in their versions, whose digests all verify; and the runs below them |
