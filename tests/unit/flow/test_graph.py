@@ -96,3 +96,40 @@ def test_ten_thousand_nodes_in_a_row_and_a_thousand_loops_are_known_at_once() ->
 def test_members_of_a_set_come_in_order() -> None:
     assert list(members(0)) == []
     assert list(members(0b1011 | 1 << 100)) == [0, 1, 3, 100]
+
+
+class Compared(str):
+    """A text that knows how often it was compared or hashed."""
+
+    __slots__ = ("times",)
+    times: int
+
+    def __hash__(self) -> int:
+        self.times += 1
+        return str.__hash__(self)
+
+    def __eq__(self, other: object) -> bool:
+        self.times += 1
+        return str.__eq__(self, other)
+
+
+def counted(text: str) -> Compared:
+    made = Compared(text)
+    made.times = 0
+    return made
+
+
+def test_a_text_is_compared_once_and_then_known_by_its_identity() -> None:
+    text = definition_text(flow("a > b"))
+    made, again = graph_of(text), counted(text)
+    assert graph_of(again) is made
+    compared = again.times
+    assert compared > 0
+    assert graph_of(again) is made
+    assert again.times == compared
+
+
+def test_the_graphs_of_many_texts_stay_apart() -> None:
+    texts = [definition_text(flow(f"a > b{number}")) for number in range(40)]
+    for text in (*texts, *reversed(texts)):
+        assert graph_of(text).nodes[1].id == f"b{texts.index(text)}"
