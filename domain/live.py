@@ -4,16 +4,103 @@ Live updates are not stored. A watcher that misses one loses no content, because
 text.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["DeltaKind", "LiveUpdate", "OutputPartial", "ReplyDelta", "ToolProgress", "UpdatesLost"]
+__all__ = [
+    "DeltaKind",
+    "LiveUpdate",
+    "NodeDelta",
+    "NodeProgress",
+    "NodeReply",
+    "OutputPartial",
+    "Place",
+    "Progress",
+    "ReplyDelta",
+    "ReplyKey",
+    "StepReply",
+    "TextDelta",
+    "ToolProgress",
+    "UpdatesLost",
+    "Writing",
+]
 
 DeltaKind = Literal["text", "reasoning"]
 """The kind of text that is being written: the answer, or the reasoning before it. Tool calls are not shown in pieces:
 they come with the stored reply."""
+
+Place: TypeAlias = tuple[str, int, int | None] | tuple[()]
+"""Where in a run a model writes: the node, its visit and its item. A session of an agent has one place, which is empty.
+
+At one place one reply is written at a time. The event that ends it supersedes all updates of its place before it.
+"""
+
+
+class StepReply(msgspec.Struct, frozen=True, tag="step"):
+    """Identifies a reply within the session of an agent."""
+
+    execution: str
+    step: int
+    attempt: int
+
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return ()
+
+    def piece(
+        self, session_id: str, kind: DeltaKind = "text", text: str = "", *, is_final: bool = False
+    ) -> "ReplyDelta":
+        """Return a piece of the reply."""
+        return ReplyDelta(
+            session_id=session_id,
+            execution_id=self.execution,
+            step=self.step,
+            attempt=self.attempt,
+            kind=kind,
+            text=text,
+            is_final=is_final,
+        )
+
+
+class NodeReply(msgspec.Struct, frozen=True, tag="node"):
+    """Identifies a reply within the run of a workflow."""
+
+    execution: str
+    node: str
+    visit: int
+    item: int | None
+    attempt: int
+
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return self.node, self.visit, self.item
+
+    def piece(
+        self, session_id: str, kind: DeltaKind = "text", text: str = "", *, is_final: bool = False
+    ) -> "NodeDelta":
+        """Return a piece of the reply."""
+        return NodeDelta(
+            session_id=session_id,
+            execution_id=self.execution,
+            node=self.node,
+            visit=self.visit,
+            item=self.item,
+            attempt=self.attempt,
+            kind=kind,
+            text=text,
+            is_final=is_final,
+        )
+
+
+ReplyKey: TypeAlias = StepReply | NodeReply
+"""Identifies a reply within its stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +120,16 @@ class ReplyDelta:
     text: str = ""
     is_final: bool = False
 
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return ()
+
+    @property
+    def reply(self) -> StepReply:
+        """The reply that the piece belongs to."""
+        return StepReply(self.execution_id, self.step, self.attempt)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputPartial:
@@ -50,6 +147,11 @@ class OutputPartial:
     partial: JsonValue
     kind: Literal["output"] = "output"
 
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgress:
@@ -65,8 +167,75 @@ class ToolProgress:
     done: float | None = None
     total: float | None = None
 
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return ()
 
-LiveUpdate: TypeAlias = ReplyDelta | OutputPartial | ToolProgress
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDelta:
+    """The next piece of a reply that is written for a node of a workflow. The last piece is `is_final` and empty.
+
+    `session_id` is the id of the run, without `flow:`. `visit` and `attempt` count from 1, `item` is the index of the
+    item of a map. Several nodes may write at once. The `node.attempt.completed` of the same try holds what became of
+    the reply. When the try ends in another way, the pieces that were shown must be thrown away.
+    """
+
+    session_id: str
+    execution_id: str
+    node: str
+    visit: int
+    item: int | None = None
+    attempt: int
+    kind: DeltaKind = "text"
+    text: str = ""
+    is_final: bool = False
+
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return self.node, self.visit, self.item
+
+    @property
+    def reply(self) -> NodeReply:
+        """The reply that the piece belongs to."""
+        return NodeReply(self.execution_id, self.node, self.visit, self.item, self.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProgress:
+    """The progress of a try of a node, as its tool or function reports it. `done` and `total` are in a unit of its own.
+
+    `session_id` is the id of the run, without `flow:`; the other numbers are those of `NodeDelta`.
+    """
+
+    session_id: str
+    execution_id: str
+    node: str
+    visit: int
+    item: int | None = None
+    attempt: int
+    message: str = ""
+    done: float | None = None
+    total: float | None = None
+
+    @property
+    def place(self) -> Place:
+        """The place in the run."""
+        return self.node, self.visit, self.item
+
+
+TextDelta: TypeAlias = ReplyDelta | NodeDelta
+"""A piece of a reply."""
+
+Progress: TypeAlias = ToolProgress | NodeProgress
+"""How far something has come that runs."""
+
+LiveUpdate: TypeAlias = ReplyDelta | OutputPartial | ToolProgress | NodeDelta | NodeProgress
+
+Writing: TypeAlias = Callable[[LiveUpdate], bool]
+"""Tells whether an update is of a reply that is being written now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.worker import OnLeft, Work, Worker
 
 if TYPE_CHECKING:
+    from steptrail.interfaces.python.flow import Flow
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
@@ -26,6 +27,7 @@ __all__ = ["agents_worker"]
 def agents_worker(
     environment: Environment,
     session_of: Callable[[str], Session],
+    flow_of: "Callable[[str], Flow]",
     agents: "Sequence[AnyAgent | BuiltWorkflow]",
     *,
     concurrency: int,
@@ -53,7 +55,7 @@ def agents_worker(
             versions = by_name.get(row.name)
             return None if versions is None else partial(_go_on, session_of(row.session_id), versions)
         built = flows.get(row.name) if row.stream.startswith("flow:") else None
-        return None if built is None else partial(_go_on_with_flow, environment, row.session_id, built)
+        return None if built is None else partial(_go_on_with_flow, flow_of(row.session_id), built)
 
     return Worker(environment, carry, concurrency=concurrency, grace=grace, on_left=on_left)
 
@@ -69,10 +71,7 @@ async def _started_with(session: Session, versions: Sequence[AnyAgent]) -> AnyAg
     return next(same, versions[-1])
 
 
-async def _go_on_with_flow(environment: Environment, flow_id: str, versions: "Sequence[BuiltWorkflow]") -> "FlowResult":
-    from steptrail.interfaces.python.flow import Flow
-
-    handle = Flow(environment, flow_id)
+async def _go_on_with_flow(handle: "Flow", versions: "Sequence[BuiltWorkflow]") -> "FlowResult":
     if len(versions) == 1:
         return await handle.resume(versions[-1])
     run = (await handle.state()).run

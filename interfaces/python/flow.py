@@ -1,8 +1,9 @@
 """`Flow`: a handle on the runs of a workflow in one stream, from any process."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Literal, cast
 
+from steptrail.domain.errors import SessionNotFound
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode, Verdict
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import checked_flow_id, flow_stream
@@ -13,13 +14,18 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
+from steptrail.interfaces.python.naming import name_of
+from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_explanation import FlowExplanation
+from steptrail.projections.flow_graph import drawn_run
 from steptrail.runtime.flow.control import FlowControl, a_flow
 from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.run_stream import RunStream
 
 __all__ = ["Flow"]
 
@@ -27,9 +33,15 @@ __all__ = ["Flow"]
 class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
     """A handle on the runs of a workflow in one stream, from any process. Holds nothing open."""
 
-    def __init__(self, environment: Environment, flow_id: str, on_commit: OnFlowCommit | None = None) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        flow_id: str,
+        on_commit: OnFlowCommit | None = None,
+        on_update: OnUpdate | None = None,
+    ) -> None:
         super().__init__(environment, flow_stream(checked_flow_id(flow_id)))
-        self._control = FlowControl(environment, flow_id, flow_means(), on_commit)
+        self._control = FlowControl(environment, flow_id, flow_means(), on_commit, on_update)
 
     async def resume(
         self,
@@ -47,6 +59,17 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         `SessionBusy` while another process runs it, and `CommandRejected`.
         """
         return await self._control.resume(a_flow(flow), take_over=take_over, strict=strict, options=options, by=by)
+
+    def stream(
+        self, flow: BuiltWorkflow, *, options: RunOptions | None = None, by: str = "user"
+    ) -> RunStream[FlowEvent, FlowResult]:
+        """Resume, and show what is done: see `RunStream`."""
+        env, flow_id = self._env, self.id
+
+        def work(on_commit: OnFlowCommit, on_update: OnUpdate) -> Awaitable[FlowResult]:
+            return Flow(env, flow_id, on_commit, on_update).resume(flow, options=options, by=by)
+
+        return RunStream(work)
 
     async def retry(
         self,
@@ -179,6 +202,17 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
                 key=key,
             )
         )
+
+    async def draw(self) -> DrawnFlow:
+        """Return the drawing of the newest execution: what became of each node, and how often each edge was taken.
+
+        Raises `SessionNotFound`.
+        """
+        records = await self.history()
+        drawn = drawn_run(record.event for record in records)
+        if drawn is None:
+            raise SessionNotFound(name_of(self.stream_id))
+        return drawn
 
     async def result(self) -> FlowResult:
         """Return where the newest execution stands. Raises `SessionNotFound`."""

@@ -17,7 +17,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.live import LiveUpdate, OutputPartial, ReplyDelta, ToolProgress
+from steptrail.domain.live import LiveUpdate, NodeDelta, NodeProgress, OutputPartial, ReplyDelta, ToolProgress
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["HasListeners", "Listenable", "ListenerRegistration", "Listeners"]
 
-Listenable: TypeAlias = "RunEvent | ReplyDelta | OutputPartial | ToolProgress"
+Listenable: TypeAlias = "RunEvent | LiveUpdate"
 """The types that can be listened to: every lifecycle event, and the live updates between two of them."""
 
 T = TypeVar("T", bound=Listenable)
 
-_LIVE = (ReplyDelta, OutputPartial, ToolProgress)
+_LIVE = (ReplyDelta, OutputPartial, ToolProgress, NodeDelta, NodeProgress)
 _log = logging.getLogger("steptrail.runs")
 
 
@@ -145,10 +145,10 @@ class HasListeners:
     def on(self, event_type: type[T], listener: Callable[[T], object]) -> ListenerRegistration:
         """Have `listener` told of every `event_type` from now on, subclasses included, until the result is stopped.
 
-        `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta`, `OutputPartial` or `ToolProgress`,
-        which make models stream from the next call on. A listener is a plain function. It is told of what this
-        process stores, in the thread of the run, after it is stored and at most once. What it raises is logged, once
-        for each type. Raises `ConfigurationError` for anything else.
+        `event_type` is a class of `steptrail.lifecycle`; or it is `ReplyDelta`, `OutputPartial`, `ToolProgress`,
+        `NodeDelta` or `NodeProgress`, which make models stream from the next call on. A listener is a plain function.
+        It is told of what this process stores, in the thread of the run, after it is stored and at most once. What it
+        raises is logged, once for each type. Raises `ConfigurationError` for anything else.
         """
         return self._listeners.add(event_type, listener)
 

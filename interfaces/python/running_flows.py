@@ -20,6 +20,7 @@ from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.key_session import unnamed_session
+from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["run_flow", "start_flow"]
 
@@ -46,12 +47,13 @@ async def run_flow(
     *,
     session: str | None,
     on_commit: OnFlowCommit | None,
+    on_update: OnUpdate | None,
     **given: Unpack[_Given],
 ) -> FlowResult:
     """Run a workflow; see `Steptrail.run`."""
     flow_id = checked_flow_id(session or unnamed_session(given["key"]))
     start = _start(flow, said, environment.worker, given)
-    return await FlowControl(environment, flow_id, flow_means(), on_commit).run(flow, start)
+    return await FlowControl(environment, flow_id, flow_means(), on_commit, on_update).run(flow, start)
 
 
 async def start_flow(

@@ -17,12 +17,12 @@ from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.run_stream import RunStream
 
 __all__ = ["Session"]
 
@@ -145,7 +145,7 @@ class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
         *,
         by: str = "user",
         key: str | None = None,
-    ) -> RunStream[OutputT]:
+    ) -> RunStream[AgentEvent, RunResult[OutputT]]:
         """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
         env, session_id = self._env, self.session_id
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.sync_flow import SyncFlow
     from steptrail.runtime.flow.owner import OnFlowCommit
     from steptrail.runtime.flow.workflow import BuiltWorkflow
+    from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["SyncFollower", "SyncFollowing", "SyncHandle", "SyncSession", "SyncSteptrail", "SyncSubscription"]
 
@@ -244,11 +245,13 @@ class SyncSteptrail(Twin[Steptrail], HasListeners):
     session = made(Steptrail.session, SyncSession)
     handle = made(Steptrail.handle, SyncHandle)
 
-    def flow(self, flow_id: str, *, on_commit: "OnFlowCommit | None" = None) -> "SyncFlow":
+    def flow(
+        self, flow_id: str, *, on_commit: "OnFlowCommit | None" = None, on_update: "OnUpdate | None" = None
+    ) -> "SyncFlow":
         """See `Steptrail.flow`."""
         from steptrail.interfaces.python.sync_flow import SyncFlow
 
-        return SyncFlow(self._portal, self._asynchronous.flow(flow_id, on_commit=on_commit))
+        return SyncFlow(self._portal, self._asynchronous.flow(flow_id, on_commit=on_commit, on_update=on_update))
 
     subscribe = made(Steptrail.subscribe, SyncSubscription)
     follower = made(Steptrail.follower, SyncFollower)

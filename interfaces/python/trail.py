@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
+from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
@@ -27,18 +28,19 @@ from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
-from steptrail.runtime.kernel.clock import Clock
+from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.key_session import unnamed_session
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.run_stream import RunStream
 from steptrail.runtime.kernel.worker import OnLeft, Worker
 
 if TYPE_CHECKING:
     from steptrail.domain.flow.envelope import Artifact
+    from steptrail.domain.flow.events import FlowEvent
     from steptrail.domain.flow.options import RunOptions
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync import SyncSteptrail
@@ -67,6 +69,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         create: bool = True,
         read_only: bool = False,
         live: bool = False,
+        clock: Clock | None = None,
     ) -> Self:
         """Open a store by its address.
 
@@ -78,17 +81,21 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
+        `clock` stands in for the clock of the computer, in tests: see `steptrail.testing.ManualClock`.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
-        return cls(Environment(store=store, fanout=LiveFanout(always=live, bus=store.live_bus)))
+        fanout = LiveFanout(always=live, bus=store.live_bus)
+        return cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
 
     @staticmethod
-    def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":
+    def open_sync(
+        url: str = "sqlite:///steptrail.db", *, durability: Durability = "full", clock: Clock | None = None
+    ) -> "SyncSteptrail":
         """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
-        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability))
+        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability, clock=clock))
 
     @property
     def store(self) -> EventStore:
@@ -135,6 +142,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         messages: Sequence[Message] = (),
         artifacts: "Sequence[Artifact]" = (),
         on_commit: "OnFlowCommit | None" = None,
+        on_update: OnUpdate | None = None,
     ) -> "FlowResult": ...
     async def run(
         self,
@@ -182,7 +190,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import run_flow
 
-            refuse_of_an_agent(history=history, on_update=on_update)
+            refuse_of_an_agent(history=history)
             return await run_flow(
                 self._env,
                 agent,
@@ -199,6 +207,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
                 messages=messages,
                 artifacts=artifacts,
                 on_commit=cast("OnFlowCommit | None", on_commit),
+                on_update=on_update,
             )
         chosen = session or unnamed_session(key)
         control = SessionControl(self._env, checked_session_id(chosen), cast("OnCommit | None", on_commit), on_update)
@@ -304,10 +313,11 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
         return self.session(chosen)
 
+    @overload
     def stream(
         self,
         agent: Agent[OutputT, ContextT],
-        input: str | Message,  # noqa: A002 - the public name
+        input: str | Message,
         *,
         session: str | None = None,
         by: str = "user",
@@ -316,22 +326,36 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         metadata: dict[str, JsonValue] | None = None,
         parent: ParentRef | None = None,
         history: Sequence[Message] = (),
-    ) -> RunStream[OutputT]:
-        """Do what `run` does, and show it while it is done: see `RunStream`."""
+        new: bool = False,
+    ) -> RunStream[AgentEvent, RunResult[OutputT]]: ...
+    @overload
+    def stream(
+        self,
+        agent: "BuiltWorkflow",
+        input: object = None,
+        *,
+        session: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+        context: object = None,
+        metadata: dict[str, JsonValue] | None = None,
+        parent: ParentRef | None = None,
+        new: bool = False,
+        options: "RunOptions | None" = None,
+        vars: Mapping[str, object] | None = None,
+        messages: Sequence[Message] = (),
+        artifacts: "Sequence[Artifact]" = (),
+    ) -> "RunStream[FlowEvent, FlowResult]": ...
+    def stream(
+        self,
+        agent: "AnyAgent | BuiltWorkflow",
+        input: Any = None,  # noqa: A002 - the public name
+        **given: Any,
+    ) -> RunStream[Any, Any]:
+        """Do what `run` does, with the same arguments, and show it while it is done: see `RunStream`."""
+        run: Any = self.run
         return RunStream(
-            lambda on_commit, on_update: self.run(
-                agent,
-                input,
-                session=session,
-                by=by,
-                key=key,
-                context=context,
-                metadata=metadata,
-                parent=parent,
-                history=history,
-                on_commit=on_commit,
-                on_update=on_update,
-            )
+            lambda on_commit, on_update: run(agent, input, on_commit=on_commit, on_update=on_update, **given)
         )
 
     def session(
@@ -340,11 +364,13 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         """Return a handle on a session; it is not looked up before it is used."""
         return Session(self._env, checked_session_id(session_id), on_commit, on_update)
 
-    def flow(self, flow_id: str, *, on_commit: "OnFlowCommit | None" = None) -> "Flow":
+    def flow(
+        self, flow_id: str, *, on_commit: "OnFlowCommit | None" = None, on_update: OnUpdate | None = None
+    ) -> "Flow":
         """Return a handle on the runs of a workflow in one stream; it is not looked up before it is used."""
         from steptrail.interfaces.python.flow import Flow
 
-        return Flow(self._env, flow_id, on_commit)
+        return Flow(self._env, flow_id, on_commit, on_update)
 
     async def find(self, prefix: str) -> Session:
         """Return the session of an agent whose id is, or uniquely begins with, `prefix`.
@@ -395,7 +421,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         or a grace that cannot be.
         """
         session_of = partial(self.session, on_update=_stream) if live else self.session
-        return agents_worker(self._env, session_of, agents, concurrency=concurrency, grace=grace, on_left=on_left)
+        flow_of = partial(self.flow, on_update=_stream) if live else self.flow
+        return agents_worker(
+            self._env, session_of, flow_of, agents, concurrency=concurrency, grace=grace, on_left=on_left
+        )
 
     async def close(self) -> None:
         """Close the store and end its subscriptions. Safe to call twice."""

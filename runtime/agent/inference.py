@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
 from functools import partial
 
 import msgspec
@@ -11,9 +10,8 @@ from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
-from steptrail.domain.errors import StreamBroken
 from steptrail.domain.failures import ErrorType
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import OutputPartial, ReplyDelta
 from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
@@ -26,9 +24,9 @@ from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.partial_output import PartialOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
+from steptrail.runtime.kernel.asked_model import ShowPiece, reply_of
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import OnUpdate, Watching, tell
-from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 
 __all__ = ["Inference"]
@@ -78,33 +76,33 @@ class Inference:
             return await self._asked(request)
 
     async def _asked(self, request: ModelRequest) -> ModelReply:
-        model, watcher = self._agent.model, self._watching()
-        if watcher is None or not isinstance(model, StreamingModelDriver):
-            return await model.infer(request)
+        watcher = self._watching()
+        return await reply_of(self._agent.model, request, None if watcher is None else self._shown(request, watcher))
+
+    def _shown(self, request: ModelRequest, watcher: OnUpdate) -> ShowPiece:
+        """Return what shows the pieces of a reply, and the answer as far as it is written, to a watcher."""
         state = self._journal.peek()
         step = state.fold.step
-        show = partial(
+        delta = partial(
             ReplyDelta,
             session_id=state.agent_id,
             execution_id=state.execution_id or "",
             step=state.open_step or 0,
             attempt=step.inference_attempt if step is not None else 1,
         )
-        answer = self._answer(request, watcher, show)
-        written = False
-        async with aclosing(model.stream(request)) as pieces:
-            async for piece in pieces:
-                if isinstance(piece, ModelReply):
-                    if answer is not None:
-                        answer.read()
-                    if written:
-                        tell(watcher, show(is_final=True))
-                    return piece
-                written = True
-                tell(watcher, show(kind=piece.kind, text=piece.text))
-                if answer is not None and piece.kind == "text":
-                    answer.add(piece.text)
-        raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")
+        answer = self._answer(request, watcher, delta)
+
+        def show(piece: ModelDelta | None) -> None:
+            if piece is None:
+                if answer is not None:
+                    answer.read()
+                tell(watcher, delta(is_final=True))
+                return
+            tell(watcher, delta(kind=piece.kind, text=piece.text))
+            if answer is not None and piece.kind == "text":
+                answer.add(piece.text)
+
+        return show
 
     def _answer(
         self, request: ModelRequest, watcher: OnUpdate, delta: Callable[[], ReplyDelta]

@@ -17,6 +17,7 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.kernel.environment import Environment
@@ -52,12 +53,13 @@ def _in_flight(state: AgentState) -> Sequence[str]:
     return calls or [f"it is in {state.phase.value}"]
 
 
-def _writing(state: AgentState) -> int | None:
-    return state.open_step if state.phase is Phase.INFERRING else None
+def _writing(state: AgentState) -> Writing:
+    step = state.open_step if state.phase is Phase.INFERRING else None
+    return lambda update: not isinstance(update, NodeDelta | NodeProgress) and update.step == step
 
 
-def _settles(event: Event) -> bool:
-    return isinstance(event, _ENDS_OF_EFFECTS)
+def _settles(event: Event) -> Place | None:
+    return () if isinstance(event, _ENDS_OF_EFFECTS) else None
 
 
 KIND = Kind(machine=AGENT, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)

@@ -58,12 +58,11 @@ class SessionOwner:
             watching=partial(self._watcher, segment.journal),
             child_of=partial(self._place_of, segment.took_over),
             draw=self._env.draw,
-            forget=partial(self._env.fanout.forget, self._session),
+            forget=partial(self._env.fanout.forget, segment.journal.stream),
         )
 
     def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
         return ChildPlace(self._env, parent, takes_over)
 
     def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
-        own = self._on_update if self._env.observer is None else self._env.observer.watcher(self._on_update)
-        return self._env.fanout.watcher(self._session, own, lambda: journal.committed.version)
+        return self._env.watcher(journal.stream, self._on_update, lambda: journal.committed.version)

@@ -29,6 +29,7 @@ from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.kernel.machine import CallInFlight
+from steptrail.domain.live import Place
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
@@ -39,11 +40,13 @@ from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeed
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
+from steptrail.runtime.flow.live import ShownTry
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, within
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 
@@ -61,6 +64,7 @@ class _Began:
     in_flight: CallInFlight
     at: int
     timeout: float | None
+    shown: ShownTry
 
 
 class Attempts:
@@ -74,9 +78,12 @@ class Attempts:
         reach: Reach,
         means: FlowMeans,
         child_of: Callable[[ParentRef], ChildPlace] | None = None,
+        *,
+        watching: Watching,
+        forget: Callable[[Place], None],
     ) -> None:
         self._journal, self._flow, self._flight, self._reach, self._means = journal, flow, flight, reach, means
-        self._child_of = child_of
+        self._child_of, self._watching, self._forget = child_of, watching, forget
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         self.resources: object = None
@@ -149,6 +156,14 @@ class Attempts:
         left = time_left_us(node, task, now)
         timeout = None if left is None else max(0.0, left / 1e6)
         state = self._journal.peek()
+        shown = ShownTry(
+            self._watching,
+            self._forget,
+            session_id=state.flow_id,
+            execution_id=run.id,
+            place=key,
+            attempt=task.attempt,
+        )
         context = NodeContext(
             effect_id=task.effect_id,
             flow_id=state.flow_id,
@@ -160,11 +175,18 @@ class Attempts:
             deadline_seconds=timeout,
             context=run.started.context,
             resources=self.resources,
+            report=shown.report,
         )
         seen = seen_by(run, graph, visit, key[2])
         child = self._child(state, run, task)
         made = Try(
-            context=context, seen=seen, timeout=timeout, now=now / 1e6, tried=run.tries_of.get(key[0], 0), child=child
+            context=context,
+            seen=seen,
+            timeout=timeout,
+            now=now / 1e6,
+            tried=run.tries_of.get(key[0], 0),
+            child=child,
+            writer=shown.writer,
         )
         began = _Began(
             key=key,
@@ -173,6 +195,7 @@ class Attempts:
             in_flight=CallInFlight(task.effect_id, task.attempt),
             at=now,
             timeout=timeout,
+            shown=shown,
         )
         self._reach("before-node")
         RUNS.debug("flow %s: node %s starts, attempt %d", state.flow_id, key[0], task.attempt)
@@ -200,6 +223,7 @@ class Attempts:
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")
+        began.shown.end()
         seconds = (self._journal.now() - began.at) / 1e6
         if isinstance(outcome, Deaf):
             outcome = TimedOut(error=_late(began.timeout))

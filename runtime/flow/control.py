@@ -30,6 +30,7 @@ from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["FlowControl", "a_flow", "brought"]
 
@@ -51,10 +52,15 @@ class FlowControl:
     """The commands to one stream of a workflow. Keeps no connection and no lease between two calls."""
 
     def __init__(
-        self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT, on_commit: OnFlowCommit | None = None
+        self,
+        environment: Environment,
+        flow_id: str,
+        means: FlowMeans = WITHOUT,
+        on_commit: OnFlowCommit | None = None,
+        on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._means = environment, means
-        self._owner = FlowOwner(environment, flow_id, means, on_commit)
+        self._owner = FlowOwner(environment, flow_id, means, on_commit, on_update)
         self.stream = self._owner.stream
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from steptrail.domain.flow.events import (
-    FlowEvent,
     NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
@@ -14,19 +13,13 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.flow.owner import FlowOwner, FlowStream
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
 __all__ = ["KIND"]
-
-_ENDS_OF_EFFECTS: tuple[type[FlowEvent], ...] = (
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSuspended,
-)
 
 
 def _control(environment: Environment, stream: str) -> FlowStream:
@@ -44,13 +37,17 @@ def _in_flight(state: FlowState) -> Sequence[str]:
     return running or [f"it is {state.phase.value}"]
 
 
-def _writing(state: FlowState) -> int | None:
-    del state
-    return None
+def _writing(state: FlowState) -> Writing:
+    written = {(*task.key, task.attempt) for task in state.tasks if task.phase is TaskPhase.RUNNING}
+    return lambda update: isinstance(update, NodeDelta | NodeProgress) and (*update.place, update.attempt) in written
 
 
-def _settles(event: Event) -> bool:
-    return isinstance(event, _ENDS_OF_EFFECTS)
+def _settles(event: Event) -> Place | None:
+    match event:
+        case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted() | NodeAttemptSuspended():
+            return event.node, event.visit, event.item
+        case _:
+            return None
 
 
 KIND = Kind(machine=FLOW, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)

@@ -18,7 +18,9 @@ from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Perform, Segment
 
 __all__ = ["FlowOwner", "FlowStream", "OnFlowCommit"]
@@ -33,9 +35,14 @@ class FlowOwner:
     """Makes the performers of one stream of a workflow, and its `stream` that they drive."""
 
     def __init__(
-        self, environment: Environment, flow_id: str, means: FlowMeans = WITHOUT, on_commit: OnFlowCommit | None = None
+        self,
+        environment: Environment,
+        flow_id: str,
+        means: FlowMeans = WITHOUT,
+        on_commit: OnFlowCommit | None = None,
+        on_update: OnUpdate | None = None,
     ) -> None:
-        self._env, self._means = environment, means
+        self._env, self._means, self._on_update = environment, means, on_update
         self.stream: FlowStream = FlowStream(
             FLOW,
             environment,
@@ -58,7 +65,12 @@ class FlowOwner:
             reach=self._env.reach,
             draw=self._env.draw,
             child_of=partial(self._place_of, segment.took_over),
+            watching=partial(self._watcher, segment.journal),
+            forget=partial(self._env.fanout.forget, segment.journal.stream),
         )
 
     def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
         return ChildPlace(self._env, parent, takes_over)
+
+    def _watcher(self, journal: Journal[FlowState, FlowEvent]) -> OnUpdate | None:
+        return self._env.watcher(journal.stream, self._on_update, lambda: journal.committed.version)

@@ -28,6 +28,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.event import is_world_fact
+from steptrail.domain.live import Place
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.resources import PATIENCE, Opener, OpenResources
@@ -40,6 +41,7 @@ from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import InFlight
@@ -57,7 +59,10 @@ _log = logging.getLogger("steptrail.runs")
 
 
 class FlowRunner:
-    """Performs the effects of one run that this process owns. Without a workflow it can only close what is open."""
+    """Performs the effects of one run that this process owns. Without a workflow it can only close what is open.
+
+    `forget` drops the live updates that are kept for followers, of one place or of all.
+    """
 
     def __init__(
         self,
@@ -69,10 +74,17 @@ class FlowRunner:
         reach: Reach,
         draw: Callable[[], float],
         child_of: Callable[[ParentRef], ChildPlace],
+        watching: Watching,
+        forget: Callable[[Place | None], None],
     ) -> None:
         self._journal, self._flow, self._flight, self._means = journal, flow, flight, means
         self._reach, self._draw = reach, draw
-        self._attempts = Attempts(journal, flow, flight, reach, means, child_of) if flow is not None else None
+        self._forget = forget
+        self._attempts = (
+            Attempts(journal, flow, flight, reach, means, child_of, watching=watching, forget=forget)
+            if flow is not None
+            else None
+        )
         self._resources: OpenResources | None = None
         self._unopened = flow.resources if flow is not None else None
         self._grace_ends: float | None = None
@@ -92,6 +104,7 @@ class FlowRunner:
                     await self._resources.close()
             finally:
                 log_place.reset(place)
+                self._forget(None)
         _ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: FlowEffect, /) -> bool:

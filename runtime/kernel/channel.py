@@ -15,8 +15,10 @@ import msgspec
 
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.live import Writing
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import Kind
+from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -29,11 +31,11 @@ _MOST_ALONE = 8
 
 
 class Beginning(NamedTuple):
-    """How a stream stood when a follower came: its version, whether a run was open, and which step a model wrote."""
+    """How a stream stood when a follower came: its version, whether a run was open, and which replies were written."""
 
     version: int
     is_open: bool
-    writing: int | None
+    writing: Writing
 
 
 class Seat:
@@ -108,7 +110,7 @@ class Channel:
         self._size, self._end = 0, 0
         self._growths, self._read_at = 1, 0
         self._watch: Watch | None = None
-        self._standing, self._asked, self._answered = Beginning(0, False, None), 0, 0
+        self._standing, self._asked, self._answered = Beginning(0, False, writes_nothing), 0, 0
         self._reading, self._folding = asyncio.Lock(), asyncio.Lock()
         self._alone = asyncio.Semaphore(_MOST_ALONE)
 

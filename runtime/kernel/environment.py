@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.live_fanout import LiveFanout
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -34,3 +35,12 @@ class Environment:
     draw: Callable[[], float] = random.random
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
+
+    def watcher(self, stream: str, own: OnUpdate | None, version: Callable[[], int]) -> OnUpdate | None:
+        """Return a function that tells live updates of a stream to all who watch it; None when nobody does.
+
+        `own` is the watcher that the caller of the run gave. `version` returns the version of the stream at the time
+        when an update is shown.
+        """
+        watched = own if self.observer is None else self.observer.watcher(own)
+        return self.fanout.watcher(stream, watched, version)

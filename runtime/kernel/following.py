@@ -72,7 +72,7 @@ class Following:
     async def _join(self) -> None:
         if self._inbox is not None or self.is_over:
             return
-        inbox = self._fanout.join(id_of(self._stream), self._wake)
+        inbox = self._fanout.join(self._stream, self._wake)
         seat = take_seat(
             self._store, self._stream, self._kind, after=self._after, wake=self._wake, fail=self._note_failure
         )
@@ -101,8 +101,8 @@ class Following:
         if self._page and (shown_at is None or shown_at >= self._page[0].version):
             record = self._page.popleft()
             self._after = record.version
-            if self._kind.settles(record.event):
-                self._inbox.settle(record.version)
+            if (place := self._kind.settles(record.event)) is not None:
+                self._inbox.settle(place, record.version)
             if record.version > self._known:
                 self._note(record.event)
             return record

@@ -11,6 +11,7 @@ from steptrail.domain.errors import CommandRejected
 from steptrail.domain.kernel.by_prefix import ByPrefix
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.live import Place, Writing
 
 if TYPE_CHECKING:
     from steptrail.runtime.kernel.control import StreamControl
@@ -26,15 +27,15 @@ class Kind(NamedTuple):
 
     `control` returns the control of one of its streams, without the code that the stream was started with. `in_flight`
     returns one line of text for each effect that a state has started and not ended; `doctor` prints them. `writing`
-    returns the number of the step whose reply a model is writing; None when no reply is being written. `settles` tells
-    whether an event supersedes live updates that were shown before it.
+    returns what tells whether an update is of a reply that a model is writing. `settles` returns the place at which an
+    event supersedes the live updates that were shown before it; None for an event that supersedes none.
     """
 
     machine: Machine[Any, Any, Any, Any]
     control: Callable[["Environment", str], _Control]
     in_flight: Callable[[Any], Sequence[str]]
-    writing: Callable[[Any], int | None]
-    settles: Callable[[Event], bool]
+    writing: Callable[[Any], Writing]
+    settles: Callable[[Event], Place | None]
 
 
 KINDS: ByPrefix[Kind] = ByPrefix(

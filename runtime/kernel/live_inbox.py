@@ -1,22 +1,26 @@
-"""The live updates that one follower of a session has not fetched yet.
+"""The live updates that one follower of a stream has not fetched yet.
 
-Each update carries the version of the session at the time when it was shown. It belongs after that event and before the
+Each update carries the version of the stream at the time when it was shown. It belongs after that event and before the
 next one, so a follower that reads events from the store can put both in order. A run never waits for a follower: the
 number of updates that a slow follower has not fetched is bounded, and the oldest are dropped.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import takewhile
 
-from steptrail.domain.live import LiveUpdate, ReplyDelta, UpdatesLost
-from steptrail.runtime.kernel.live_updates import joined
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.live import LiveUpdate, Place, TextDelta, UpdatesLost, Writing
+from steptrail.runtime.kernel.live_updates import joined_back, writes_nothing
 
 __all__ = ["LONGEST_JOINED", "LiveInbox"]
 
 LONGEST_JOINED = 4_096
 """Characters of one piece. 64 such pieces for each follower are a quarter of a megabyte."""
 _MOST_WAITING = 64
+_MOST_SETTLED = 1_000
+"""Places for which it is known from when on their updates are late. What comes later than that is very late."""
 
 
 class LiveInbox:
@@ -25,42 +29,47 @@ class LiveInbox:
     An update of another process may come late: after the event that supersedes it was read. It is dropped then.
     """
 
-    def __init__(self, session: str, on_news: Callable[[], None]) -> None:
-        self.session, self.loop = session, asyncio.get_running_loop()
+    def __init__(self, stream: str, on_news: Callable[[], None]) -> None:
+        self.stream, self.loop = stream, asyncio.get_running_loop()
         self.wake = on_news
         self._waiting: deque[tuple[int, LiveUpdate]] = deque()
         self._lost, self._lost_at = 0, 0
-        self._begun_after, self._settled = 0, 0
-        self._writing: int | None = None
+        self._begun_after = 0
+        self._settled: OrderedDict[Place, int] = OrderedDict()
+        self._writing: Writing = writes_nothing
 
     def put(self, version: int, update: LiveUpdate) -> None:
-        """Add an update that was shown when the session was at `version`, unless it comes late."""
-        if version < self._settled or (
-            isinstance(update, ReplyDelta) and self._is_before_the_beginning(version, update)
+        """Add an update that was shown when the stream was at `version`, unless it comes late."""
+        if version < self._settled.get(update.place, 0) or (
+            isinstance(update, TextDelta) and self._is_before_the_beginning(version, update)
         ):
             return
-        last_version, last = self._waiting[-1] if self._waiting else (0, None)
-        more = joined(last, update, at_most=LONGEST_JOINED) if last_version == version else None
+        of_now = takewhile(lambda each: each[0] == version, reversed(self._waiting))
+        more = joined_back((each for _, each in of_now), update, at_most=LONGEST_JOINED)
         if more is not None:
-            self._waiting[-1] = (version, more)
+            self._waiting[-more[0]] = (version, more[1])
         else:
             self._waiting.append((version, update))
         if len(self._waiting) > _MOST_WAITING:
             self._lost, self._lost_at = self._lost + 1, self._waiting.popleft()[0]
         self.wake()
 
-    def begin_after(self, version: int, *, writing: int | None) -> None:
+    def begin_after(self, version: int, *, writing: Writing) -> None:
         """Drop the updates before `version`, because an event up to it may supersede them.
 
-        The updates of step `writing`, whose reply is being written, are kept.
+        Those of replies that are being written are kept.
         """
         self._begun_after, self._writing = version, writing
-        while self._waiting and self._is_before_the_beginning(*self._waiting[0]):
-            self._waiting.popleft()
+        self._waiting = deque(each for each in self._waiting if not self._is_before_the_beginning(*each))
 
-    def settle(self, version: int) -> None:
-        """Take no more updates before `version`: the event there supersedes them, and the follower has it."""
-        self._settled = version
+    def settle(self, place: Place, version: int) -> None:
+        """Take no updates of a place before `version`: the event there supersedes them, and the follower has it."""
+        self._settled.pop(place, None)
+        self._settled[place] = version
+        if len(self._settled) > _MOST_SETTLED:
+            self._settled.popitem(last=False)
+        if any(_is_late(each, place, version) for each in self._waiting):
+            self._waiting = deque(each for each in self._waiting if not _is_late(each, place, version))
 
     @property
     def version(self) -> int | None:
@@ -72,9 +81,13 @@ class LiveInbox:
     def take(self) -> LiveUpdate | UpdatesLost:
         """Remove and return the next update. If updates were dropped, the first thing returned says how many."""
         if self._lost:
-            lost, self._lost = UpdatesLost(session_id=self.session, count=self._lost), 0
+            lost, self._lost = UpdatesLost(session_id=id_of(self.stream), count=self._lost), 0
             return lost
         return self._waiting.popleft()[1]
 
     def _is_before_the_beginning(self, version: int, update: LiveUpdate) -> bool:
-        return version < self._begun_after and update.step != self._writing
+        return version < self._begun_after and not self._writing(update)
+
+
+def _is_late(waiting: tuple[int, LiveUpdate], place: Place, version: int) -> bool:
+    return waiting[0] < version and waiting[1].place == place

@@ -1,56 +1,76 @@
 """Sends the live updates of the runs of one process to the other processes that want them: seldom, and in order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from steptrail.domain.live import ToolProgress
+from steptrail.domain.live import Place, Progress, ToolProgress
 from steptrail.runtime.kernel.live_bus import Letter
 from steptrail.runtime.kernel.live_reply import ReplySoFar
-from steptrail.runtime.kernel.live_wire import TextShown, calls_shown, text_shown
+from steptrail.runtime.kernel.live_wire import TextShown, progress_shown, text_shown
 
 __all__ = ["LiveLines"]
 
 _SECONDS_BETWEEN = 0.1
-"""Between two letters about one session to one process. What is written meanwhile is joined."""
+"""Between two letters about one stream to one process. What is written meanwhile is joined."""
 _SECONDS_OF_CREDIT = 0.2
 """How much earlier the end of a reply may go out: the event that supersedes it is on its way already."""
 _SECONDS_HELD = 35.0
-"""How long it holds that a process wants a session: it may be gone, or have lost its line."""
+"""How long it holds that a process wants a stream: it may be gone, or have lost its line."""
+_MOST_PROGRESS = 64
+"""Things of one stream whose progress is sent to a process that comes to want it."""
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Notes how many characters of a reply were sent to one process."""
+
+    reply: ReplySoFar
+    count: int = 0
+    has_ended: bool = False
+
+    @property
+    def is_news(self) -> bool:
+        return not self.has_ended and (self.reply.end is not None or any(self.reply.after(self.count)))
 
 
 @dataclass(slots=True)
 class _Line:
-    """Notes how much of one session was sent to one process."""
+    """Notes how much of one stream was sent to one process. The reply that waited longest is the first in `sent`."""
 
     expires: float
     may_send_at: float = 0.0
-    reply: ReplySoFar | None = None
-    sent: int = 0
-    has_ended: bool = False
-    call: int = 0
+    sent: dict[Place, _Sent] = field(default_factory=dict[Place, _Sent])
+    progress: int = 0
 
-    def begin(self, reply: ReplySoFar | None) -> None:
-        """Send a reply from its beginning, unless it has ended: then there is an event that holds the whole."""
-        self.reply, self.sent, self.has_ended = reply, 0, reply is not None and reply.end is not None
+    def begin(self, replies: Iterable[ReplySoFar]) -> None:
+        """Send replies from their beginnings, unless they have ended: then there is an event that holds the whole."""
+        self.sent = {each.key.place: _Sent(each, has_ended=each.end is not None) for each in replies}
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """A session that others want to see: its reply, and how far its calls have come, each with a number."""
+    """A stream that others want to see: its replies, and how far its work has come, each with a number."""
 
-    reply: ReplySoFar | None = None
-    calls: dict[int, tuple[int, int, ToolProgress]] = field(default_factory=dict[int, tuple[int, int, ToolProgress]])
+    replies: dict[Place, ReplySoFar] = field(default_factory=dict[Place, ReplySoFar])
+    progress: dict[tuple[Place, int], tuple[int, int, Progress]] = field(
+        default_factory=dict[tuple[Place, int], tuple[int, int, Progress]]
+    )
     lines: dict[str, _Line] = field(default_factory=dict[str, _Line])
 
     def is_news_for(self, line: _Line) -> bool:
-        if any(number > line.call for number, _, _ in self.calls.values()):
-            return True
-        if self.reply is None or line.reply is not self.reply:
-            return self.reply is not None
-        return not line.has_ended and (self.reply.end is not None or any(self.reply.after(line.sent)))
+        has_come = any(number > line.progress for number, _, _ in self.progress.values())
+        return has_come or any(each.is_news for each in line.sent.values())
+
+    def drop_ended(self) -> None:
+        """Drop the replies that have ended and were sent to all."""
+        for place in [place for place, reply in self.replies.items() if reply.end is not None]:
+            if not any(place in line.sent and line.sent[place].is_news for line in self.lines.values()):
+                del self.replies[place]
+                for line in self.lines.values():
+                    line.sent.pop(place, None)
 
     def next_for(self, line: _Line) -> float:
-        has_ended = self.reply is not None and self.reply.end is not None
+        has_ended = any(each.is_news and each.reply.end is not None for each in line.sent.values())
         return line.may_send_at - (_SECONDS_OF_CREDIT if has_ended else 0.0)
 
 
@@ -61,96 +81,120 @@ class LiveLines:
         self._clock, self._most_bytes = clock, most_bytes
         self._wanted: dict[str, _Wanted] = {}
         self._noted = set[str]()
-        self._calls, self._look_at = 0, 0.0
+        self._shown, self._look_at = 0, 0.0
 
-    def is_wanted(self, session: str) -> bool:
-        """Tell whether another process wants to see a session."""
-        wanted = self._wanted.get(session)
+    def is_wanted(self, stream: str) -> bool:
+        """Tell whether another process wants to see a stream."""
+        wanted = self._wanted.get(stream)
         return wanted is not None and any(line.expires > self._clock() for line in tuple(wanted.lines.values()))
 
-    def want(self, who: str, session: str, *, anew: bool, reply: ReplySoFar | None) -> None:
-        """Note that process `who` wants a session, whose present `reply` is begun with when the process is new to it.
+    def want(self, who: str, stream: str, *, anew: bool, replies: Sequence[ReplySoFar]) -> None:
+        """Note that process `who` wants a stream, whose present `replies` are begun with when the process is new to it.
 
-        With `anew` it is begun with again.
+        With `anew` they are begun with again.
         """
-        wanted = self._wanted.setdefault(session, _Wanted())
+        wanted = self._wanted.setdefault(stream, _Wanted())
         line = wanted.lines.get(who)
         if line is None or anew:
             line = wanted.lines[who] = _Line(0.0, may_send_at=line.may_send_at if line is not None else 0.0)
-            wanted.reply = reply or wanted.reply
-            line.begin(wanted.reply)
-            self._noted.add(session)
+            wanted.replies.update((each.key.place, each) for each in replies)
+            line.begin(wanted.replies.values())
+            self._noted.add(stream)
         line.expires = self._clock() + _SECONDS_HELD
 
     def begin_anew(self) -> None:
         """Send what is being written from its beginning, because some of it may not have arrived."""
-        for session, wanted in self._wanted.items():
+        for stream, wanted in self._wanted.items():
             for line in wanted.lines.values():
-                line.begin(wanted.reply)
-            self._noted.add(session)
+                line.begin(wanted.replies.values())
+            self._noted.add(stream)
 
-    def note(self, session: str, shown: ReplySoFar | tuple[int, ToolProgress]) -> bool:
-        """Note what is to be sent, and tell whether that is the first news of the session since `letters`."""
-        wanted = self._wanted.get(session)
+    def note(self, stream: str, shown: ReplySoFar | tuple[int, Progress]) -> bool:
+        """Note what is to be sent, and tell whether that is the first news of the stream since `letters`."""
+        wanted = self._wanted.get(stream)
         if wanted is None:
             return False
         if isinstance(shown, ReplySoFar):
-            wanted.reply = shown
+            place = shown.key.place
+            wanted.replies[place] = shown
+            for line in wanted.lines.values():
+                if place not in line.sent or line.sent[place].reply is not shown:
+                    line.sent.pop(place, None)
+                    line.sent[place] = _Sent(shown)
         else:
-            version, progress = shown
-            if any(known.step != progress.step for _, _, known in wanted.calls.values()):
-                wanted.calls.clear()
-            self._calls += 1
-            wanted.calls[progress.position] = (self._calls, version, progress)
-        is_first = session not in self._noted
-        self._noted.add(session)
+            self._note_progress(wanted, *shown)
+        is_first = stream not in self._noted
+        self._noted.add(stream)
         return is_first
+
+    def forget(self, stream: str, place: Place | None) -> None:
+        """Send the progress of one place, or of all, no more."""
+        wanted = self._wanted.get(stream)
+        if wanted is not None:
+            for key in [key for key in wanted.progress if place is None or key[0] == place]:
+                del wanted.progress[key]
 
     def letters(self) -> tuple[list[Letter], float]:
         """Return what may be sent now, and when there will be more: a time of the clock."""
         self._forget_the_gone()
         now, letters, next_at = self._clock(), list[Letter](), float("inf")
         noted, self._noted = self._noted, set[str]()
-        for session in noted & self._wanted.keys():
-            wanted = self._wanted[session]
+        for stream in noted & self._wanted.keys():
+            wanted = self._wanted[stream]
             for who, line in wanted.lines.items():
                 if wanted.is_news_for(line) and wanted.next_for(line) <= now:
-                    if (text := self._next(session, wanted, line)) is not None:
+                    if (text := self._next(stream, wanted, line)) is not None:
                         letters.append(Letter(who, text))
                     line.may_send_at = max(now, line.may_send_at) + _SECONDS_BETWEEN
                 if wanted.is_news_for(line):
-                    self._noted.add(session)
+                    self._noted.add(stream)
                     next_at = min(next_at, wanted.next_for(line))
+            wanted.drop_ended()
         return letters, next_at
+
+    def _note_progress(self, wanted: _Wanted, version: int, progress: Progress) -> None:
+        key = progress.place, 0
+        if isinstance(progress, ToolProgress):
+            key = progress.place, progress.position
+            known = [each for _, _, each in wanted.progress.values()]
+            if any(isinstance(each, ToolProgress) and each.step != progress.step for each in known):
+                wanted.progress.clear()
+        self._shown += 1
+        wanted.progress.pop(key, None)
+        wanted.progress[key] = (self._shown, version, progress)
+        if len(wanted.progress) > _MOST_PROGRESS:
+            del wanted.progress[next(iter(wanted.progress))]
 
     def _forget_the_gone(self) -> None:
         now = self._clock()
         if now < self._look_at:
             return
         self._look_at = now + _SECONDS_HELD / 10
-        for session, wanted in list(self._wanted.items()):
+        for stream, wanted in list(self._wanted.items()):
             for who in [who for who, line in wanted.lines.items() if line.expires <= now]:
                 del wanted.lines[who]
             if not wanted.lines:
-                del self._wanted[session]
+                del self._wanted[stream]
 
-    def _next(self, session: str, wanted: _Wanted, line: _Line) -> str | None:
-        fresh = sorted(call for call in wanted.calls.values() if call[0] > line.call)
+    def _next(self, stream: str, wanted: _Wanted, line: _Line) -> str | None:
+        fresh = sorted((each for each in wanted.progress.values() if each[0] > line.progress), key=lambda each: each[0])
         if fresh:
-            line.call = fresh[-1][0]
-            shown = calls_shown(session, [call[1:] for call in fresh], most_bytes=self._most_bytes)
+            line.progress = fresh[-1][0]
+            shown = progress_shown(stream, [each[1:] for each in fresh], most_bytes=self._most_bytes)
             if shown is not None:
                 return shown
-        reply = wanted.reply
-        if reply is None:
-            return None
-        if line.reply is not reply:
-            line.reply, line.sent, line.has_ended = reply, 0, False
-        if line.has_ended:
-            return None
+        for place, sent in line.sent.items():
+            if sent.is_news:
+                # It goes to the end, so that all replies have their turns.
+                line.sent[place] = line.sent.pop(place)
+                return self._more_of(stream, wanted, place, sent)
+        return None
+
+    def _more_of(self, stream: str, wanted: _Wanted, place: Place, sent: _Sent) -> str | None:
+        reply = sent.reply
         end = reply.end  # before the pieces: of a reply that has ended all of them are there
-        message = TextShown(session, reply.version, reply.key, line.sent)
-        text, count = text_shown(message, reply.after(line.sent), end=end, most_bytes=self._most_bytes)
-        line.sent += count
-        line.has_ended = end is not None and not any(reply.after(line.sent))
-        return text if count or line.has_ended else None
+        message = TextShown(stream, reply.version, reply.key, sent.count)
+        text, count = text_shown(message, reply.after(sent.count), end=end, most_bytes=self._most_bytes)
+        sent.count += count
+        sent.has_ended = end is not None and not any(reply.after(sent.count))
+        return text if count or sent.has_ended else None

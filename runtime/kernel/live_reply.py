@@ -4,38 +4,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from steptrail.domain.live import DeltaKind, ReplyDelta
+from steptrail.domain.live import DeltaKind, ReplyKey, TextDelta
 from steptrail.runtime.kernel.live_inbox import LONGEST_JOINED
 from steptrail.runtime.kernel.live_updates import joined
 
-__all__ = ["ReplyEnd", "ReplyKey", "ReplySoFar", "key_of"]
+__all__ = ["ReplyEnd", "ReplySoFar"]
 
 ReplyEnd: TypeAlias = Literal["whole", "broken"]
-ReplyKey: TypeAlias = tuple[str, int, int]
-"""Identifies a reply within its session: execution, step and attempt."""
-
-
-def key_of(update: ReplyDelta) -> ReplyKey:
-    """Return the key of the reply that a piece belongs to."""
-    return update.execution_id, update.step, update.attempt
 
 
 @dataclass(slots=True, eq=False)
 class ReplySoFar:
-    """The pieces of a reply from its beginning. `version` is that of the session when it began.
+    """The pieces of a reply from its beginning. `version` is that of the stream when it began.
 
     `end` is None while it is being written. One thread changes it; others may read it meanwhile.
     """
 
     version: int
     key: ReplyKey
-    pieces: list[ReplyDelta] = field(default_factory=list[ReplyDelta])
+    pieces: list[TextDelta] = field(default_factory=list[TextDelta])
     end: ReplyEnd | None = None
 
-    def add(self, piece: ReplyDelta) -> None:
+    def add(self, piece: TextDelta) -> None:
         """Add the next piece."""
         more = joined(self.pieces[-1] if self.pieces else None, piece, at_most=LONGEST_JOINED)
-        if isinstance(more, ReplyDelta):
+        if isinstance(more, TextDelta):
             self.pieces[-1] = more
         else:
             self.pieces.append(piece)

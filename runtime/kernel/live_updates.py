@@ -1,19 +1,23 @@
 """Functions that watch a run live, and how they are called. A watcher that fails does not disturb the run."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 from typing import TypeAlias
 
-from steptrail.domain.live import LiveUpdate, OutputPartial, ReplyDelta, UpdatesLost
+from steptrail.domain.live import LiveUpdate, OutputPartial, TextDelta, UpdatesLost
 
-__all__ = ["OnUpdate", "Watching", "joined", "tell"]
+__all__ = ["OnUpdate", "Watching", "joined", "joined_back", "tell", "writes_nothing"]
 
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 """A watcher: it is called with each live update, in the run's event loop. An exception of it is only logged."""
 
 Watching: TypeAlias = Callable[[], OnUpdate | None]
 """Returns the present watcher of a run; None when nobody watches. It is asked again, because watchers come and go."""
+
+_MOST_LOOKED_AT = 64
+"""Updates that are waiting, and looked at for one of the same place."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -26,20 +30,41 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
         _log.exception("a watcher failed on a live update of session %s", update.session_id)
 
 
+def writes_nothing(update: LiveUpdate) -> bool:
+    """Tell that no update is of a reply that is being written."""
+    del update
+    return False
+
+
 def joined(
     last: LiveUpdate | UpdatesLost | None, update: LiveUpdate, *, at_most: int | None = None
-) -> ReplyDelta | OutputPartial | None:
+) -> TextDelta | OutputPartial | None:
     """Join two pieces of one reply to one of at most `at_most` characters; None when they cannot be joined.
 
     Of two partial answers of one reply the newer is left.
     """
     if isinstance(last, OutputPartial) and isinstance(update, OutputPartial):
         return update if (last.step, last.attempt) == (update.step, update.attempt) else None
-    if not isinstance(last, ReplyDelta) or not isinstance(update, ReplyDelta) or update.is_final or last.is_final:
+    if not isinstance(last, TextDelta) or not isinstance(update, TextDelta) or update.is_final or last.is_final:
         return None
-    same = (last.execution_id, last.step, last.attempt, last.kind)
-    if same != (update.execution_id, update.step, update.attempt, update.kind):
+    if last.kind != update.kind or last.reply != update.reply:
         return None
     if at_most is not None and len(last.text) + len(update.text) > at_most:
         return None
     return replace(last, text=last.text + update.text)
+
+
+def joined_back(
+    earlier: Iterable[LiveUpdate], update: LiveUpdate, *, at_most: int | None = None
+) -> tuple[int, LiveUpdate] | None:
+    """Join an update to the newest of the `earlier` ones of its place, which are given newest first.
+
+    Returns how far back that one is, from 1, and what is left of the two; None when they cannot be joined.
+    """
+    for back, last in enumerate(islice(earlier, _MOST_LOOKED_AT), 1):
+        more = joined(last, update, at_most=at_most)
+        if more is not None:
+            return back, more
+        if last.place == update.place:
+            break
+    return None

@@ -6,23 +6,34 @@ from typing import TypeAlias
 
 import msgspec
 
-from steptrail.domain.live import DeltaKind, ToolProgress
-from steptrail.runtime.kernel.live_reply import ReplyEnd, ReplyKey
+from steptrail.domain.live import DeltaKind, NodeProgress, Progress, ReplyKey, ToolProgress
+from steptrail.runtime.kernel.live_reply import ReplyEnd
 
-__all__ = ["CallsShown", "Message", "TextShown", "Wants", "calls_shown", "decoded", "encoded", "text_shown", "wants"]
+__all__ = [
+    "CallsShown",
+    "Message",
+    "NodesShown",
+    "TextShown",
+    "Wants",
+    "decoded",
+    "encoded",
+    "progress_shown",
+    "text_shown",
+    "wants",
+]
 
 _LONGEST_WORDS = 500
 """Characters of the message of a tool's progress that are passed on."""
 
 
 class Wants(msgspec.Struct, tag="wants", frozen=True):
-    """Says that followers in process `who` want to see these sessions; those of `anew` from the beginning of a reply.
+    """Says that followers in process `who` want to see these streams; those of `anew` from the beginning of a reply.
 
     With `asks`, the others are to say what they want.
     """
 
     who: str
-    sessions: Sequence[str] = ()
+    streams: Sequence[str] = ()
     anew: Sequence[str] = ()
     asks: bool = False
 
@@ -30,7 +41,7 @@ class Wants(msgspec.Struct, tag="wants", frozen=True):
 class TextShown(msgspec.Struct, tag="text", frozen=True):
     """The text of a reply after its first `at` characters. `end` says how it ended, once all of it was told."""
 
-    session: str
+    stream: str
     version: int
     key: ReplyKey
     at: int
@@ -39,13 +50,20 @@ class TextShown(msgspec.Struct, tag="text", frozen=True):
 
 
 class CallsShown(msgspec.Struct, tag="calls", frozen=True):
-    """How far the calls of a session have come, each with the version of the session at that time."""
+    """How far the calls of an agent have come, each with the version of the stream at that time."""
 
-    session: str
-    calls: Sequence[tuple[int, ToolProgress]]
+    stream: str
+    shown: Sequence[tuple[int, ToolProgress]]
 
 
-Message: TypeAlias = Wants | TextShown | CallsShown
+class NodesShown(msgspec.Struct, tag="nodes", frozen=True):
+    """How far the nodes of a workflow have come, each with the version of the stream at that time."""
+
+    stream: str
+    shown: Sequence[tuple[int, NodeProgress]]
+
+
+Message: TypeAlias = Wants | TextShown | CallsShown | NodesShown
 
 _DECODER: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
@@ -63,12 +81,12 @@ def decoded(text: str) -> Message | None:
         return None
 
 
-def wants(who: str, sessions: Iterable[str], anew: Iterable[str], *, asks: bool, most_bytes: int) -> Iterable[str]:
+def wants(who: str, streams: Iterable[str], anew: Iterable[str], *, asks: bool, most_bytes: int) -> Iterable[str]:
     """Yield as many messages as it takes."""
     empty = len(msgspec.json.encode(Wants(who, asks=asks)))
     lists = (list[str](), list[str]())
     size = empty
-    for which, names in enumerate((sessions, anew)):
+    for which, names in enumerate((streams, anew)):
         for name in names:
             needed = len(msgspec.json.encode(name)) + 1
             if size + needed > most_bytes and size > empty:
@@ -99,12 +117,12 @@ def text_shown(
     return encoded(msgspec.structs.replace(message, pieces=held, end=end)), count
 
 
-def calls_shown(session: str, calls: Sequence[tuple[int, ToolProgress]], *, most_bytes: int) -> str | None:
-    """Return a message of the newest of the calls, as many as it has room for; None when it has room for none."""
-    held = list[tuple[int, ToolProgress]]()
-    room = most_bytes - len(msgspec.json.encode(CallsShown(session, ())))
-    for version, call in reversed(calls):
-        cut = (version, replace(call, message=_clean(call.message[:_LONGEST_WORDS])))
+def progress_shown(stream: str, news: Sequence[tuple[int, Progress]], *, most_bytes: int) -> str | None:
+    """Return a message of the newest of the news, as many as it has room for; None when it has room for none."""
+    held = list[tuple[int, Progress]]()
+    room = most_bytes - len(msgspec.json.encode(CallsShown(stream, ())))
+    for version, each in reversed(news):
+        cut = (version, replace(each, message=_clean(each.message[:_LONGEST_WORDS])))
         try:
             size = len(msgspec.json.encode(cut)) + 1
         except UnicodeEncodeError:
@@ -112,7 +130,11 @@ def calls_shown(session: str, calls: Sequence[tuple[int, ToolProgress]], *, most
         if size <= room:
             held.append(cut)
             room -= size
-    return encoded(CallsShown(session, held[::-1])) if held else None
+    calls = [(version, each) for version, each in held[::-1] if isinstance(each, ToolProgress)]
+    nodes = [(version, each) for version, each in held[::-1] if isinstance(each, NodeProgress)]
+    if nodes:
+        return encoded(NodesShown(stream, nodes))
+    return encoded(CallsShown(stream, calls)) if calls else None
 
 
 def _beginning_of(text: str, room: int) -> str:

@@ -33,6 +33,8 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
+from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
+from steptrail.projections.flow_graph import drawn_flow
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
 from steptrail.runtime.flow.result import FlowResult
@@ -52,6 +54,9 @@ __all__ = [
     "Condition",
     "ConditionalNode",
     "Diagnostic",
+    "DrawnEdge",
+    "DrawnFlow",
+    "DrawnNode",
     "Edge",
     "EdgeWhen",
     "Envelope",
@@ -87,6 +92,7 @@ __all__ = [
     "WebhookNode",
     "Workflow",
     "check_flow",
+    "drawn_flow",
     "flow_schema",
     "flow_text",
     "load_flow",

@@ -14,6 +14,7 @@ from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.live import Writing
 from steptrail.domain.messages import Message
 from steptrail.errors import Backoff
 from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections
@@ -24,6 +25,7 @@ from steptrail.runtime.flow.owner import FlowOwner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import KINDS, Kind, control_of
+from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
 from steptrail.tools import ToolRetry
@@ -47,13 +49,12 @@ def _nothing_to_tell(toy: Toy) -> tuple[str, ...]:
     return ()
 
 
-def _nobody_writes(toy: Toy) -> None:
-    return None
+def _nobody_writes(toy: Toy) -> Writing:
+    return writes_nothing
 
 
-def _nothing_settles(event: Event) -> bool:
+def _nothing_settles(event: Event) -> None:
     del event
-    return False
 
 
 def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any, Any]:

@@ -21,6 +21,7 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Commit, Recorded
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
+from steptrail.domain.live import Writing
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
@@ -31,6 +32,7 @@ from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.drive import Performer
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind, control_of
+from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing.store_contract import commit_of
@@ -233,9 +235,13 @@ def _alone(segment: Segment[Bell, BellEvent]) -> Performer[str]:
     return _Alone()
 
 
-def _settles(event: Event) -> bool:
+def _settles(event: Event) -> None:
     del event
-    return False
+
+
+def _writing(bell: Bell) -> Writing:
+    del bell
+    return writes_nothing
 
 
 def _control(environment: Environment, stream: str) -> StreamControl[Bell, Stop, BellEvent, str]:
@@ -243,7 +249,7 @@ def _control(environment: Environment, stream: str) -> StreamControl[Bell, Stop,
     return StreamControl[Bell, Stop, BellEvent, str](BELL, environment, stream, alone=_alone, below=below)
 
 
-KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_none, settles=_settles)
+KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ import pytest
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.agent.run_stream import RunStream
 from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.run_stream import RunStream
 
 PATIENCE = 60
 """Seconds until a test that would wait for ever fails instead."""

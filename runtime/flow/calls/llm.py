@@ -18,6 +18,7 @@ from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
+from steptrail.runtime.kernel.asked_model import reply_of
 from steptrail.runtime.kernel.ports import ModelDriver
 
 __all__ = ["LlmCall"]
@@ -48,7 +49,7 @@ class LlmCall:
             timeout=attempt.timeout,
             call_index=attempt.tried,
         )
-        reply = cast("object", await self._model.infer(request))
+        reply = cast("object", await reply_of(self._model, request, attempt.writer()))
         if not isinstance(reply, ModelReply):
             raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
         billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])

@@ -1,6 +1,6 @@
 """The port between the tries of nodes and what they do: what a try is given, and how it may end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,9 +15,14 @@ from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.flow.functions import NodeContext
+from steptrail.runtime.kernel.asked_model import ShowPiece
 from steptrail.runtime.kernel.child_place import ChildPlace
 
 __all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try"]
+
+
+def _nobody_watches() -> None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +30,7 @@ class Try:
     """The things that a try of a node is given.
 
     `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream
-    that it begins.
+    that it begins. `writer` returns what shows a reply while it is written; None when nobody watches.
     """
 
     context: NodeContext
@@ -34,6 +39,7 @@ class Try:
     now: float
     tried: int = 0
     child: ChildPlace | None = None
+    writer: Callable[[], ShowPiece | None] = _nobody_watches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
+from steptrail.domain.flow.events import NodeAttemptCompleted
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.live import ReplyDelta, ToolProgress
+from steptrail.domain.live import NodeDelta, ReplyDelta, ToolProgress
 from steptrail.events import InferenceCompleted, InferenceStarted
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.models import ModelDelta, ModelInfo, ModelReply, ModelRequest
@@ -17,6 +18,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Followed, Following
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.testing import ScriptedModel, call, say
+from steptrail.workflow import Workflow
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.trail.test_following import Halting, text, until_shown
 from tests.integration.trail.test_subscriptions import PATIENCE
@@ -61,6 +63,34 @@ async def test_a_follower_of_another_process_sees_a_reply_while_it_is_written_fr
         assert "late.".startswith(text(rest))
         assert not any(isinstance(each, ReplyDelta) for each in rest[ends:])
         assert (await running).output == "It is very late."
+
+
+async def test_a_follower_of_another_process_sees_nodes_of_a_workflow_write_at_once(postgres_url: str) -> None:
+    a, b = Halting("I am ", "a"), Halting("I am ", "b")
+    flow = Workflow("w").noop("begin").llm("a", a, prompt="go").llm("b", b, prompt="go").edge("begin", "a", "b").build()
+    async with (
+        asyncio.timeout(PATIENCE),
+        Steptrail.open(postgres_url, live=True) as here,
+        Steptrail.open(postgres_url) as there,
+    ):
+        running = asyncio.create_task(here.run(flow, session="f"))
+        await a.written.wait()
+        await b.written.wait()
+        shown: dict[str, str] = {}
+        ended = set[str]()
+        async with there.flow("f").follow() as following:
+            async for each in following:
+                if isinstance(each, NodeDelta):
+                    assert each.node not in ended
+                    shown[each.node] = shown.get(each.node, "") + each.text
+                elif isinstance(each, Recorded) and isinstance(each.event, NodeAttemptCompleted):
+                    ended.add(each.event.node)
+                    b.go_on.set()
+                if shown == {"a": "I am ", "b": "I am "}:
+                    a.go_on.set()
+        assert ended == {"a", "b"}
+        assert all(f"I am {node}".startswith(text) for node, text in shown.items())
+        await running
 
 
 async def test_a_follower_of_another_process_has_models_stream_from_the_next_call_on(postgres_url: str) -> None:
@@ -198,7 +228,7 @@ async def test_text_that_arrives_after_the_event_that_holds_the_whole_is_not_sho
         async with trail.session("a").follow(forever=True) as following:
             for _ in stored:
                 await anext(following)
-            fanout.show("a", begun, late)
+            fanout.show("agent:a", begun, late)
             await trail.session("a").send(agent, "again")
             assert isinstance(await anext(following), Recorded)
 

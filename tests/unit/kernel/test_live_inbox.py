@@ -1,7 +1,10 @@
 """The inbox of a follower: an update that comes after the event that supersedes it is dropped."""
 
-from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.domain.flow.events import NodeAttemptCompleted
+from steptrail.domain.live import LiveUpdate, NodeDelta, ReplyDelta, ToolProgress
+from steptrail.runtime.flow.kind import KIND
 from steptrail.runtime.kernel.live_inbox import LiveInbox
+from steptrail.runtime.kernel.live_updates import writes_nothing
 
 
 def piece(step: int, text: str) -> ReplyDelta:
@@ -21,7 +24,7 @@ def taken(inbox: LiveInbox) -> list[tuple[int, object]]:
 
 async def test_an_update_from_before_the_event_that_settled_it_is_late() -> None:
     inbox, late, fresh = LiveInbox("a", lambda: None), piece(1, "late"), piece(2, "fresh")
-    inbox.settle(5)
+    inbox.settle((), 5)
     for version, update in ((4, late), (3, progress(1)), (5, fresh)):
         inbox.put(version, update)
     assert taken(inbox) == [(5, fresh)]
@@ -32,7 +35,7 @@ async def test_of_the_time_before_the_beginning_only_the_reply_that_is_being_wri
     updates: list[tuple[int, LiveUpdate]] = [(3, old), (6, writing)]
     for each in updates:
         inbox.put(*each)
-    inbox.begin_after(7, writing=2)
+    inbox.begin_after(7, writing=lambda update: isinstance(update, ReplyDelta) and update.step == 2)
     for each in updates:
         inbox.put(*each)
     assert taken(inbox) == [(6, piece(2, "writingwriting"))]
@@ -40,6 +43,22 @@ async def test_of_the_time_before_the_beginning_only_the_reply_that_is_being_wri
 
 async def test_progress_is_taken_also_when_its_run_has_not_seen_the_newest_event() -> None:
     inbox = LiveInbox("a", lambda: None)
-    inbox.begin_after(7, writing=None)
+    inbox.begin_after(7, writing=writes_nothing)
     inbox.put(6, progress(2))
     assert taken(inbox) == [(6, progress(2))]
+
+
+def of_node(node: str, text: str) -> NodeDelta:
+    return NodeDelta(session_id="f", execution_id="f:1", node=node, visit=1, attempt=1, text=text)
+
+
+async def test_the_end_of_one_node_supersedes_its_own_text_and_no_other_also_when_that_waits_behind_another() -> None:
+    inbox = LiveInbox("flow:f", lambda: None)
+    for version, update in ((7, of_node("b", "b")), (5, of_node("a", "a"))):  # text of another process keeps no order
+        inbox.put(version, update)
+    place = KIND.settles(NodeAttemptCompleted(node="a", visit=1, attempt=1, duration_seconds=0.0))
+    assert place is not None
+    inbox.settle(place, 6)
+    inbox.put(5, of_node("a", " late"))
+    inbox.put(7, of_node("b", " goes on"))
+    assert taken(inbox) == [(7, of_node("b", "b goes on"))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from hypothesis import given, strategies as st
 
-from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress
+from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress, UpdatesLost
 from steptrail.runtime.kernel.live_bus import Letter, LiveTraffic
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_inbox import LiveInbox
@@ -97,7 +97,7 @@ class Process:
     def _take(self) -> None:
         while self.inbox is not None and self.inbox.version is not None:
             update = self.inbox.take()
-            assert isinstance(update, ReplyDelta | ToolProgress)
+            assert not isinstance(update, UpdatesLost)
             self.seen.append(update)
 
     @property

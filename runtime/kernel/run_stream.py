@@ -6,41 +6,41 @@ than the run's own events.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Generic, Self, TypeAlias
+from typing import Generic, Self, TypeAlias, TypeVar
 
-from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate
-from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.agent.result import RunResult
-from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.cancellation import wait_through
-from steptrail.runtime.kernel.live_updates import OnUpdate, joined
+from steptrail.runtime.kernel.live_updates import OnUpdate, joined_back
 
 __all__ = ["RunStream"]
 
-Work: TypeAlias = Callable[[OnCommit, OnUpdate], Awaitable[RunResult[OutputT]]]
+E = TypeVar("E", bound=Event)
+R_co = TypeVar("R_co", covariant=True)
+
+Work: TypeAlias = Callable[[Callable[[Sequence[Recorded[E]]], None], OnUpdate], Awaitable[R_co]]
 
 
-class RunStream(AbstractAsyncContextManager["RunStream[OutputT]"], Generic[OutputT]):
+class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_co]):
     """A run that can be watched while it goes on. `async with` begins it; `result` waits for its end.
 
     `async for` yields each event that this process stores, as a `Recorded`, and between them live updates: `ReplyDelta`
-    and `ToolProgress`. Leaving the `async with` early cancels the run, and the session is paused. An exception of the
-    run is raised by `result`, and at the end of the iteration.
+    and `ToolProgress` of an agent, `NodeDelta` and `NodeProgress` of a workflow. Leaving the `async with` early cancels
+    the run, and the session is paused. An exception of the run is raised by `result`, and at the end of the iteration.
     """
 
-    def __init__(self, work: Work[OutputT]) -> None:
+    def __init__(self, work: Work[E, R_co]) -> None:
         self._work = work
-        self._task: asyncio.Task[RunResult[OutputT]] | None = None
-        self._waiting: deque[Recorded[AgentEvent] | LiveUpdate] = deque()
+        self._task: asyncio.Task[R_co] | None = None
+        self._waiting: deque[Recorded[E] | LiveUpdate] = deque()
         self._news = asyncio.Event()
 
-    async def result(self) -> RunResult[OutputT]:
+    async def result(self) -> R_co:
         """Wait for the end of the run and return its result."""
         return await asyncio.shield(self._running())
 
@@ -48,7 +48,7 @@ class RunStream(AbstractAsyncContextManager["RunStream[OutputT]"], Generic[Outpu
         """Return self."""
         return self
 
-    async def __anext__(self) -> Recorded[AgentEvent] | LiveUpdate:
+    async def __anext__(self) -> Recorded[E] | LiveUpdate:
         """Return the next event or live update."""
         running = self._running()
         while not self._waiting:
@@ -80,20 +80,26 @@ class RunStream(AbstractAsyncContextManager["RunStream[OutputT]"], Generic[Outpu
         if cancelled is not None:
             raise cancelled
 
-    def _running(self) -> "asyncio.Task[RunResult[OutputT]]":
+    def _running(self) -> "asyncio.Task[R_co]":
         if self._task is None:
             raise ConfigurationError("a run is streamed inside `async with`: it has not begun")
         return self._task
 
-    def _committed(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def _committed(self, records: Sequence[Recorded[E]]) -> None:
         self._waiting.extend(records)
         self._news.set()
 
     def _updated(self, update: LiveUpdate) -> None:
-        last = self._waiting[-1] if self._waiting else None
-        more = joined(last, update) if not isinstance(last, Recorded) else None
+        more = joined_back(self._updates_back(), update)
         if more is not None:
-            self._waiting[-1] = more
+            self._waiting[-more[0]] = more[1]
         else:
             self._waiting.append(update)
         self._news.set()
+
+    def _updates_back(self) -> Iterator[LiveUpdate]:
+        """Yield the updates since the newest event, newest first."""
+        for each in reversed(self._waiting):
+            if isinstance(each, Recorded):
+                return
+            yield each

@@ -1,0 +1,35 @@
+"""Stand-ins for the code that a workflow uses, so that its text can be checked and drawn without that code."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from steptrail.domain.flow.definition import FlowDefinition
+from steptrail.domain.inference import ModelInfo
+from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.runtime.agent.builder import AgentBuilder
+from steptrail.runtime.flow.workflow import BuiltWorkflow
+
+__all__ = ["stand_in"]
+
+
+def stand_in(kind: str) -> object:
+    """Return what can be added in place of the code of a node of this kind. It cannot be run."""
+    match kind:
+        case "tool":
+            return SimpleNamespace(spec=ToolSpec(name="tool", effect=ToolEffect.READ))
+        case "llm" | "llm_router":
+            return _model()
+        case "agent":
+            return AgentBuilder("agent").with_model(_model()).build()
+        case "flow":
+            return BuiltWorkflow(definition=FlowDefinition(name="flow", nodes=()))
+        case _:
+            return _function
+
+
+def _model() -> Any:
+    return SimpleNamespace(describe=lambda: ModelInfo(driver="none", model="model"), infer=_function)
+
+
+def _function(*_: object) -> None:
+    raise NotImplementedError
