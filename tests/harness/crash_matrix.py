@@ -84,19 +84,25 @@ class Row(NamedTuple):
 
 
 def kill_everywhere(
-    pool: WorkerPool, url: str, folder: Path, variant: Variant | FlowVariant, *, most: int | None = None
+    pool: WorkerPool,
+    url: str,
+    folder: Path,
+    variant: Variant | FlowVariant,
+    *,
+    points: Sequence[str] | None = None,
+    most: int | None = None,
 ) -> list[Cell]:
     """Kill a run at every point and go on with it; at each at most `most` times, the first and the last among them.
 
-    `folder` is for the ledgers. Fails when a process does not come to the point it was to be killed at, or when the
-    one that goes on does not end.
+    `points` leaves the others out. `folder` is for the ledgers. Fails when a process does not come to the point it was
+    to be killed at, or when the one that goes on does not end.
     """
     subject = _AGENT if isinstance(variant, Variant) else _FLOW
     url = with_short_leases(url)
     counter = PointCounter()
     whole = asyncio.run(subject.undisturbed(url, folder, variant, counter))
     assert set(counter.reached) == set(variant.points), f"a run comes by {sorted(counter.reached)}"
-    cuts = [Fault(point, n) for point in variant.points for n in _spread(counter.reached[point], most)]
+    cuts = [Fault(point, n) for point in points or variant.points for n in _spread(counter.reached[point], most)]
     cells: list[Cell] = []
     for batch in _batches(cuts, os.cpu_count() or 1):
         workloads = [subject.new(url, folder, variant) for _ in batch]
