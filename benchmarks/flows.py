@@ -13,6 +13,7 @@ from statistics import median
 
 from benchmarks.meter import Compared, Cost, Pair, between, compared, progress, stopwatch
 from benchmarks.places import Place, Site
+from benchmarks.rows import Rows
 from steptrail import Steptrail
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
@@ -71,31 +72,34 @@ async def measure_chains(site: Site, sizes: Sequence[int], passes: int) -> list[
 async def measure_fans(site: Site, size: int) -> list[FanFigures]:
     """Measure fan-outs of `size`, as branches and as a map: all well, every third failing, one failing fast."""
     progress(f"{site.name}: fan-outs of {size:,}")
-    found: list[FanFigures] = []
-    for shape, make in (("branches", _branches), ("items of a map", _items)):
-        for what, fails, tolerates in (
-            ("all well", lambda _: False, False),
-            ("every third fails and is recorded", lambda number: number % 3 == 0, True),
-            ("one fails the run", lambda number: number == size // 10, False),
-        ):
-            found.append(await _fan_figures(site, size, shape, make, what, fails, tolerates))
-    return found
+    kinds: list[tuple[str, Callable[[int], bool], bool]] = [
+        ("all well", lambda _: False, False),
+        ("every third fails and is recorded", lambda number: number % 3 == 0, True),
+        ("one fails the run", lambda number: number == size // 10, False),
+    ]
+    return [
+        await _fan_figures(site, size, shape, make, *kind)
+        for shape, make in (("branches", _branches), ("items of a map", _items))
+        for kind in kinds
+    ]
 
 
 async def _chain_figures(site: Site, nodes: int, passes: int) -> ChainFigures:
     flow, times, folds = _chain(nodes), list[Pair](), list[Cost]()
+    sizes: list[tuple[int, Rows]] = []
     floor: Cost | None = None
     for _ in range(passes + 1):
         place = site.fresh()
         try:
             cost = await _run(place, flow)
             folds.append(await _folded(place))
-            rows, size = place.rows(), place.size()
-            before, floor = floor, place.write_floor(rows)
+            sizes = [(place.size(), place.rows())]
+            before, floor = floor, place.write_floor(sizes[0][1])
         finally:
             place.remove()
         if before is not None:
             times.append(Pair(cost, between(before, floor)))
+    (size, rows), *_ = sizes
     return ChainFigures(
         nodes=nodes,
         time=compared(times, nodes),
