@@ -1,8 +1,10 @@
 """Why a run of a workflow stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
+
+import msgspec
 
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import ConfigurationError
@@ -39,7 +41,34 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.rendering import by_whom, many, request_data
 
-__all__ = ["FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+
+_NEWEST = b"\n"
+"""In no stored event: of events of this type, the newest is all that is told of."""
+
+MARKED_TYPES: Mapping[str, bytes] = {
+    FlowStarted.TYPE: b"",
+    FlowRetried.TYPE: b"",
+    LimitReached.TYPE: b'"scope":"run"',
+    NodeAttemptInterrupted.TYPE: b"",
+    NodeAttemptCompleted.TYPE: b'"is_kept":true',
+    **{
+        kind.TYPE: _NEWEST
+        for kind in (NodeFailureRecorded, NodeFailed, WaitStarted, ExecutionPaused, ExecutionFinished)
+    },
+}
+"""The stored types of the events that are told of beside the state, with what those hold that count."""
+
+_TRIED_TYPES = tuple(
+    kind.TYPE
+    for kind in (
+        NodeAttemptStarted,
+        NodeAttemptCompleted,
+        NodeAttemptFailed,
+        NodeAttemptInterrupted,
+        NodeRetryScheduled,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +213,47 @@ class FlowExplainer:
         self._rule: str | None = None
         self._is_over = False
         self._version = 0
+        self._visited_before: frozenset[str] = frozenset()
+        self._lacks_starts = False
+        self._since: dict[str, list[Recorded[FlowEvent]]] = {}
+
+    @classmethod
+    def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[FlowEvent]]) -> Self:
+        """Explain the newest execution from a state on, given what `MARKED_TYPES` says of the events before it."""
+        made = cls(flow_id)
+        for record in records:
+            if isinstance(record.event, FlowStarted | FlowRetried):
+                made._begin(record.event.execution_id, record.version)
+            else:
+                made._note(record)
+        made._state, made._version = state, state.version
+        made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
+        return made
+
+    def lacks(self) -> Mapping[str, bytes]:
+        """Return the events before the state that it needs as well: those of the tries that it tells of.
+
+        These are the tries of the node that decided, and those that were cut off, which may be of any node.
+        """
+        if self._lacks_starts:
+            return dict.fromkeys(_TRIED_TYPES, b"")
+        node = self._deciding_node()
+        if node is None or node not in self._visited_before:
+            return {}
+        return dict.fromkeys(_TRIED_TYPES, b'"node":' + msgspec.json.encode(node))
+
+    def recall(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
+        """Take the events before the state that it lacks."""
+        before = [r for r in records if r.version > self._events["started"] and isinstance(r.event, TaskEvent)]
+        nodes = {record.event.node for record in before if isinstance(record.event, TaskEvent)}
+        self._tries = {task: tries for task, tries in self._tries.items() if task[0] not in nodes}
+        since, self._since, self._lacks_starts = self._since, {}, False
+        for record in (*before, *(record for node in nodes for record in since.get(node, ()))):
+            self._note(record)
+
+    def _deciding_node(self) -> str | None:
+        run = self._state.run
+        return run.ended_by.node if run is not None and isinstance(run.ended_by, NodeFailed) else None
 
     @property
     def version(self) -> int:
@@ -215,9 +285,12 @@ class FlowExplainer:
         self._started.append(execution)
         self._of, self._rule = execution, None
         self._events, self._tries = {"started": version}, {}
+        self._visited_before, self._since, self._lacks_starts = frozenset(), {}, False
 
     def _note(self, record: Recorded[FlowEvent]) -> None:
         event, at, version = record.event, record.at, record.version
+        if isinstance(event, TaskEvent) and event.node in self._visited_before:
+            self._since.setdefault(event.node, []).append(record)
         match event:
             case NodeAttemptStarted():
                 self._tried(event, at, version, effect=event.effect, effect_id=event.effect_id)
@@ -267,6 +340,8 @@ class FlowExplainer:
             if tries[place].attempt == attempt:
                 tries[place] = replace(tries[place], **changes)
                 return
+        # It began before the state from which this is explained.
+        self._lacks_starts |= isinstance(event, NodeAttemptInterrupted)
 
     def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> FlowExplanation:
         """Return the explanation at `now`. Raises `ConfigurationError` when there is no such execution."""

@@ -7,9 +7,9 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.usage import Usage
-from steptrail.projections.flow_explanation import FlowExplainer
+from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
 from steptrail.projections.flow_questions import questions_of_flow
-from steptrail.projections.kinds import Bill, KindProjections
+from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections
 
 __all__ = ["PROJECTIONS_OF_FLOWS"]
 
@@ -46,5 +46,8 @@ PROJECTIONS_OF_FLOWS = KindProjections(
     bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), billed=_billed),
     lifecycle=_NothingTold,
     questions=questions_of_flow,
+    explain_state=ExplainerOfState(
+        types=MARKED_TYPES, make=FlowExplainer.of_state, lacks=FlowExplainer.lacks, recall=FlowExplainer.recall
+    ),
 )
 """The projections of the streams `flow:…`."""

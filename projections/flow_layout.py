@@ -37,7 +37,8 @@ class Layout:
             into.setdefault(edge.target, []).append(edge.source)
         for node in drawn.nodes:  # each stands behind all that lead to it
             self._layer[node.id] = max((self._layer[source] + 1 for source in into.get(node.id, ())), default=0)
-        self._edges, self._loops = drawn.edges, [edge for edge in drawn.edges if edge.loop]
+        self._edges, loops = drawn.edges, [edge for edge in drawn.edges if edge.loop]
+        self._loops = {edge: number for number, edge in enumerate(loops)}
         self._chains = {number: self._chain(number, edge) for number, edge in forward}
         self.layers: list[list[Spot]] = [[] for _ in range(max(self._layer.values(), default=-1) + 1)]
         for spot, layer in self._layer.items():
@@ -51,9 +52,9 @@ class Layout:
         self._x: dict[Spot, float] = {}
         self._order()
         self._spread()
-        rights = [x + self.width(spot) / 2 for spot, x in self._x.items()]
+        self._right = [max(self._x[spot] + self.width(spot) / 2 for spot in layer) for layer in self.layers]
         self.size = (
-            max([*rights, *(self._side(edge) for edge in self._loops)], default=0.0) + _MARGIN,
+            max([*self._right, *(self._side(edge) for edge in self._loops)], default=0.0) + _MARGIN,
             2 * _MARGIN + max(len(self.layers) * (HEIGHT + _BETWEEN) - _BETWEEN, 0.0),
         )
 
@@ -131,16 +132,14 @@ class Layout:
         """Return the way of a loop edge: below its source, right of all between its ends, above its target."""
         (x, y), (to_x, to_y) = self.place(edge.source), self.place(edge.target)
         x, to_x = x + self.width(edge.source) / 2 - 14, to_x + self.width(edge.target) / 2 - 14
-        side, away = self._side(edge), 10 + 5 * (self._loops.index(edge) % 3)
+        side, away = self._side(edge), 10 + 5 * (self._loops[edge] % 3)
         y += HEIGHT
         way = f"M{x:.1f} {y:.1f}v{away}H{side:.1f}V{to_y - away:.1f}H{to_x:.1f}V{to_y:.1f}"
         return way, side, (y + to_y) / 2
 
     def _side(self, edge: DrawnEdge) -> float:
         first, last = sorted((self._layer[edge.source], self._layer[edge.target]))
-        spots = [spot for layer in self.layers[first : last + 1] for spot in layer]
-        right = max(self._x[spot] + self.width(spot) / 2 for spot in spots)
-        return right + 26.0 + 14.0 * self._loops.index(edge)
+        return max(self._right[first : last + 1]) + 26.0 + 14.0 * self._loops[edge]
 
 
 def shown_id(node: DrawnNode) -> str:

@@ -1,10 +1,10 @@
 """Stand-ins for the code that a workflow uses, so that its text can be checked and drawn without that code."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import NoReturn
 
 from steptrail.domain.flow.definition import FlowDefinition
-from steptrail.domain.inference import ModelInfo
+from steptrail.domain.inference import ModelInfo, ModelRequest
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -18,18 +18,25 @@ def stand_in(kind: str) -> object:
         case "tool":
             return SimpleNamespace(spec=ToolSpec(name="tool", effect=ToolEffect.READ))
         case "llm" | "llm_router":
-            return _model()
+            return _NoModel()
         case "agent":
-            return AgentBuilder("agent").with_model(_model()).build()
+            return AgentBuilder("agent").with_model(_NoModel()).build()
         case "flow":
             return BuiltWorkflow(definition=FlowDefinition(name="flow", nodes=()))
         case _:
-            return _function
+            return _no_function
 
 
-def _model() -> Any:
-    return SimpleNamespace(describe=lambda: ModelInfo(driver="none", model="model"), infer=_function)
+class _NoModel:
+    def describe(self) -> ModelInfo:
+        return ModelInfo(driver="none", model="model")
+
+    async def infer(self, request: ModelRequest) -> NoReturn:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
 
 
-def _function(*_: object) -> None:
+def _no_function(*_: object) -> NoReturn:
     raise NotImplementedError

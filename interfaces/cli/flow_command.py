@@ -11,7 +11,7 @@ from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import prefix_of
 from steptrail.interfaces.cli.exits import Exit, Refusal
-from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import FORMS, Commands, store_of, use_option
 from steptrail.interfaces.python.flow_files import (
     BroughtCode,
@@ -83,20 +83,24 @@ def _schema(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _draw(arguments: argparse.Namespace, output: Output) -> int:
-    head, drawn, of_the_run = asyncio.run(_drawn(arguments))
     form: str | None = arguments.form
-    if output.as_json and form is not None:
-        raise Refusal(f"--{form} and --json are two forms: choose one")
-    if output.as_json and arguments.out is None:
+    out: Path | None = arguments.out
+    if output.as_json and (form is not None or out is not None):
+        raise Refusal(f"--json prints the data: leave out {'--out' if form is None else f'--{form}'}")
+    head, drawn, of_the_run = asyncio.run(_drawn(arguments))
+    if output.as_json:
         output.data({**drawn.to_dict(), **of_the_run})
         return Exit.OK
-    if arguments.out is not None and output.as_json:
-        raise Refusal("--json prints: leave out --out")
-    text = drawn.mermaid() if form == "mermaid" else drawn.svg() if form == "svg" else f"{head}\n\n{drawn.text()}"
-    if arguments.out is None:
+    match form:
+        case "mermaid":
+            text = drawn.mermaid()
+        case "svg":
+            text = drawn.svg()
+        case _:
+            text = f"{one_line(head)}\n\n{drawn.text()}"
+    if out is None:
         output.text(text.rstrip("\n"))
         return Exit.OK
-    out: Path = arguments.out
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:

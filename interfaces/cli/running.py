@@ -39,6 +39,7 @@ from steptrail.interfaces.cli.parser import (
     use_option,
 )
 from steptrail.interfaces.cli.progress import FlowProgress, Progress
+from steptrail.interfaces.python.flow_files import BroughtCode
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -134,7 +135,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     key: str | None = arguments.key
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
-    block = load_runnable(arguments.agent, arguments.use)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
     said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
 
@@ -158,7 +159,7 @@ def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", argum
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent, arguments.use)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     how: dict[str, Any] = {"take_over": arguments.take_over, "strict": arguments.strict, "by": arguments.by}
 
     def has_finished(state: "AgentState | FlowState") -> bool:
@@ -186,7 +187,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent, arguments.use)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     how: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason, "key": arguments.key}
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
@@ -216,7 +217,7 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent, arguments.use)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)

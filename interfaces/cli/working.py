@@ -19,7 +19,7 @@ from steptrail.interfaces.cli.parser import (
     store_of,
     use_option,
 )
-from steptrail.interfaces.python.flow_files import is_flow_file
+from steptrail.interfaces.python.flow_files import BroughtCode, is_flow_file
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -48,7 +48,7 @@ def register(commands: Commands) -> None:
 
 def _start(arguments: argparse.Namespace, output: Output) -> int:
     async def started() -> str:
-        async with load_runnable(arguments.agent, arguments.use) as given:
+        async with load_runnable(arguments.agent, BroughtCode(arguments.use)) as given:
             said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
             if isinstance(given, Agent):
                 async with Steptrail.open(store_of(arguments)) as trail:
@@ -77,7 +77,8 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
     files = [each for each in arguments.agents if is_flow_file(each)]
     if arguments.use and not files:
         raise Refusal("--use: every AGENT brings its own code: it is for workflows in YAML or JSON")
-    blocks = [load_runnable(each, arguments.use if each in files else ()) for each in arguments.agents]
+    code = BroughtCode(arguments.use)
+    blocks = [load_runnable(each, code if each in files else None) for each in arguments.agents]
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments)))
         agents = [await stack.enter_async_context(block) for block in blocks]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import ConfigurationError, InvalidWorkflow
 from steptrail.interfaces.python.flow_or_agent import is_flow_builder
@@ -34,12 +34,6 @@ class InvalidFlowFile(InvalidWorkflow):
         return [place_and_fault(self.file, each) for each in self.diagnostics if each.severity == "error"]
 
 
-class _Builder(Protocol):
-    """Something that is being written, such as an agent."""
-
-    def build(self) -> object: ...
-
-
 class BroughtCode(Mapping[str, object]):
     """The public names of Python files and modules; those of `__all__` where a module has it.
 
@@ -47,10 +41,10 @@ class BroughtCode(Mapping[str, object]):
     different things raises `ConfigurationError` when it is used, and so does what cannot be built.
     """
 
-    def __init__(self, references: Sequence[str]) -> None:
+    def __init__(self, references: Sequence[str] = ()) -> None:
         """Import the modules. Raises `ConfigurationError` for one that cannot be imported."""
         self._modules = {each: load_module(each, "FILE.py or package.module") for each in references}
-        self._built: dict[int, object] = {}
+        self._built: dict[str, object] = {}
 
     def __getitem__(self, name: str) -> object:
         """Return what a name stands for."""
@@ -60,13 +54,11 @@ class BroughtCode(Mapping[str, object]):
             raise KeyError(name)
         if any(value is not found[0] for value in found):
             raise ConfigurationError(f"{name!r} stands for different things in {' and '.join(homes)}")
-        given: object = found[0]
-        if not (isinstance(given, AgentBuilder) or is_flow_builder(given)):
-            return given
-        builder, place = cast("_Builder", given), id(cast("object", given))
-        if place not in self._built:
-            self._built[place] = run_of_theirs(builder.build, f"{homes[0]}:{name}")
-        return self._built[place]
+        given = found[0]
+        if name not in self._built:
+            is_ready = not (isinstance(given, AgentBuilder) or is_flow_builder(given))
+            self._built[name] = given if is_ready else run_of_theirs(given.build, f"{homes[0]}:{name}")
+        return self._built[name]
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""
@@ -82,16 +74,13 @@ def is_flow_file(reference: str) -> bool:
     return Path(reference).suffix.lower() in _SUFFIXES
 
 
-def flow_of_file(file: str, use: Sequence[str]) -> "BuiltWorkflow":
-    """Return the workflow in a file, with the code of the Python files and modules of `use`.
-
-    Raises `InvalidFlowFile`, and `ConfigurationError` for what cannot be read or imported.
-    """
+def flow_of_file(file: str, use: BroughtCode) -> "BuiltWorkflow":
+    """Return the workflow in a file. Raises `InvalidFlowFile`, and `ConfigurationError` for what cannot be read."""
     from steptrail.infrastructure.flow.loading import load_flow
 
-    text, brought = text_of_file(file), BroughtCode(use)
+    text = text_of_file(file)
     try:
-        return load_flow(text, brought)
+        return load_flow(text, use)
     except InvalidWorkflow as error:
         raise InvalidFlowFile(file, error) from None
 

@@ -4,14 +4,14 @@ The reference comes from the caller and never from the store: what is stored mus
 """
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union, cast
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.interfaces.python.flow_files import flow_of_file, is_flow_file
+from steptrail.interfaces.python.flow_files import BroughtCode, flow_of_file, is_flow_file
 from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
 from steptrail.interfaces.python.modules import in_words, load_module, run_of_theirs
 from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
@@ -32,17 +32,19 @@ _Source: TypeAlias = Union[
 _A_SOURCE = "an Agent, an AgentBuilder, a workflow, or an async context manager that yields one"
 
 
-def load_runnable(reference: str, use: Sequence[str] = ()) -> "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]":
+def load_runnable(
+    reference: str, use: BroughtCode | None = None
+) -> "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]":
     """Return the block that has the agent or the workflow which `reference` names.
 
     That is an `Agent`, an `AgentBuilder`, a `Workflow`, built or not, an async context manager that yields one (for
     what needs something open, such as an MCP server), or a callable that returns any of these. Without a name it is
     called `agent`, or `flow`. The agent's `locator` is the reference. A file of YAML or JSON is a workflow, whose code
-    is in the Python files and modules of `use`. Raises `ConfigurationError` that says what is wrong, here or where the
+    is what `use` brings. Raises `ConfigurationError` that says what is wrong, here or where the
     block is entered.
     """
     if is_flow_file(reference):
-        return _block(flow_of_file(reference, use), reference)
+        return _block(flow_of_file(reference, use or BroughtCode()), reference)
     if use:
         raise ConfigurationError(f"{reference} brings its own code: --use is for a workflow in YAML or JSON")
     target, name = split_reference(reference)

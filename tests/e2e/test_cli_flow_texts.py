@@ -79,6 +79,7 @@ def next_command(lines: list[str]) -> list[str]:
     return shlex.split(line.split("`")[1])[1:]
 
 
+@pytest.mark.acceptance("7.5-1")
 def test_a_workflow_in_yaml_is_run_answered_and_goes_on_with_the_code_that_is_brought(texts: Cli) -> None:
     asked = texts("run", "flow.yaml", GIVEN, *USE, "--id", "p")
     assert (asked.code, asked.err) == (4, "")
@@ -128,14 +129,18 @@ def test_the_command_that_goes_on_brings_the_code_again(texts: Cli) -> None:
 
 
 def test_a_worker_takes_texts_and_code_side_by_side(texts: Cli) -> None:
+    written(texts, "app.py", APP + "\nwith open('ledger', 'a') as ledger:\n    ledger.write('imported ')\n")
+    written(texts, "other.yaml", FLOW.replace("name: publish", "name: other"))
     started = texts("start", "flow.yaml", GIVEN, *USE, "--id", "s")
+    (texts.folder / "ledger").unlink()
     assert (started.code, started.lines) == (0, ["flow:s"])
-    worker = texts.start("work", "flow.yaml", "app.py:critic", *USE)
+    worker = texts.start("work", "flow.yaml", "other.yaml", *USE)
     follower = texts.start("tail", "flow:s", "--follow")
     assert follower.stdout is not None
     assert any("human.requested.v1" in line for line in follower.stdout)
     worker.terminate()
     assert worker.wait() == 0
+    assert texts.ledger == ["imported"]
     assert refused_work(texts) == "--use: every AGENT brings its own code: it is for workflows in YAML or JSON"
 
 
@@ -192,6 +197,7 @@ def test_a_module_that_lists_its_names_brings_no_others(texts: Cli) -> None:
     assert why.startswith("flow.yaml:5:33: FL-105: nothing is brought under the name 'parse'")
 
 
+@pytest.mark.acceptance("7.5-2")
 def test_all_faults_are_told_at_once_each_on_a_line(texts: Cli) -> None:
     wrong = FLOW.replace("use: parse", "use: number").replace("use: index", "use: indx").replace("> index", "> gone")
     told = refused(texts, "run", written(texts, "wrong.yaml", wrong), GIVEN, *USE)
@@ -248,6 +254,18 @@ def test_a_workflow_is_drawn_from_its_file_without_its_code(texts: Cli) -> None:
     assert why.startswith("there is no store")
 
 
+def test_a_hostile_name_moves_no_cursor(texts: Cli) -> None:
+    hostile = json.dumps({**yaml.safe_load(FLOW), "name": "\x1b[2J\nINJECTED</title>"})
+    drawn = texts("flow", "draw", written(texts, "hostile.json", hostile), "--out", "hostile.txt")
+    assert (drawn.code, drawn.err) == (0, "")
+    assert (texts.folder / "hostile.txt").read_text().splitlines()[:2] == ["\\x1b[2J INJECTED</title>", ""]
+    assert "\x1b" not in texts("flow", "draw", "hostile.json", "--svg").out
+    asked = texts("run", "hostile.json", GIVEN, *USE, "--id", "h")
+    assert (asked.code, "\x1b" in asked.out) == (4, False)
+    assert texts("flow", "draw", "h").lines[0] == "flow:h, \\x1b[2J INJECTED</title>: waiting"
+
+
+@pytest.mark.acceptance("7.5-3")
 def test_a_run_is_drawn_with_what_became_of_each_node(texts: Cli) -> None:
     texts("run", "flow.yaml", GIVEN, *USE, "--id", "app.py")
     drawn = texts("flow", "draw", "flow:app.py")

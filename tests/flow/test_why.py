@@ -21,22 +21,23 @@ def tries(attempts: tuple[FlowAttempt, ...]) -> list[tuple[str, int, int | None,
     return [(each.node, each.visit, each.item, each.attempt, each.outcome) for each in attempts]
 
 
+def count(seen: Envelope) -> Update:
+    return Update(set={"round": int(str(seen.get("round", 0))) + 1})
+
+
 def printed(explained: FlowExplanation, capsys: pytest.CaptureFixture[str]) -> list[str]:
     print_flow_why(Output(sys.stdout, sys.stderr), explained, None)
     return [re.sub(r"\d\d:\d\d:\d\d", "TIME", line) for line in capsys.readouterr().out.splitlines()]
 
 
-def _counted(seen: Envelope) -> Update:
-    return Update(set={"round": int(str(seen.get("round", 0))) + 1})
-
-
+@pytest.mark.acceptance("7.5-4")
 async def test_the_tries_are_those_of_the_visit_that_decided() -> None:
     world, clock = World(), HandClock()
     away = ConnectionError("away")
     world.fails["work"] = [away, None, away, away]
     flow = (
         Workflow("t")
-        .function("count", _counted)
+        .function("count", count)
         .tool("work", world.tool(), args={"name": "work"}, retry=RetryPolicy(max_attempts=2, backoff=1.0))
         .rule_router("again", [Rule(lambda seen: seen.get("round") < 3, to="count")], default="done")
         .noop("done")
@@ -82,6 +83,7 @@ async def test_the_tries_are_those_of_the_item_that_decided() -> None:
 
 
 @pytest.mark.parametrize("effect", [ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED])
+@pytest.mark.acceptance("7.5-5")
 async def test_a_try_that_a_crash_cut_off_says_that_it_ran_again_under_the_same_effect_id(
     effect: ToolEffect, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,9 +144,6 @@ async def test_a_try_that_nobody_may_repeat_says_that_a_person_is_asked_and_then
 
 async def test_a_result_that_was_kept_is_told_and_is_no_try(capsys: pytest.CaptureFixture[str]) -> None:
     world, clock = World(), HandClock()
-
-    def count(seen: Envelope) -> Update:
-        return Update(set={"round": int(str(seen.get("round", 0))) + 1})
 
     flow = (
         Workflow("t")
