@@ -1,4 +1,4 @@
-"""What a stream below a node may use of tokens: what is left of the budgets of its run and its node.
+"""The tokens that a stream below a node may use: what is left of the budgets of its run and its node.
 
 The whole rest is lent to each stream when it begins. So streams that run beside each other may together use more than
 the rest; the budgets themselves are judged by what was used, after each try.
