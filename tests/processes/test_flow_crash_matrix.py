@@ -20,7 +20,6 @@ CELLS = [
 """`make crash-matrix` runs all variants on both stores, and kills each every time that it comes by a point."""
 
 
-@pytest.mark.acceptance("7.2-4")
 @pytest.mark.parametrize(
     ("store_url", "variant", "points"),
     [pytest.param(*cell, id=f"{cell[0]}, {cell[1]}") for cell in CELLS],
@@ -34,7 +33,6 @@ def test_a_workflow_that_is_killed_goes_on_in_another_process(
     assert {cell.fault.point for cell in cells} == set(points)
 
 
-@pytest.mark.acceptance("7.3-1")
 def test_of_people_in_several_processes_who_answer_at_once_one_is_heard(
     store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
