@@ -33,6 +33,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
+from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
 from steptrail.runtime.flow.result import FlowResult
@@ -87,6 +88,7 @@ __all__ = [
     "WebhookNode",
     "Workflow",
     "check_flow",
+    "flow_lifecycle_events",
     "flow_schema",
     "flow_text",
     "load_flow",
