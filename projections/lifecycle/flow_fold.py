@@ -177,7 +177,7 @@ def _asked_to_stop(moment: _Moment, event: stored.StopRequested) -> _Events:
     yield runs.FlowStopSignalReceived(**moment.head(), source=event.by, message=event.reason)
 
 
-class _Ended(Head):
+class _FlowEnded(Head):
     status: ExecutionStatus
     stop_reason: StopReason
     source: str
@@ -191,7 +191,7 @@ class _Ended(Head):
 def _finished(moment: _Moment, event: stored.ExecutionFinished) -> _Events:
     state = moment.state
     run, _ = state.at_work()
-    ended: _Ended = {
+    ended: _FlowEnded = {
         **moment.head(),
         "status": event.status,
         "stop_reason": event.stop_reason,

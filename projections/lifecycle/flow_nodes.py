@@ -30,7 +30,7 @@ AttemptOutcome = Literal["completed", "failed", "interrupted", "suspended"]
 """How a try ended. `interrupted` means that nobody knows what it did, `suspended` that the stream below it rests."""
 
 QuestionKind = Literal["human", "approval", "step", "unknown_outcome"]
-"""What a person is asked: for an answer, for a yes, how a held step goes on, what became of an effect."""
+"""The kind of a question: for an answer, for a yes, how a held step goes on, what became of an effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
