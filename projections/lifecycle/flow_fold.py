@@ -19,33 +19,10 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.base import RunEvent, in_ms
+from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
 from steptrail.projections.lifecycle.handler_types import Head
 
-__all__ = ["FlowLifecycleEvent", "FlowLifecycleFold", "flow_lifecycle_events"]
-
-FlowLifecycleEvent = (
-    runs.FlowExecutionCompleted
-    | runs.FlowExecutionFailed
-    | runs.FlowExecutionPaused
-    | runs.FlowExecutionResumed
-    | runs.FlowExecutionStarted
-    | runs.FlowExecutionStopped
-    | runs.FlowExecutionWaitEnded
-    | runs.FlowExecutionWaiting
-    | runs.FlowStopSignalReceived
-    | nodes.FlowAttemptEnded
-    | nodes.FlowAttemptStarted
-    | nodes.FlowNodeCancelled
-    | nodes.FlowNodeCompleted
-    | nodes.FlowNodeFailed
-    | nodes.FlowNodeFailureRecorded
-    | nodes.FlowNodeSkipped
-    | nodes.FlowNodeStarted
-    | nodes.FlowQuestionAnswered
-    | nodes.FlowQuestionAsked
-    | nodes.FlowRetryScheduled
-)
-"""Every lifecycle event of a run of a workflow."""
+__all__ = ["FlowLifecycleFold", "flow_lifecycle_events"]
 
 
 class _NodeHead(Head):
