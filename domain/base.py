@@ -7,11 +7,11 @@ bytes by the decoder.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
@@ -97,7 +97,10 @@ class Settings(Value, frozen=True, omit_defaults=False):
             checked = msgspec.convert(self, _twin(type(self)), from_attributes=True)
         except msgspec.ValidationError as error:
             place, fault = place_and_fault(error)
-            self.refuse(place.partition("[")[0].partition(".")[0], fault)
+            field = place.partition("[")[0].partition(".")[0]
+            if fault.startswith("Invalid enum value"):
+                fault = f"Expected one of {', '.join(_choices(_types(type(self))[field]))}"
+            self.refuse(field, fault)
         for name in self.__struct_fields__:
             value = getattr(checked, name)
             if type(value) is float and not math.isfinite(value):
@@ -150,7 +153,22 @@ def place_and_fault(error: msgspec.ValidationError) -> tuple[str, str]:
 @cache
 def _twin(kind: type[Settings]) -> type[Struct]:
     """Return a class with the fields of `kind` that checks nothing more than their types."""
-    return msgspec.defstruct(kind.__name__, [(field.name, field.type) for field in msgspec.structs.fields(kind)])
+    return msgspec.defstruct(kind.__name__, [*_types(kind).items()])
+
+
+def _types(kind: type[Settings]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(kind)}
+
+
+def _choices(hint: Any) -> Iterator[str]:
+    """Yield what a text may be in a field of this type, as people write it."""
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        yield from (repr(member.value) for member in hint)
+    elif get_origin(hint) is Literal:
+        yield from map(repr, get_args(hint))
+    else:
+        for part in get_args(hint):
+            yield from _choices(part)
 
 
 def _short(value: object) -> str:

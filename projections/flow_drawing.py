@@ -1,12 +1,13 @@
-"""The drawing of a workflow, and of what one run of it has done: as data, as Mermaid, and as text."""
+"""The drawing of a workflow, and of what one run of it has done: as data, as Mermaid, as SVG, and as text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["DrawnEdge", "DrawnFlow", "DrawnNode", "NodeMark"]
+__all__ = ["COLOURS", "DrawnEdge", "DrawnFlow", "DrawnNode", "NodeMark"]
 
 NodeMark = Literal["untouched", "open", "waiting", "ran", "tolerated", "skipped", "failed", "cancelled"]
 """The fate of a node: of several visits, that of the newest."""
@@ -107,18 +108,29 @@ class DrawnFlow:
             about = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [_times(edge.taken)] * (edge.taken > 1)
             label = f'|"{", ".join(about)}"|' if about else ""
             lines.append(f"    {numbers[edge.source]} {arrow}{label} {numbers[edge.target]}")
-        marks = sorted({node.mark for node in self.nodes})
-        return "\n".join([*lines, *(f"    classDef {mark} {_COLOURS[mark]}" for mark in marks)]) + "\n"
+        marks: list[NodeMark] = sorted({node.mark for node in self.nodes})
+        return "\n".join([*lines, *(f"    classDef {mark} {_style(mark)}" for mark in marks)]) + "\n"
+
+    def svg(self) -> str:
+        """Return it as a picture, in SVG. Loop edges are dashed, and edges that were taken are thick."""
+        from steptrail.projections.flow_picture import picture
+
+        return picture(self)
 
     def text(self) -> str:
-        """Return it as text: a line for each node, and below it one for each edge that leads from it."""
+        """Return it as text: a line for each node, and below it one for each edge that leads from it.
+
+        An edge of a node that has ended was taken once, unless it says otherwise.
+        """
         longest = max((len(node.id) for node in self.nodes), default=0)
         kinds = max((len(node.kind) for node in self.nodes), default=0)
         has_run = any(node.mark != "untouched" for node in self.nodes)
+        ended = {node.id for node in self.nodes if node.mark in _ENDED}
         below: dict[str, list[str]] = {}
         for edge in self.edges:
             said = ["loop"] * edge.loop + [edge.when.value] * (edge.when is not EdgeWhen.DONE)
-            said += [f"taken {_times(edge.taken)}"] * (edge.taken > 0)
+            said += [f"taken {_times(edge.taken)}"] * (edge.taken > (edge.source in ended))
+            said += ["not taken"] * (not edge.taken and edge.source in ended)
             line = f"  > {edge.target}" + (f" ({', '.join(said)})" if said else "")
             below.setdefault(edge.source, []).append(line)
         lines: list[str] = []
@@ -129,6 +141,7 @@ class DrawnFlow:
         return "\n".join(lines) + "\n"
 
 
+_ENDED = {"ran", "tolerated", "skipped", "failed"}
 _MARKS = {
     "open": "running",
     "waiting": "waiting",
@@ -136,16 +149,22 @@ _MARKS = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
-_COLOURS = {
-    "untouched": "fill:#fff,stroke:#999,color:#666",
-    "open": "fill:#e0edff,stroke:#2563eb,color:#111",
-    "waiting": "fill:#fff4d6,stroke:#b7791f,color:#111",
-    "ran": "fill:#e3f7e8,stroke:#2f855a,color:#111",
-    "tolerated": "fill:#fde8d8,stroke:#c05621,color:#111",
-    "skipped": "fill:#eee,stroke:#666,color:#111",
-    "failed": "fill:#fde2e2,stroke:#c53030,color:#111",
-    "cancelled": "fill:#eee,stroke:#c53030,color:#111",
+COLOURS: Final[Mapping[NodeMark, tuple[str, str, str]]] = {
+    "untouched": ("#fff", "#999", "#666"),
+    "open": ("#e0edff", "#2563eb", "#111"),
+    "waiting": ("#fff4d6", "#b7791f", "#111"),
+    "ran": ("#e3f7e8", "#2f855a", "#111"),
+    "tolerated": ("#fde8d8", "#c05621", "#111"),
+    "skipped": ("#eee", "#666", "#111"),
+    "failed": ("#fde2e2", "#c53030", "#111"),
+    "cancelled": ("#eee", "#c53030", "#111"),
 }
+"""NodeMark -> the colours of a node inside, of its line, and of its text."""
+
+
+def _style(mark: NodeMark) -> str:
+    fill, stroke, colour = COLOURS[mark]
+    return f"fill:{fill},stroke:{stroke},color:{colour}"
 
 
 def _times(count: int) -> str:

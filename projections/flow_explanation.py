@@ -1,7 +1,10 @@
 """Why a run of a workflow stopped, or why it has not: the answer of `steptrail why`, from its events alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import msgspec
 
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import ConfigurationError
@@ -20,10 +23,13 @@ from steptrail.domain.flow.events import (
     NodeFailed,
     NodeFailureRecorded,
     NodeRetryScheduled,
+    NodeThen,
     WaitStarted,
 )
+from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import TaskKey
 from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -32,9 +38,37 @@ from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.tools import ToolEffect
 from steptrail.projections.rendering import by_whom, many, request_data
 
-__all__ = ["FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+
+_NEWEST = b"\n"
+"""In no stored event: of events of this type, the newest is all that is told of."""
+
+MARKED_TYPES: Mapping[str, bytes] = {
+    FlowStarted.TYPE: b"",
+    FlowRetried.TYPE: b"",
+    LimitReached.TYPE: b'"scope":"run"',
+    NodeAttemptInterrupted.TYPE: b"",
+    NodeAttemptCompleted.TYPE: b'"is_kept":true',
+    **{
+        kind.TYPE: _NEWEST
+        for kind in (NodeFailureRecorded, NodeFailed, WaitStarted, ExecutionPaused, ExecutionFinished)
+    },
+}
+"""The stored types of the events that are told of beside the state, with what those hold that count."""
+
+_TRIED_TYPES = tuple(
+    kind.TYPE
+    for kind in (
+        NodeAttemptStarted,
+        NodeAttemptCompleted,
+        NodeAttemptFailed,
+        NodeAttemptInterrupted,
+        NodeRetryScheduled,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,18 +86,43 @@ class FlowSpent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowAttempt:
-    """One try of the node that decided. `outcome` is `completed`, `interrupted (crash)` or the class of the failure.
+    """One try of a visit of a node, or of an item of a map.
 
-    `seconds` is how long it took; None while it runs. `wait_seconds` is how long the node waits, or waited, after it.
+    `outcome` is `completed`, `failed (unavailable)`, `interrupted (crash)`, or `kept` where an earlier result stood in,
+    which is attempt 0. `then` is the consequence of an interruption: after `rerun` the next try has the same effect id.
+    `seconds` is how long the try took; None while it runs. `wait_seconds` is how long the node waits, or waited, after
+    it.
     """
 
     node: str
+    visit: int
+    item: int | None = None
     attempt: int
     at: int
     version: int
+    effect: ToolEffect | None = None
+    effect_id: str | None = None
     outcome: str = "running"
+    then: NodeThen | None = None
     seconds: float | None = None
     wait_seconds: float | None = None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        return {
+            "node": self.node,
+            "visit": self.visit,
+            "item": self.item,
+            "attempt": self.attempt,
+            "at": to_datetime(self.at).isoformat(),
+            "version": self.version,
+            "effect": None if self.effect is None else self.effect.value,
+            "effectId": self.effect_id,
+            "outcome": self.outcome,
+            "then": None if self.then is None else self.then.value,
+            "seconds": self.seconds,
+            "waitSeconds": self.wait_seconds,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +130,8 @@ class FlowExplanation:
     """The whole answer. `events` maps what happened to the version of its event in the stream.
 
     `error` is the failure that ended the run, and `rule` the setting by which it did. `attempts` are the tries of that
-    node, and `recorded` the failures after which the run went on. `not_reached` names the nodes that no visit was
+    visit, or item; `interrupted` are those of all others that were cut off, and `kept` the results that stood in for a
+    try. `recorded` are the failures after which the run went on. `not_reached` names the nodes that no visit was
     opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open
     and none does. `damage` is why no more than the events before it could be read.
     """
@@ -87,6 +147,8 @@ class FlowExplanation:
     rule: str | None
     limit: LimitReached | None
     attempts: tuple[FlowAttempt, ...]
+    interrupted: tuple[FlowAttempt, ...]
+    kept: tuple[FlowAttempt, ...]
     recorded: tuple[NodeError, ...]
     not_reached: tuple[str, ...]
     spent: FlowSpent
@@ -116,18 +178,9 @@ class FlowExplanation:
             "error": None if self.error is None else full_form(self.error),
             "rule": self.rule,
             "limit": None if self.limit is None else full_form(self.limit),
-            "attempts": [
-                {
-                    "node": each.node,
-                    "attempt": each.attempt,
-                    "at": to_datetime(each.at).isoformat(),
-                    "version": each.version,
-                    "outcome": each.outcome,
-                    "seconds": each.seconds,
-                    "waitSeconds": each.wait_seconds,
-                }
-                for each in self.attempts
-            ],
+            "attempts": [each.to_dict() for each in self.attempts],
+            "interrupted": [each.to_dict() for each in self.interrupted],
+            "kept": [each.to_dict() for each in self.kept],
             "recorded": [full_form(error) for error in self.recorded],
             "notReached": list(self.not_reached),
             "spent": {
@@ -155,11 +208,52 @@ class FlowExplainer:
         self._state = initial(flow_id)
         self._started: list[str] = []
         self._events: dict[str, int] = {}
-        self._tries: dict[str, list[FlowAttempt]] = {}
+        self._tries: dict[TaskKey, list[FlowAttempt]] = {}
         self._of: str | None = None
         self._rule: str | None = None
         self._is_over = False
         self._version = 0
+        self._visited_before: frozenset[str] = frozenset()
+        self._lacks_starts = False
+        self._since: dict[str, list[Recorded[FlowEvent]]] = {}
+
+    @classmethod
+    def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[FlowEvent]]) -> Self:
+        """Explain the newest execution from a state on, given what `MARKED_TYPES` says of the events before it."""
+        made = cls(flow_id)
+        for record in records:
+            if isinstance(record.event, FlowStarted | FlowRetried):
+                made._begin(record.event.execution_id, record.version)
+            else:
+                made._note(record)
+        made._state, made._version = state, state.version
+        made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
+        return made
+
+    def lacks(self) -> Mapping[str, bytes]:
+        """Return the events before the state that it needs as well: those of the tries that it tells of.
+
+        These are the tries of the node that decided, and those that were cut off, which may be of any node.
+        """
+        if self._lacks_starts:
+            return dict.fromkeys(_TRIED_TYPES, b"")
+        node = self._deciding_node()
+        if node is None or node not in self._visited_before:
+            return {}
+        return dict.fromkeys(_TRIED_TYPES, b'"node":' + msgspec.json.encode(node))
+
+    def recall(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
+        """Take the events before the state that it lacks."""
+        before = [r for r in records if r.version > self._events["started"] and isinstance(r.event, TaskEvent)]
+        nodes = {record.event.node for record in before if isinstance(record.event, TaskEvent)}
+        self._tries = {task: tries for task, tries in self._tries.items() if task[0] not in nodes}
+        since, self._since, self._lacks_starts = self._since, {}, False
+        for record in (*before, *(record for node in nodes for record in since.get(node, ()))):
+            self._note(record)
+
+    def _deciding_node(self) -> str | None:
+        run = self._state.run
+        return run.ended_by.node if run is not None and isinstance(run.ended_by, NodeFailed) else None
 
     @property
     def version(self) -> int:
@@ -191,22 +285,31 @@ class FlowExplainer:
         self._started.append(execution)
         self._of, self._rule = execution, None
         self._events, self._tries = {"started": version}, {}
+        self._visited_before, self._since, self._lacks_starts = frozenset(), {}, False
 
     def _note(self, record: Recorded[FlowEvent]) -> None:
         event, at, version = record.event, record.at, record.version
+        if isinstance(event, TaskEvent) and event.node in self._visited_before:
+            self._since.setdefault(event.node, []).append(record)
         match event:
             case NodeAttemptStarted():
-                tries = self._tries.setdefault(event.node, [])
-                tries.append(FlowAttempt(node=event.node, attempt=event.attempt, at=at, version=version))
+                self._tried(event, at, version, effect=event.effect, effect_id=event.effect_id)
+            case NodeAttemptCompleted(is_kept=True):
+                self._tried(event, at, version, outcome="kept", seconds=event.duration_seconds)
             case NodeAttemptCompleted():
-                self._end(event.node, event.attempt, "completed", event.duration_seconds)
+                self._ended(event, "completed")
             case NodeAttemptFailed():
-                said = f"failed ({event.failure})"
-                self._end(event.node, event.attempt, said, event.duration_seconds)
+                self._ended(event, f"failed ({event.failure})")
             case NodeAttemptInterrupted():
-                self._end(event.node, event.attempt, f"interrupted ({event.reason})", event.duration_seconds)
+                self._replace(
+                    event,
+                    event.attempt,
+                    outcome=f"interrupted ({event.reason})",
+                    then=event.then,
+                    seconds=event.duration_seconds,
+                )
             case NodeRetryScheduled():
-                self._replace(event.node, event.attempt - 1, wait_seconds=event.delay_seconds)
+                self._replace(event, event.attempt - 1, wait_seconds=event.delay_seconds)
             case NodeFailureRecorded():
                 self._events["recorded"] = version
             case NodeFailed():
@@ -222,15 +325,23 @@ class FlowExplainer:
             case _:
                 pass
 
-    def _end(self, node: str, attempt: int, outcome: str, seconds: float) -> None:
-        self._replace(node, attempt, outcome=outcome, seconds=seconds)
+    def _tried(self, event: NodeAttemptStarted | NodeAttemptCompleted, at: int, version: int, **known: Any) -> None:
+        node, visit, item = task = (event.node, event.visit, event.item)
+        attempt = FlowAttempt(node=node, visit=visit, item=item, attempt=event.attempt, at=at, version=version, **known)
+        self._tries.setdefault(task, []).append(attempt)
 
-    def _replace(self, node: str, attempt: int, **changes: object) -> None:
-        tries = self._tries.get(node, [])
+    def _ended(self, event: NodeAttemptCompleted | NodeAttemptFailed, outcome: str) -> None:
+        by = "" if event.settled_by is None else f", said by {event.settled_by}"
+        self._replace(event, event.attempt, outcome=outcome + by, then=None, seconds=event.duration_seconds)
+
+    def _replace(self, event: TaskEvent, attempt: int, **changes: Any) -> None:
+        tries = self._tries.get((event.node, event.visit, event.item), [])
         for place in range(len(tries) - 1, -1, -1):
             if tries[place].attempt == attempt:
-                tries[place] = replace(tries[place], **changes)  # type: ignore[arg-type]
+                tries[place] = replace(tries[place], **changes)
                 return
+        # It began before the state from which this is explained.
+        self._lacks_starts |= isinstance(event, NodeAttemptInterrupted)
 
     def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> FlowExplanation:
         """Return the explanation at `now`. Raises `ConfigurationError` when there is no such execution."""
@@ -249,7 +360,8 @@ class FlowExplainer:
         names = [node.id for node in graph.nodes] if graph is not None else []
         waits = run.waits if run is not None else ()
         end = run.finished_at if run is not None and run.finished_at is not None else now
-        deciding = error.node_id if error is not None else None
+        deciding = None if error is None else (error.node_id, error.visit, error.item)
+        others = [each for task, tries in self._tries.items() if task != deciding for each in tries]
         return FlowExplanation(
             flow_id=self._id,
             name=state.name,
@@ -262,6 +374,8 @@ class FlowExplainer:
             rule=self._rule,
             limit=limit,
             attempts=tuple(self._tries.get(deciding, ())) if deciding is not None else (),
+            interrupted=tuple(each for each in others if each.then is not None),
+            kept=tuple(each for each in others if each.outcome == "kept"),
             recorded=tuple(state.errors),
             not_reached=tuple(name for name in names if name not in visited),
             spent=FlowSpent(

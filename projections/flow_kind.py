@@ -6,9 +6,9 @@ from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
-from steptrail.projections.flow_explanation import FlowExplainer
+from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
 from steptrail.projections.flow_questions import questions_of_flow
-from steptrail.projections.kinds import Bill, KindProjections, Lifecycle
+from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
 
 __all__ = ["PROJECTIONS_OF_FLOWS"]
 
@@ -39,5 +39,8 @@ PROJECTIONS_OF_FLOWS = KindProjections(
     bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), billed=_billed),
     lifecycle=_lifecycle,
     questions=questions_of_flow,
+    explain_state=ExplainerOfState(
+        types=MARKED_TYPES, make=FlowExplainer.of_state, lacks=FlowExplainer.lacks, recall=FlowExplainer.recall
+    ),
 )
 """The projections of the streams `flow:…`."""

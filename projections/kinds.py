@@ -64,15 +64,28 @@ class Explainer(Protocol):
         ...
 
 
+def _lacks_nothing(explainer: Any) -> Mapping[str, bytes]:
+    del explainer
+    return {}
+
+
+def _recalls_nothing(explainer: Any, records: Sequence[Recorded[Any]]) -> None:
+    del explainer, records
+
+
 class ExplainerOfState(NamedTuple):
     """Makes an explainer of a state, for the events that come after it.
 
     `make` takes the id of a stream, its state, which nobody else has, and some of the events before it: `types` maps
     stored types to bytes, and the newest event of each type counts, and those whose stored state holds the bytes.
+    When the explainer has been given all events after the state, `lacks` returns in the same form which other events
+    before the state it needs, and `recall` gives them to it.
     """
 
     types: Mapping[str, bytes]
     make: Callable[[str, Any, Sequence[Recorded[Any]]], Explainer]
+    lacks: Callable[[Any], Mapping[str, bytes]] = _lacks_nothing
+    recall: Callable[[Any, Sequence[Recorded[Any]]], None] = _recalls_nothing
 
 
 class Lifecycle(Protocol):

@@ -9,18 +9,27 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import get_args
+from typing import Any, TypeAlias, get_args
 
 from steptrail.domain.agent import call_phases, phases
-from steptrail.domain.agent.call_phases import CallKey, CallPhase, Said
+from steptrail.domain.agent.call_phases import CallPhase, Said
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.phases import Key, Outcome, Phase, Target, Transition
+from steptrail.domain.agent.phases import Outcome, Phase, Target
 from steptrail.domain.content import content_of
+from steptrail.domain.flow import phases as flow_phases, task
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.phases import Goal, RunPhase, TaskTarget
+from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.kernel.event import Event
 
-__all__ = ["PAGE", "events", "main", "page"]
+__all__ = ["PAGE", "events", "events_of_flows", "main", "page"]
+
+Machine: TypeAlias = Mapping[Any, Mapping[Any, StrEnum]]
+"""A phase -> an event, or an event and how it turned out -> the phase that follows."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "state-machine.md"
 SHARED_BY = 5
@@ -29,8 +38,8 @@ SHARED_BY = 5
 HEAD = """\
 # The state machine of a session
 
-<!-- Written by scripts/state_machine.py from domain/agent/phases.py and call_phases.py; a test fails when it is stale.
-Do not edit. -->
+<!-- Written by scripts/state_machine.py from domain/agent/phases.py and call_phases.py, and domain/flow/phases.py; a
+test fails when it is stale. Do not edit. -->
 
 A session is folded from its events. The phase says what it is in the middle of, and `next_effects` reads from it what
 may be done next. The tables below are the ones that the fold runs on: an event moves a session from phase to phase by
@@ -45,10 +54,22 @@ What is due for a call follows from its phase; `docs/adr/0056-a-call-is-a-machin
 """
 
 
+FLOWS = """\
+A run of a workflow is folded from its events in the same way, and so is each of its tasks: a visit of a node, or one
+item of a map. The events that it shares with a session are those of the same name above. A run that was started for a
+worker has a `flow.started.v1` without one, and is `pending` until a worker resumes it.
+"""
+
+
 def events() -> tuple[type[AgentEvent], ...]:
     """Return every event of a session, in the order in which they are declared."""
     members: tuple[type[AgentEvent], ...] = get_args(AgentEvent)
     return members
+
+
+def events_of_flows() -> tuple[type[Event], ...]:
+    """Return every event of a workflow that is none of a session, in the order in which they are declared."""
+    return tuple(event for event in get_args(FlowEvent) if event not in events())
 
 
 def meanings(enum: str, module: ModuleType = phases) -> dict[str, str]:
@@ -69,36 +90,35 @@ def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def event_of(key: Key | CallKey) -> str:
+def event_of(key: Any) -> str:
     """Return how a key of a table reads: the stored type, with the outcome of a decision or what the event says."""
-    return f"{key[0].TYPE}, {key[1].value}" if isinstance(key, tuple) else key.TYPE
+    match key:
+        case (event, word):
+            return f"{event.TYPE}, {word.value}"
+        case _:
+            return str(key.TYPE)
 
 
-def shown(target: Transition) -> str:
-    return f"*{target.value}*" if isinstance(target, Target) else target.value
+def shown(target: StrEnum) -> str:
+    return f"*{target.value}*" if isinstance(target, Target | Goal | TaskTarget) else target.value
 
 
-def call_transitions(calls: Mapping[CallPhase, Mapping[CallKey, CallPhase]]) -> Iterator[tuple[str, ...]]:
-    for phase, targets in calls.items():
-        for key, target in targets.items():
-            yield f"`{phase.value}`", f"`{event_of(key)}`", target.value
-
-
-def transitions(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[tuple[str, ...]]:
+def transitions(machine: Machine) -> Iterator[tuple[str, ...]]:
     for phase, targets in machine.items():
         for key, target in targets.items():
             yield f"`{phase.value}`", f"`{event_of(key)}`", shown(target)
 
 
-def diagram(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[str]:
+def diagram(machine: Machine) -> Iterator[str]:
     shared = Counter((event_of(key), target) for targets in machine.values() for key, target in targets.items())
     drawn_once = {edge for edge, count in shared.items() if count >= SHARED_BY}
     boxed = {p for p, t in machine.items() if any((event_of(key), target) in drawn_once for key, target in t.items())}
     yield "stateDiagram-v2"
     yield f"    [*] --> {next(iter(machine)).value}"
-    yield "    state open {"
-    yield from (f"        {phase.value}" for phase in machine if phase in boxed)
-    yield "    }"
+    if boxed:
+        yield "    state open {"
+        yield from (f"        {phase.value}" for phase in machine if phase in boxed)
+        yield "    }"
     for phase, targets in machine.items():
         for key, target in targets.items():
             if (event_of(key), target) not in drawn_once:
@@ -107,15 +127,12 @@ def diagram(machine: Mapping[Phase, Mapping[Key, Transition]]) -> Iterator[str]:
         yield f"    open --> {target.value}: {name}"
 
 
-def moved_by(
-    event: type[AgentEvent],
-    machine: Mapping[Phase, Mapping[Key, Transition]] | Mapping[CallPhase, Mapping[CallKey, CallPhase]],
-) -> list[str]:
+def moved_by(event: type[Event], machine: Machine) -> list[str]:
     moved = [p for p, t in machine.items() if any(event in (key if isinstance(key, tuple) else (key,)) for key in t)]
     return [f"`{phase.value}`" for phase in moved]
 
 
-def fields(event: type[AgentEvent]) -> Iterator[str]:
+def fields(event: type[Event]) -> Iterator[str]:
     """Yield the fields of an event, each with what of it is content."""
     for name in event.__struct_fields__:
         below = [path.removeprefix(f"{name}.") for path in content_of(event) if path.startswith(f"{name}.")]
@@ -129,16 +146,6 @@ def page() -> str:
     said = meanings("Phase")
     targets, outcomes = meanings("Target"), meanings("Outcome")
     of_calls, words = meanings("CallPhase", call_phases), meanings("Said", call_phases)
-    rows = (
-        (
-            f"`{event.TYPE}`",
-            inspect.cleandoc(event.__doc__ or "").splitlines()[0],
-            ", ".join(fields(event)) or "none",
-            ", ".join(moved_by(event, machine)) or "no phase",
-            ", ".join(moved_by(event, calls)) or "no phase",
-        )
-        for event in sorted(events(), key=lambda event: event.TYPE)
-    )
     return "\n".join(
         [
             HEAD,
@@ -164,16 +171,53 @@ def page() -> str:
             "An interruption also goes by what the event says that follows, and other events by a word of theirs: "
             + ", ".join(f"`{word.value}` ({_clause(words[word.name])})" for word in Said)
             + ".\n",
-            table(("in", "event", "leads to"), call_transitions(calls)),
+            table(("in", "event", "leads to"), transitions(calls)),
             "## Events\n",
             "The stored type and the names of the fields are the storage format. Content is what people and models "
             "said, the arguments and results of tools, and the texts of errors; all else is state.\n",
-            table(
-                ("stored type", "what happened", "fields", "moves a session that is in", "moves a call that is in"),
-                rows,
-            ),
+            event_table(events(), "a session", machine, "a call", calls),
+            *of_flows(),
         ]
     )
+
+
+def of_flows() -> Iterator[str]:
+    """Yield the sections about workflows."""
+    runs, tasks = flow_phases.TRANSITIONS, flow_phases.TASK_TRANSITIONS
+    of_runs, of_tasks = meanings("RunPhase", flow_phases), meanings("TaskPhase", task)
+    goals, targets = meanings("Goal", flow_phases), meanings("TaskTarget", flow_phases)
+    yield "## Phases of a run of a workflow\n"
+    yield FLOWS
+    yield table(("phase", "what the run is in the middle of"), ((f"`{p.value}`", of_runs[p.name]) for p in RunPhase))
+    yield "## Transitions of a run of a workflow\n"
+    yield "A target that is no phase: " + "; ".join(f"*{g.value}* is {_clause(goals[g.name])}" for g in Goal) + ".\n"
+    yield table(("in", "event", "leads to"), transitions(runs))
+    yield "```mermaid\n" + "\n".join(diagram(runs)) + "\n```\n"
+    yield "## Phases of a task\n"
+    yield table(("phase", "what the task is in the middle of"), ((f"`{p.value}`", of_tasks[p.name]) for p in TaskPhase))
+    yield "## Transitions of a task\n"
+    said = "; ".join(f"*{target.value}* is {_clause(targets[target.name])}" for target in TaskTarget)
+    yield f"Targets that are no phase: {said}. An event that ends a visit ends its tasks in any phase.\n"
+    yield table(("in", "event", "leads to"), transitions(tasks))
+    yield "```mermaid\n" + "\n".join(diagram(tasks)) + "\n```\n"
+    yield "## Events of workflows\n"
+    yield event_table(events_of_flows(), "a run", runs, "a task", tasks)
+
+
+def event_table(shown_of: tuple[type[Event], ...], whole: str, machine: Machine, part: str, parts: Machine) -> str:
+    """Return the events, each with the phases of the whole, and of a part of it, that it moves."""
+    rows = (
+        (
+            f"`{event.TYPE}`",
+            inspect.cleandoc(event.__doc__ or "").splitlines()[0],
+            ", ".join(fields(event)) or "none",
+            ", ".join(moved_by(event, machine)) or "no phase",
+            ", ".join(moved_by(event, parts)) or "no phase",
+        )
+        for event in sorted(shown_of, key=lambda event: event.TYPE)
+    )
+    moves = (f"moves {whole} that is in", f"moves {part} that is in")
+    return table(("stored type", "what happened", "fields", *moves), rows)
 
 
 def _clause(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""The shipped test kit: scripted and replayed models, recorded tools, scenarios, port contracts, fault points.
+"""The shipped test kit: scripted and replayed models, recorded tools, scenarios, a clock, port contracts, fault points.
 
 The port contracts need pytest and stand in modules of their own, and so does the pytest plugin.
 """
@@ -6,6 +6,7 @@ The port contracts need pytest and stand in modules of their own, and so does th
 from steptrail.interfaces.python.loading import load_agent
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
+from steptrail.testing.clock import ManualClock
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.normalise import normalise
 from steptrail.testing.replay import Replay, replay
@@ -17,6 +18,7 @@ if __name__ != "steptrail.testing":  # pragma: no cover
     raise ImportError("import 'steptrail.testing', not 'testing': events must be loaded only once")
 
 __all__ = [
+    "ManualClock",
     "Recording",
     "Replay",
     "ReplayMismatch",

@@ -28,6 +28,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.errors import CommandRejected, NotARecording
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
@@ -38,6 +39,7 @@ from steptrail.projections.decisions import CallRow, DecisionRow, EndRow, projec
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.testing.clock import ManualClock
 from steptrail.testing.fork_history import store_past
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import Command, RecordedEffect, RecordedRun, ended_by_itself
@@ -99,27 +101,11 @@ class _Died(BaseException):
     """The recorded process died here."""
 
 
-class _RecordedClock:
-    """Stands still until a recorded instant is reached."""
-
-    def __init__(self, now: int) -> None:
-        self._now = now
-
-    def utc(self) -> int:
-        return self._now
-
-    def monotonic(self) -> int:
-        return self._now
-
-    def reach(self, instant: int) -> None:
-        self._now = max(self._now, instant)
-
-
 class _Driver:
     """Gives the recorded commands: to a session at rest one after the other, to one at work from inside its effects."""
 
     def __init__(self, recording: Recording, history: Sequence[Message]) -> None:
-        self._clock = _RecordedClock(recording.records[0].at)
+        self._clock = ManualClock(to_datetime(recording.records[0].at))
         self._drawn = (e.draw for e in recording.events if isinstance(e, RetryScheduled | ToolRetryScheduled))
         self.trail = Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=self._clock, draw=self._draw))
         self._session, self._history = recording.session, history

@@ -20,6 +20,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.evolve import evolve_all, extend, initial
 from steptrail.domain.flow.ids import STREAM_PREFIX
 from steptrail.domain.flow.next_effects import next_effects
+from steptrail.domain.flow.snapshot import SNAPSHOTS
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 
@@ -80,5 +81,6 @@ FLOW: Machine[FlowState, FlowCommand, FlowEvent, FlowEffect] = Machine(
     opens_segment=_opens_segment,
     settle_late=_settle_late,
     restated=_restated,
+    snapshots=SNAPSHOTS,
 )
 """The machine of a workflow."""

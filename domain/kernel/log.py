@@ -44,6 +44,15 @@ class Log(Sequence[T_co]):
         view._buffer, view._length = buffer, length + len(items)
         return view
 
+    def first(self, count: int) -> "Log[T_co]":
+        """Return a view of the first `count` items. Raises `IndexError` if there are fewer, or `count` is negative."""
+        if not 0 <= count <= self._length:
+            msg = f"a log of {self._length} has no first {count}"
+            raise IndexError(msg)
+        view: Log[T_co] = object.__new__(Log)  # pyright: ignore[reportUnknownVariableType]
+        view._buffer, view._length = self._buffer, count
+        return view
+
     def shown(self, show: Callable[[T_co], T_co]) -> "Log[T_co]":
         """Return a view of the same length that returns `show(item)` in place of each item."""
         return _Shown(self, show)

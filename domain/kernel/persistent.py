@@ -80,6 +80,49 @@ class Layers(Mapping[K, V]):
             changed._rows = _spread(rows[0][0])
         return changed
 
+    def since(self, earlier: "Layers[K, V]") -> "tuple[list[K], list[tuple[int, K, V]]]":
+        """Return the keys that `earlier` has and this mapping has not, and the entries that are not the same in it.
+
+        What the two share is not looked at, if one of them was made of the other, or both of a third one.
+        """
+        gone: list[K] = []
+        fresh: list[tuple[int, K, V]] = []
+        for old, new in self._pairs(earlier):
+            gone.extend(key for key in old if key not in new)
+            fresh.extend(entry for key, entry in new.items() if old.get(key) is not entry)
+        fresh.sort(key=_number)
+        return gone, fresh
+
+    def _pairs(self, earlier: "Layers[K, V]") -> "Iterator[tuple[_Bucket[K, V], _Bucket[K, V]]]":
+        """Yield the buckets of `earlier` and of this mapping that hold the same keys, where they differ."""
+        if len(self._rows) == len(earlier._rows):
+            rows = ((old, new) for old, new in zip(earlier._rows, self._rows, strict=True) if old is not new)
+            buckets = ((old, new) for row in rows for old, new in zip(*row, strict=True))
+            yield from ((old, new) for old, new in buckets if old is not new)
+        else:
+            yield earlier._whole(), self._whole()
+
+    def _whole(self) -> "_Bucket[K, V]":
+        return {key: entry for row in self._rows for bucket in row for key, entry in bucket.items()}
+
+    def patched(self, gone: Iterable[K], fresh: "Iterable[tuple[int, K, V]]") -> "Layers[K, V]":
+        """Return this mapping with the changes that `since` has returned of another one with the same entries."""
+        mask, number = len(self._rows) - 1, self._next
+        copied: dict[int, _Bucket[K, V]] = {}
+
+        def bucket(key: K) -> _Bucket[K, V]:
+            place = hash(key) & (mask << 5 | mask)
+            if place not in copied:
+                copied[place] = self._rows[place >> 5][place & 31].copy()
+            return copied[place]
+
+        for key in gone:
+            bucket(key).pop(key, None)
+        for entry in fresh:
+            bucket(entry[1])[entry[1]] = entry
+            number = max(number, entry[0] + 1)
+        return self._with(copied, number) if copied else self
+
     def __getitem__(self, key: K) -> V:
         mask = len(self._rows) - 1
         code = hash(key)

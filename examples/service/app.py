@@ -201,13 +201,20 @@ def _data(result: RunResult[JsonValue]) -> dict[str, JsonValue]:
     }
 
 
+UPDATES: dict[type, str] = {
+    ReplyDelta: "delta",
+    OutputPartial: "partial",
+    ToolProgress: "progress",
+    UpdatesLost: "lost",
+}
+
+
 def _shown(each: Followed) -> ServerSentEvent:
     if isinstance(each, Recorded):
         return ServerSentEvent(
             event=each.event.TYPE, id=str(each.version), data=msgspec.json.encode(each.event).decode()
         )
-    names = {ReplyDelta: "delta", OutputPartial: "partial", ToolProgress: "progress", UpdatesLost: "lost"}
-    return ServerSentEvent(event=names[type(each)], data=_json(asdict(each)))
+    return ServerSentEvent(event=UPDATES[type(each)], data=_json(asdict(each)))
 
 
 def _json(data: object) -> str:

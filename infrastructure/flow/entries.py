@@ -18,6 +18,7 @@ from steptrail.infrastructure.flow.document import (
     RuleEntry,
     UseForm,
 )
+from steptrail.infrastructure.flow.stand_ins import stand_in
 from steptrail.infrastructure.flow.strict_yaml import Place
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.written import Case, Check, Rule, When
@@ -48,13 +49,13 @@ class UnknownUse(ConfigurationError):
         self.hint = f"did you mean {near[0]!r}?" if near else None
 
 
-def add_entry(builder: Workflow, entry: NodeForm, use: Mapping[str, object]) -> None:
-    """Add a node. Raises `ConfigurationError`, of which `UnknownUse` is one."""
+def add_entry(builder: Workflow, entry: NodeForm, use: Mapping[str, object] | None) -> None:
+    """Add a node, without `use` with stand-ins for code. Raises `ConfigurationError`, of which `UnknownUse` is one."""
     given = _given(entry)
     node_id, kind = given.pop("id"), given.pop("kind")
     if isinstance(entry, MapEntry):
         given |= _inner(cast("BaseModel", given.pop("node")), use)
-    code = _brought(given.pop("use"), use) if given.get("use") is not None else None
+    code = _brought(kind, given.pop("use"), use) if given.get("use") is not None else None
     made = {name: _made(value, use) for name, value in given.items()}
     if kind == "merge":
         made["function"] = code
@@ -67,26 +68,28 @@ def _given(form: BaseModel) -> dict[str, Any]:
     return {name.rstrip("_"): getattr(form, name) for name in form.model_fields_set}
 
 
-def _inner(form: BaseModel, use: Mapping[str, object]) -> dict[str, Any]:
+def _inner(form: BaseModel, use: Mapping[str, object] | None) -> dict[str, Any]:
     """Return the settings of a map that are those of its inner node."""
     given = _given(form)
     kind = given.pop("kind")
-    code = given.pop("url") if kind == "webhook" else _brought(given.pop("use"), use)
+    code = given.pop("url") if kind == "webhook" else _brought(kind, given.pop("use"), use)
     of_items = {f"item_{name}": given.pop(name) for name in ("timeout", "budget") if name in given}
     return {_OF_INNER.get(kind, kind): code, **given, **of_items}
 
 
-def _brought(name: str, use: Mapping[str, object]) -> object:
+def _brought(kind: str, name: str, use: Mapping[str, object] | None) -> object:
+    if use is None:
+        return stand_in(kind)
     if name not in use:
         raise UnknownUse(name, use)
     return use[name]
 
 
-def _made(value: object, use: Mapping[str, object]) -> object:
+def _made(value: object, use: Mapping[str, object] | None) -> object:
     """Return a part of a form as the builder takes it."""
     match value:
         case UseForm():
-            return _brought(value.use, use)
+            return _brought("function", value.use, use)
         case CelForm():
             return Expression(kind="cel", text=value.cel)
         case CaseEntry():
@@ -106,7 +109,7 @@ def _made(value: object, use: Mapping[str, object]) -> object:
             return value
 
 
-def _when(deciding: Deciding, use: Mapping[str, object]) -> When:
+def _when(deciding: Deciding, use: Mapping[str, object] | None) -> When:
     return cast("When", _made(deciding, use))
 
 

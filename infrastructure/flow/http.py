@@ -1,6 +1,8 @@
 """HTTP requests, sent by `httpx`. Each has a connection of its own, so none sees the cookies of another."""
 
+import logging
 from collections.abc import Mapping
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
@@ -11,15 +13,24 @@ from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
 
 __all__ = ["HttpxClient"]
 
+_is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
+"""Whether the request that is being sent is one of a webhook, whose URL may hold a secret."""
+
+
+def _is_not_ours(_: logging.LogRecord) -> bool:
+    """Tell whether a line of the log of `httpx`, which names a URL, is about a request of somebody else."""
+    return not _is_ours.get()
+
 
 class HttpxClient:
-    """Sends requests. Proxies and certificates are those of the environment.
+    """Sends requests. Proxies and certificates are those of the environment. None of their URLs is logged.
 
     Raises `MissingExtra` without the package.
     """
 
     def __init__(self) -> None:
         self._httpx: Any = from_extra("httpx", "a webhook", "httpx")
+        logging.getLogger("httpx").addFilter(_is_not_ours)
 
     @cached_property
     def _certificates(self) -> Any:
@@ -28,6 +39,7 @@ class HttpxClient:
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         """See `HttpClient.send`."""
         httpx = self._httpx
+        ours = _is_ours.set(True)
         sent = [(name.encode(), value.encode(errors="replace")) for name, value in headers.items()]
         try:
             async with (
@@ -43,6 +55,8 @@ class HttpxClient:
             raise NodeFault(FailureClass.TOOL, "the answer cannot be decoded") from None
         except httpx.TransportError as error:
             raise ConnectionError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
+        finally:
+            _is_ours.reset(ours)
 
 
 async def _read(response: Any) -> bytes | None:

@@ -6,11 +6,12 @@ What reads them is imported by the call, because it needs pydantic and the extra
 from collections.abc import Mapping
 
 from steptrail.domain.errors import InvalidWorkflow
+from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["check_flow", "flow_schema", "load_flow"]
+__all__ = ["check_flow", "flow_schema", "load_flow", "written_flow"]
 
 
 def load_flow(text: str, use: Mapping[str, object] | None = None) -> BuiltWorkflow:
@@ -29,10 +30,23 @@ def load_flow(text: str, use: Mapping[str, object] | None = None) -> BuiltWorkfl
 
 
 def check_flow(text: str, use: Mapping[str, object] | None = None) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a text that `load_flow` would read, in the order of the text; `()` for nothing."""
+    """Return what is wrong with a text that `load_flow` would read, in the order of the text; `()` for nothing.
+
+    Without `use` the text alone is checked, and not how it fits the code.
+    """
     from steptrail.infrastructure.flow.reading import read_flow
 
-    return tuple(read_flow(text, use or {})[2])
+    return tuple(read_flow(text, use)[2])
+
+
+def written_flow(text: str) -> FlowDefinition:
+    """Return what a text says, without code: to show, and not to run. Raises `InvalidWorkflow` and `MissingExtra`."""
+    from steptrail.infrastructure.flow.reading import read_flow
+
+    name, flow, found = read_flow(text, None)
+    if flow is None:
+        raise InvalidWorkflow(name, found)
+    return flow.definition
 
 
 def flow_schema() -> dict[str, JsonValue]:

@@ -34,15 +34,20 @@ _ABOUT_A_NODE = re.compile(r"node '[^']*': ")
 _ABOUT_A_FIELD = re.compile(r"(\w+)\b(?:\[\d+\])*: ")
 
 
-def read_flow(text: str, use: Mapping[str, object]) -> tuple[str, BuiltWorkflow | None, list[Diagnostic]]:
+def read_flow(text: str, use: Mapping[str, object] | None) -> tuple[str, BuiltWorkflow | None, list[Diagnostic]]:
     """Return the name of a workflow, what is built of its text, and what is wrong with that, in its order.
 
-    Nothing is built where anything is an error.
+    Nothing is built where anything is an error. With None for `use` the text alone is read, and what is built of it
+    cannot be run.
     """
     read = _placed(text)
     given = read.value if isinstance(read.value, dict) else {}
     name = str(given.get("name", "?"))
     found = list(read.diagnostics)
+    if not found and not isinstance(read.value, dict):
+        found.append(
+            located((), read.places, WRONG_VALUE, "a workflow is an object that begins with `steptrail: flow/v1`")
+        )
     nodes = given.get("nodes")
     if isinstance(nodes, list) and len(nodes) > _MOST_NODES:
         found.append(located(("nodes",), read.places, UNREADABLE, f"it has more than {_MOST_NODES:,} nodes"))
@@ -66,8 +71,9 @@ class _Building:
         self._document, self._read = document, read
         self._found: list[Diagnostic] = []
         self._edges: list[tuple[WrittenEdge, int]] = []
+        self._is_whole = True
 
-    def built(self, use: Mapping[str, object]) -> tuple[BuiltWorkflow | None, list[Diagnostic]]:
+    def built(self, use: Mapping[str, object] | None) -> tuple[BuiltWorkflow | None, list[Diagnostic]]:
         document = self._document
         flow: BuiltWorkflow | None = None
         try:
@@ -81,7 +87,7 @@ class _Building:
             self._add_nodes(builder, use)
             self._add_edges(builder)
             # What is missing because of a fault would be a fault again.
-            if not self._found:
+            if self._is_whole:
                 flow = builder.build()
                 self._found += [self._of_the_graph(each) for each in diagnose(flow.definition)]
         except InvalidWorkflow as error:
@@ -92,23 +98,30 @@ class _Building:
         has_errors = any(each.severity == "error" for each in self._found)
         return None if has_errors else flow, _in_order(self._found)
 
-    def _add_nodes(self, builder: Workflow, use: Mapping[str, object]) -> None:
+    def _add_nodes(self, builder: Workflow, use: Mapping[str, object] | None) -> None:
         for index, entry in enumerate(self._document.nodes):
             place: Place = ("nodes", index)
-            try:
-                add_entry(builder, entry, use)
-            except UnknownUse as error:
-                self._note(self._places_of_use.get((place, error.name), place), str(error), "FL-105", error.hint)
-            except ConfigurationError as error:
-                said = _ABOUT_A_NODE.sub("", str(error), count=1)
-                field = _ABOUT_A_FIELD.match(said)
-                self._note((*place, field[1]) if field else place, said)
+            # A node whose code does not fit stands in the graph all the same, so that the graph can be checked.
+            for code in (use, None) if use is not None else (None,):
+                try:
+                    add_entry(builder, entry, code)
+                except UnknownUse as error:
+                    self._note(self._places_of_use.get((place, error.name), place), str(error), "FL-105", error.hint)
+                except ConfigurationError as error:
+                    said = _ABOUT_A_NODE.sub("", str(error), count=1)
+                    field = _ABOUT_A_FIELD.match(said)
+                    self._note((*place, field[1]) if field else place, said)
+                else:
+                    break
+            else:
+                self._is_whole = False
 
     def _add_edges(self, builder: Workflow) -> None:
         for index, entry in enumerate(self._document.edges):
             if isinstance(entry, str):
                 names = [name.strip() for name in entry.split(">")]
                 if len(names) < 2 or not all(names):
+                    self._is_whole = False
                     self._note(("edges", index), f"{entry!r} is no chain such as 'a > b'")
                 builder.chain(*names)
                 self._edges += [(WrittenEdge(*pair), index) for pair in pairwise(names)]
@@ -151,7 +164,9 @@ class _Building:
         return structs.replace(told, code=found.code, severity=found.severity)
 
     def _note(self, place: Place, message: str, code: str = WRONG_VALUE, hint: str | None = None) -> None:
-        self._found.append(located(place, self._read.places, code, message, hint))
+        found = located(place, self._read.places, code, message, hint)
+        if self._found[-1:] != [found]:
+            self._found.append(found)
 
 
 def _placed(text: str) -> Placed:

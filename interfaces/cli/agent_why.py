@@ -3,7 +3,7 @@
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
-from steptrail.interfaces.cli.going_on import WayOn, how_to_go_on, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, how_to_go_on, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
 from steptrail.projections.rendering import by_whom, many, owner_text
@@ -121,7 +121,7 @@ def _print_way_on(output: Output, explained: AgentExplanation, store: str | None
 def _way_on(explained: AgentExplanation, store: str | None) -> WayOn:
     if not explained.is_newest:
         return why_of(explained.session_id, store=store)
-    return how_to_go_on(explained.state, store=store, advice=explained.advice)
+    return how_to_go_on(explained.state, GivenWords(store=store), advice=explained.advice)
 
 
 def _print_rest(output: Output, explained: AgentExplanation) -> None:

@@ -6,7 +6,7 @@ from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.going_on import WayOn, answers_to, typed
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, answers_to, typed
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
@@ -16,16 +16,16 @@ WORKFLOW = "WORKFLOW"
 """The word for the file of the workflow where it is not known. What is stored does not say it."""
 
 
-def how_a_flow_goes_on(state: FlowState, *, agent: str | None = None, store: str | None = None) -> WayOn:
-    """Return the command that takes the run further; `agent` is where the workflow is, if that is known here."""
-    stream, who = flow_stream(state.flow_id), agent or WORKFLOW
-    name = name_of(stream)
-    resume = typed(store, "resume", who, name)
+def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
+    """Return the command that takes the run further, with the workflow and its code where they were given."""
+    stream, who, store = flow_stream(state.flow_id), given.agent or WORKFLOW, given.store
+    name, code = name_of(stream), [word for each in given.use for word in ("--use", each)]
+    resume = typed(store, "resume", who, name, options=code)
     match state.status:
         case ExecutionStatus.COMPLETED:
-            return WayOn(typed(store, "run", who, "INPUT", options=("--id", state.flow_id)))
+            return WayOn(typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code)))
         case ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
-            return WayOn(typed(store, "retry", who, name))
+            return WayOn(typed(store, "retry", who, name, options=code))
         case ExecutionStatus.WAITING if asked := questions_of_flow(stream, state):
             first, *others = answers_to(replace(asked[0], digest=None), store=store)
             return WayOn(first, " or ".join(f"`{other}`" for other in others))

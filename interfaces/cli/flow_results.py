@@ -10,6 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
+from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.rendering import by_whom, many, request_data
 from steptrail.runtime.flow.result import FlowResult
@@ -70,10 +71,8 @@ def flow_result_data(result: FlowResult) -> dict[str, JsonValue]:
     }
 
 
-def print_flow_result(
-    output: Output, result: FlowResult, *, agent: str | None = None, store: str | None = None
-) -> None:
-    """Print where the run stands, and the command that goes on: with this workflow, and the `store` that was given."""
+def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> None:
+    """Print where the run stands, and the command that goes on, with what was given."""
     if output.as_json:
         output.data(flow_result_data(result))
         return
@@ -94,7 +93,7 @@ def print_flow_result(
         output.line(f"cost     {one_line(str(result.cost))}")
     output.line(f"time     {state.active_seconds:.2f} s active")
     if result.status is not ExecutionStatus.COMPLETED:
-        output.line(f"next     {one_line(str(how_a_flow_goes_on(state, agent=agent, store=store)))}")
+        output.line(f"next     {one_line(str(how_a_flow_goes_on(state, given)))}")
     if result.status is ExecutionStatus.COMPLETED:
         output.line("output")
         output.text(json.dumps(result.output, ensure_ascii=False, indent=2))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.events import NodeThen
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.instants import to_datetime
@@ -10,7 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.flow_going_on import WORKFLOW, how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
-from steptrail.interfaces.cli.going_on import WayOn, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
@@ -22,6 +23,13 @@ __all__ = ["flow_why_data", "print_flow_why"]
 
 _MOST = 300
 """Characters of a text that somebody else wrote, and names in a list of them."""
+
+_THEN = {
+    NodeThen.RERUN: "ran again: {}, under the same effect id",
+    NodeThen.FAIL: "not run again",
+    NodeThen.PARK: "parked: a person is to say",
+}
+"""The consequences of an interruption, in words. The braces stand for the effect class."""
 
 
 def flow_why_data(explained: FlowExplanation, store: str | None) -> dict[str, JsonValue]:
@@ -42,7 +50,7 @@ def print_flow_why(output: Output, explained: FlowExplanation, store: str | None
     what = "to go on" if explained.status in {ExecutionStatus.FAILED, ExecutionStatus.STOPPED} else "next"
     output.line(f"{what:<11} {one_line(str(on))}{_runs_again(explained)}")
     if f" {WORKFLOW} " in f"{on.command} ":
-        where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME] or package.module[:NAME]"
+        where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME], or FILE.yaml --use FILE.py"
         output.line(f"{'':<11} {one_line(where)}")
     versions = ", ".join(f"{what} {version}" for what, version in explained.events.items())
     output.line(f"{'events':<11} {versions}")
@@ -55,7 +63,7 @@ def _name(explained: FlowExplanation) -> str:
 def _way_on(explained: FlowExplanation, store: str | None) -> WayOn:
     if not explained.is_newest:
         return why_of(_name(explained), store=store)
-    return how_a_flow_goes_on(explained.state, store=store)
+    return how_a_flow_goes_on(explained.state, GivenWords(store=store))
 
 
 def _runs_again(explained: FlowExplanation) -> str:
@@ -78,6 +86,12 @@ def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
     if explained.error is None:
         for number, error in enumerate(explained.recorded):
             yield "recorded" if number == 0 else "", _recorded(error)
+    for number, attempt in enumerate(explained.interrupted):
+        name = task_name(attempt.node, attempt.visit, attempt.item)
+        yield "cut off" if number == 0 else "", f"{name}: attempt {_attempt(attempt)}"
+    if explained.kept:
+        names = [task_name(each.node, each.visit, each.item) for each in explained.kept]
+        yield "kept", f"{_listed(names)}: an earlier result stood in"
     spent = explained.spent
     cost = f"{spent.cost}, " if spent.cost is not None else ""
     yield (
@@ -105,7 +119,8 @@ def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str,
         held = run.options.continue_on_error
         run_tier = ("on" if held else "off") if isinstance(held, bool) else ", ".join(sorted(held))
         tried = working_node(node, error.item).retry.max_attempts
-        retry = f"retry: {error.attempt} of {tried} used"
+        more = ", more because of an interruption" if error.attempt > tried else ""
+        retry = f"retry: {error.attempt} of {tried} used{more}"
         on_error = f"on_error: {node.on_error.value if node.on_error is not None else 'unset'}"
         tiers = (retry, on_error, f"critical: {'yes' if node.critical else 'no'}", f"continue_on_error: {run_tier}")
         yield "tiers", "; ".join(tiers)
@@ -116,7 +131,8 @@ def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str,
 def _attempt(attempt: FlowAttempt) -> str:
     took = "" if attempt.seconds is None else f"  {attempt.seconds:.2f} s"
     wait = "" if attempt.wait_seconds is None else f", next try after {attempt.wait_seconds:g} s"
-    return f"{attempt.attempt}  {to_datetime(attempt.at):%H:%M:%S}{took}  {attempt.outcome}{wait}"
+    then = "" if attempt.then is None else f", {_THEN[attempt.then].format(attempt.effect)}"
+    return f"{attempt.attempt}  {to_datetime(attempt.at):%H:%M:%S}{took}  {attempt.outcome}{then}{wait}"
 
 
 def _recorded(error: NodeError) -> str:

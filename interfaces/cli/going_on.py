@@ -20,7 +20,7 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice
 from steptrail.projections.questions import Question
 
-__all__ = ["WayOn", "answers_to", "how_to_go_on", "store_given", "typed", "why_of"]
+__all__ = ["GivenWords", "WayOn", "answers_to", "given_again", "how_to_go_on", "store_given", "typed", "why_of"]
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
 
@@ -36,6 +36,19 @@ class WayOn(NamedTuple):
         return f"`{self.command}`{f', or {self.otherwise}' if self.otherwise else ''}"
 
 
+class GivenWords(NamedTuple):
+    """The words of a command that the next one needs too."""
+
+    agent: str | None = None
+    use: Sequence[str] = ()
+    store: str | None = None
+
+
+def given_again(arguments: argparse.Namespace) -> GivenWords:
+    """Return the words of a command that the next one needs too."""
+    return GivenWords(arguments.agent, getattr(arguments, "use", ()), store_given(arguments))
+
+
 def store_given(arguments: argparse.Namespace) -> str | None:
     """Return the store that was named on the command line, which another command has to name too."""
     given: str | None = getattr(arguments, "store", None)
@@ -46,16 +59,13 @@ def store_given(arguments: argparse.Namespace) -> str | None:
     return given if without_secrets(without_user) == without_user else "URL"
 
 
-def how_to_go_on(
-    state: AgentState, *, agent: str | None = None, store: str | None = None, advice: Advice | None = None
-) -> WayOn:
+def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None = None) -> WayOn:
     """Return the command that takes the session further.
 
-    `agent` is the AGENT that is known here, in place of the recorded one. With `advice` a retry makes its changes of
-    limits.
+    An AGENT that was given stands in place of the recorded one. With `advice` a retry makes its changes of limits.
     """
-    who = agent or (state.agent.locator if state.agent is not None else None) or "AGENT"
-    say = partial(typed, store)
+    who = given.agent or (state.agent.locator if state.agent is not None else None) or "AGENT"
+    say = partial(typed, given.store)
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
             return WayOn(say("retry", who, state.agent_id, options=_options(advice)))

@@ -1,48 +1,33 @@
 """The table of what the command line shows of each kind of machine, by the prefix of its streams."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import ByPrefix
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import WayOn
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.summaries import summary
 
-__all__ = ["SHOWN", "KindShown", "WaysOn", "kind_shown", "shown_of", "summary_of"]
-
-
-class WaysOn(Protocol):
-    """Returns the command that takes a run further: with this AGENT or workflow, and the store that was given."""
-
-    def __call__(self, state: Any, *, agent: str | None = None, store: str | None = None) -> WayOn:
-        """Return the command."""
-        ...
-
-
-class PrintsResults(Protocol):
-    """Prints where a run stands, and the command that goes on."""
-
-    def __call__(self, output: Output, result: Any, *, agent: str | None = None, store: str | None = None) -> None:
-        """Print it."""
-        ...
+__all__ = ["SHOWN", "KindShown", "kind_shown", "shown_of", "summary_of"]
 
 
 class KindShown(NamedTuple):
     """The words of the command line for one kind of machine.
 
-    `summary` says an event on one line. `result` makes a result of a state, which `print_result`, `result_data` and
-    `exit_of` show. `print_state` and `state_data` are given a state and the events of `types`; `print_why` and
-    `why_data` an explanation and the store that was given.
+    `summary` says an event on one line. `how_to_go_on` returns the command that takes a run further, with what was
+    given. `result` makes a result of a state, which `print_result`, `result_data` and `exit_of` show. `print_state`
+    and `state_data` are given a state and the events of `types`; `print_why` and `why_data` an explanation and the
+    store that was given.
     """
 
     summary: Callable[[Event], str]
-    how_to_go_on: WaysOn
+    how_to_go_on: Callable[[Any, GivenWords], WayOn]
     result: Callable[[Any], Any]
-    print_result: PrintsResults
+    print_result: Callable[[Output, Any, GivenWords], None]
     result_data: Callable[[Any], dict[str, JsonValue]]
     exit_of: Callable[[Any], Exit]
     types: Sequence[str]

@@ -15,10 +15,23 @@ from steptrail.domain.errors import (
     StoreAway,
     StoreLocked,
 )
-from steptrail.interfaces.cli import answering, doctor, export, listing, reading, running, steering, tail, why, working
+from steptrail.interfaces.cli import (
+    answering,
+    doctor,
+    export,
+    flow_command,
+    listing,
+    reading,
+    running,
+    steering,
+    tail,
+    why,
+    working,
+)
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, Handler
+from steptrail.interfaces.python.flow_files import InvalidFlowFile
 
 __all__ = ["main"]
 
@@ -26,7 +39,7 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    for group in (running, working, steering, answering, listing, reading, why, tail, export, doctor):
+    for group in (running, working, steering, answering, listing, reading, why, tail, export, flow_command, doctor):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:
@@ -48,6 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused(output, f"{error}: `steptrail runs` lists the ones there are", Exit.REFUSED)
     except CorruptRecord as error:
         return _refused(output, f"{error}; `steptrail doctor` checks every session", Exit.REFUSED)
+    except InvalidFlowFile as error:
+        for line in error.lines:
+            _refused(output, line, Exit.REFUSED)
+        return Exit.REFUSED
     except (Refusal, SteptrailError) as error:
         return _refused(output, str(error), Exit.REFUSED)
     except (KeyboardInterrupt, asyncio.CancelledError):

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import orjson
 
@@ -15,6 +15,7 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.runtime.kernel.json_form import to_json_value
 
 __all__ = [
+    "FORMS",
     "Commands",
     "Handler",
     "Parser",
@@ -27,10 +28,14 @@ __all__ = [
     "prefix",
     "seconds",
     "store_of",
+    "use_option",
 ]
 
 Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
+
+FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
+"""The forms of AGENT."""
 
 _MOST_DIGITS = 18
 _LONGEST = 200
@@ -49,6 +54,10 @@ class Parser(argparse.ArgumentParser):
         raise Refusal(f"{message} (see `{self.prog} --help`)")
 
 
+Group: TypeAlias = "argparse._SubParsersAction[Parser]"  # pyright: ignore[reportPrivateUsage]
+"""The commands of a command, such as those of `flow`."""
+
+
 class Commands:
     """The commands as they register themselves."""
 
@@ -58,7 +67,7 @@ class Commands:
             prog="steptrail",
             description="Run LLM agents as event-sourced state machines that can always say why they stopped.",
             epilog="Ids may be shortened to a unique prefix; that of a run of a workflow is flow:ID. AGENT is an agent "
-            "or a workflow: FILE.py[:NAME] or package.module[:NAME]. "
+            f"or a workflow: {FORMS}. "
             "Exit codes of every command: 2 for what was wrong, or is not there, 7 for a store that is locked or away: "
             "try again.",
             parents=[everywhere],
@@ -68,9 +77,16 @@ class Commands:
         self.names = set[str]()
         self._commands = self.parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
 
-    def add(self, name: str, handler: Handler, summary: str, *, exits: str | None = None) -> Parser:
-        """Add a command and return its parser; `exits` says what its exit codes mean."""
-        parser: Parser = self._commands.add_parser(
+    def group(self, name: str, summary: str) -> Group:
+        """Add a command that has commands of its own, and return the place for them."""
+        parser = self._commands.add_parser(name, help=summary, description=summary, parents=[self._everywhere])
+        return parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(
+        self, name: str, handler: Handler, summary: str, *, exits: str | None = None, within: "Group | None" = None
+    ) -> Parser:
+        """Add a command and return its parser; `exits` says what its exit codes mean, `within` is its group."""
+        parser = (within or self._commands).add_parser(
             name, help=summary, description=summary, epilog=exits, parents=[self._everywhere]
         )
         parser.set_defaults(handler=handler)
@@ -162,6 +178,17 @@ def json_object(what: str, text: str, why: str) -> dict[str, JsonValue]:
 def context_option(parser: Parser) -> None:
     """Add the option that says something of the run."""
     parser.add_argument("--context", metavar="JSON", type=_json, help="what to say of the run: the agent's context")
+
+
+def use_option(parser: Parser) -> None:
+    """Add the option that brings the code of a workflow in YAML or JSON."""
+    parser.add_argument(
+        "--use",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="a file or module with what the nodes of a workflow in YAML or JSON use; may be said again",
+    )
 
 
 def _json(text: str) -> object:

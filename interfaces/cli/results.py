@@ -6,7 +6,7 @@ from typing import Any
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.json_value import JsonValue
-from steptrail.interfaces.cli.going_on import how_to_go_on
+from steptrail.interfaces.cli.going_on import GivenWords, how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.rendering import by_whom, error_data, request_data
@@ -43,8 +43,8 @@ def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
     }
 
 
-def print_result(output: Output, result: RunResult[Any], *, agent: str | None = None, store: str | None = None) -> None:
-    """Print where the session stands, and the command that goes on: with this AGENT, and the `store` that was given."""
+def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> None:
+    """Print where the session stands, and the command that goes on, with what was given."""
     if output.as_json:
         output.data(result_data(result))
         return
@@ -66,7 +66,7 @@ def print_result(output: Output, result: RunResult[Any], *, agent: str | None = 
         output.line(f"cost     {one_line(str(result.cost))}")
     output.line(f"time     {state.cumulative_execution_seconds:.2f} s active")
     if state.is_open or can_be_retried(state):
-        output.line(f"next     {how_to_go_on(state, agent=agent, store=store)}")
+        output.line(f"next     {how_to_go_on(state, given)}")
     if state.output is not None:
         output.line("output")
         output.text(

@@ -22,10 +22,11 @@ from steptrail.domain.errors import InvalidSetting, SessionNotFound
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.cli.exits import Exit, Refusal, exit_of
-from steptrail.interfaces.cli.going_on import WayOn, store_given
+from steptrail.interfaces.cli.going_on import WayOn, given_again
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import (
+    FORMS,
     Commands,
     Parser,
     context_option,
@@ -35,8 +36,10 @@ from steptrail.interfaces.cli.parser import (
     prefix,
     seconds,
     store_of,
+    use_option,
 )
 from steptrail.interfaces.cli.progress import FlowProgress, Progress
+from steptrail.interfaces.python.flow_files import BroughtCode
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -113,7 +116,8 @@ def register(commands: Commands) -> None:
 
 
 def _agent(parser: Parser) -> None:
-    parser.add_argument("agent", metavar="AGENT", help="FILE.py[:NAME] or package.module[:NAME]")
+    parser.add_argument("agent", metavar="AGENT", help=FORMS)
+    use_option(parser)
 
 
 def _by(parser: Parser) -> None:
@@ -131,7 +135,7 @@ def _run(arguments: argparse.Namespace, output: Output) -> int:
     key: str | None = arguments.key
     given: str | None = arguments.id
     chosen = checked_session_id(unnamed_session(key) if given is None else given)
-    block = load_runnable(arguments.agent)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     value = cache(partial(json_value, "the INPUT of a workflow", arguments.input))
     said: dict[str, Any] = {"by": arguments.by, "key": key, "context": arguments.context}
 
@@ -155,7 +159,7 @@ def _tell_of_stored(output: Output, result: "RunResult[Any] | FlowResult", argum
 
 
 def _resume(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     how: dict[str, Any] = {"take_over": arguments.take_over, "strict": arguments.strict, "by": arguments.by}
 
     def has_finished(state: "AgentState | FlowState") -> bool:
@@ -183,7 +187,7 @@ def _resume(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _retry(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
     how: dict[str, Any] = {"by": arguments.by, "reason": arguments.reason, "key": arguments.key}
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
@@ -213,7 +217,7 @@ def _limits(arguments: argparse.Namespace, usual: Limits) -> Limits | None:
 
 
 def _send(arguments: argparse.Namespace, output: Output) -> int:
-    block = load_runnable(arguments.agent)
+    block = load_runnable(arguments.agent, BroughtCode(arguments.use))
 
     async def work(agent: AnyAgent, trail: Steptrail, session: str, progress: Progress) -> RunResult[Any]:
         handle = trail.session(session, on_commit=progress, on_update=progress.on_update)
@@ -263,7 +267,7 @@ async def _driven(
             return await _interrupted(trail, stream, output, arguments)
         if result.stored:
             _tell_of_stored(output, result, arguments)
-        shown.print_result(output, result, agent=arguments.agent, store=store_given(arguments))
+        shown.print_result(output, result, given_again(arguments))
         return shown.exit_of(result)
 
 
@@ -284,7 +288,7 @@ async def _interrupted(trail: Steptrail, stream: str, output: Output, arguments:
         return Exit.OPEN
     shown = kind_shown(stream)
     result = shown.result(state)
-    shown.print_result(output, result, agent=arguments.agent, store=store_given(arguments))
+    shown.print_result(output, result, given_again(arguments))
     if not state.is_open:
         return shown.exit_of(result)
     output.note(f"steptrail: interrupted; {_way_on(state, arguments)} goes on")
@@ -293,7 +297,7 @@ async def _interrupted(trail: Steptrail, stream: str, output: Output, arguments:
 
 def _way_on(state: "AgentState | FlowState", arguments: argparse.Namespace) -> WayOn:
     shown = kind_shown(AGENTS if isinstance(state, AgentState) else FLOWS)
-    return shown.how_to_go_on(state, agent=arguments.agent, store=store_given(arguments))
+    return shown.how_to_go_on(state, given_again(arguments))
 
 
 def _pausing_on_sigterm() -> "asyncio.Task[object]":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit, Refusal
-from steptrail.interfaces.cli.going_on import WayOn, store_given
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, store_of
@@ -139,7 +139,7 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> 
     if output.as_json:
         output.data(shown.result_data(result))
     else:
-        on = shown.how_to_go_on(result.state, store=store_given(arguments))
+        on = shown.how_to_go_on(result.state, GivenWords(store=store_given(arguments)))
         output.line(f"{name_of(stream)}: {_said(arguments, result, on)}")
     return Exit.OK
 

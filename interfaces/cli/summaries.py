@@ -245,7 +245,7 @@ def _approval(event: ApprovalEvent) -> str:
 
 
 def because(reason: str | None) -> str:
-    """Return a reason as the end of a line; nothing without one."""
+    """Return a reason as the end of a line, and an empty text where there is none."""
     return f": {reason}" if reason else ""
 
 

@@ -7,9 +7,19 @@ from contextlib import AsyncExitStack, suppress
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
-from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, context_option, json_value, seconds, store_of
+from steptrail.interfaces.cli.parser import (
+    FORMS,
+    Commands,
+    amount,
+    context_option,
+    json_value,
+    seconds,
+    store_of,
+    use_option,
+)
+from steptrail.interfaces.python.flow_files import BroughtCode, is_flow_file
 from steptrail.interfaces.python.loading import close_models, load_runnable
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -21,7 +31,8 @@ __all__ = ["register"]
 def register(commands: Commands) -> None:
     """Add the command."""
     start = commands.add("start", _start, "Have INPUT answered with AGENT by a worker; repeating the command is safe.")
-    start.add_argument("agent", metavar="AGENT", help="FILE.py[:NAME] or package.module[:NAME]")
+    start.add_argument("agent", metavar="AGENT", help=FORMS)
+    use_option(start)
     start.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
     start.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     start.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
@@ -29,14 +40,15 @@ def register(commands: Commands) -> None:
     context_option(start)
 
     work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")
-    work.add_argument("agents", metavar="AGENT", nargs="+", help="FILE.py[:NAME] or package.module[:NAME]")
+    work.add_argument("agents", metavar="AGENT", nargs="+", help=FORMS)
+    use_option(work)
     work.add_argument("--concurrency", type=amount, metavar="N", default=8, help="at most N sessions at once (8)")
     work.add_argument("--grace", type=seconds, metavar="S", default=10.0, help="seconds to let calls end then (10)")
 
 
 def _start(arguments: argparse.Namespace, output: Output) -> int:
     async def started() -> str:
-        async with load_runnable(arguments.agent) as given:
+        async with load_runnable(arguments.agent, BroughtCode(arguments.use)) as given:
             said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
             if isinstance(given, Agent):
                 async with Steptrail.open(store_of(arguments)) as trail:
@@ -62,9 +74,14 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
     for sent in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):  # Windows ends a process without asking
             asyncio.get_running_loop().add_signal_handler(sent, ending.set)
+    files = [each for each in arguments.agents if is_flow_file(each)]
+    if arguments.use and not files:
+        raise Refusal("--use: every AGENT brings its own code: it is for workflows in YAML or JSON")
+    code = BroughtCode(arguments.use)
+    blocks = [load_runnable(each, code if each in files else None) for each in arguments.agents]
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments)))
-        agents = [await stack.enter_async_context(load_runnable(each)) for each in arguments.agents]
+        agents = [await stack.enter_async_context(block) for block in blocks]
         for agent in agents:
             stack.push_async_callback(close_models, agent)
         async with trail.work(*agents, concurrency=arguments.concurrency, grace=arguments.grace) as worker:

@@ -26,12 +26,10 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
         with collector_off():
             explainer = None
             if at is None and execution is None and projections.explain_state is not None:
-                explainer = await _of_snapshot(store, stream, kind.machine, projections.explain_state)
+                explainer = await _from_snapshot(store, stream, kind.machine, projections.explain_state)
             if explainer is None:
                 explainer = projections.explain(id_of(stream), execution)
-            after = explainer.version
-            async for records, _ in pages(kind.machine, store, stream, after=after, at=at, most=LARGE_PAGE):
-                explainer.add(records)
+                await _go_on(explainer, store, stream, kind.machine, at=at)
         return explainer
 
     while True:
@@ -51,14 +49,30 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
             return explainer.explanation(now=now, owned=owned, damage=damage)
 
 
-async def _of_snapshot(
+async def _go_on(
+    explainer: Explainer, store: EventStore, stream: str, machine: Machine[Any, Any, Any, Any], at: int | None = None
+) -> None:
+    async for records, _ in pages(machine, store, stream, after=explainer.version, at=at, most=LARGE_PAGE):
+        explainer.add(records)
+
+
+async def _from_snapshot(
     store: EventStore, stream: str, machine: Machine[Any, Any, Any, Any], begin: ExplainerOfState
 ) -> Explainer | None:
-    """Return an explainer that begins at the snapshot; None for a fork, and where an event before it may be damaged."""
+    """Return an explainer that began at the snapshot; None for a fork, and where an event before may be damaged."""
     found = await Snapshots(machine, store, stream).newest()
     first = (await store.read(stream, limit=1)).records if found is not None else ()
     if found is None or any(machine.forked_from(record.event) is not None for record in first):
         return None
     state, head = found
     before = await store.proven(stream, head, begin.types)
-    return None if before is None else begin.make(id_of(stream), state, before)
+    if before is None:
+        return None
+    explainer = begin.make(id_of(stream), state, before)
+    await _go_on(explainer, store, stream, machine)
+    if lacking := begin.lacks(explainer):
+        more = await store.proven(stream, head, lacking)
+        if more is None:
+            return None
+        begin.recall(explainer, more)
+    return explainer

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Literal, cast
 
+from steptrail.domain.errors import SessionNotFound
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode, Verdict
 from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import checked_flow_id, flow_stream
@@ -13,7 +14,10 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
+from steptrail.interfaces.python.naming import name_of
+from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_explanation import FlowExplanation
+from steptrail.projections.flow_graph import drawn_run
 from steptrail.runtime.flow.control import FlowControl, a_flow
 from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
@@ -198,6 +202,17 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
                 key=key,
             )
         )
+
+    async def draw(self) -> DrawnFlow:
+        """Return the drawing of the newest execution: what became of each node, and how often each edge was taken.
+
+        Raises `SessionNotFound`.
+        """
+        records = await self.history()
+        drawn = drawn_run(record.event for record in records)
+        if drawn is None:
+            raise SessionNotFound(name_of(self.stream_id))
+        return drawn
 
     async def result(self) -> FlowResult:
         """Return where the newest execution stands. Raises `SessionNotFound`."""

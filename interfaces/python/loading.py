@@ -1,26 +1,21 @@
-"""From AGENT, as on the command line, to an agent or a workflow: `FILE.py[:NAME]` or `package.module[:NAME]`.
+"""From AGENT, as on the command line, to an agent or a workflow: `FILE.py[:NAME]`, `package.module[:NAME]`, a text.
 
 The reference comes from the caller and never from the store: what is stored must not choose which code runs.
 """
 
-import importlib
-import importlib.util
 import inspect
-import logging
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union, cast
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.secrets import without_secrets
+from steptrail.interfaces.python.flow_files import BroughtCode, flow_of_file, is_flow_file
 from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
+from steptrail.interfaces.python.modules import in_words, load_module, run_of_theirs
 from steptrail.runtime.agent.agent import Agent, AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.runtime.agent.frames import frames_of
 
 if TYPE_CHECKING:
     from steptrail.runtime.flow.graph_builder import GraphBuilder
@@ -29,12 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["close_models", "load_agent", "load_runnable", "split_reference"]
 
 _DEFAULT_NAME, _NAME_OF_A_FLOW = "agent", "flow"
-_LONGEST = 300
-"""Characters of somebody else's error that are told."""
-
-T = TypeVar("T")
-
-_log = logging.getLogger("steptrail.runs")
+_FORMS = "FILE.py[:NAME] or package.module[:NAME]"
 
 _Source: TypeAlias = Union[
     AnyAgent, AgentBuilder[Any], "GraphBuilder", "BuiltWorkflow", AbstractAsyncContextManager[object]
@@ -42,17 +32,23 @@ _Source: TypeAlias = Union[
 _A_SOURCE = "an Agent, an AgentBuilder, a workflow, or an async context manager that yields one"
 
 
-def load_runnable(reference: str) -> "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]":
+def load_runnable(
+    reference: str, use: BroughtCode | None = None
+) -> "AbstractAsyncContextManager[AnyAgent | BuiltWorkflow]":
     """Return the block that has the agent or the workflow which `reference` names.
 
     That is an `Agent`, an `AgentBuilder`, a `Workflow`, built or not, an async context manager that yields one (for
     what needs something open, such as an MCP server), or a callable that returns any of these. Without a name it is
-    called `agent`, or `flow`. The agent's `locator` is the reference. Raises `ConfigurationError` that says what is
-    wrong, here or where the block is entered.
+    called `agent`, or `flow`. The agent's `locator` is the reference. A file of YAML or JSON is a workflow, whose code
+    is what `use` brings. Raises `ConfigurationError` that says what is wrong, here or where the
+    block is entered.
     """
+    if is_flow_file(reference):
+        return _block(flow_of_file(reference, use or BroughtCode()), reference)
+    if use:
+        raise ConfigurationError(f"{reference} brings its own code: --use is for a workflow in YAML or JSON")
     target, name = split_reference(reference)
-    is_file = target.endswith(".py") or "/" in target or "\\" in target
-    module = _from_file(Path(target)) if is_file else _from_module(target)
+    module = load_module(target, _FORMS, file="agent file")
     if target == reference and not hasattr(module, name) and hasattr(module, _NAME_OF_A_FLOW):
         name = _NAME_OF_A_FLOW
     if not hasattr(module, name):
@@ -94,40 +90,8 @@ def split_reference(reference: str) -> tuple[str, str]:
     if not separator or not name.isidentifier():
         target, name = reference, _DEFAULT_NAME
     if not target:
-        raise ConfigurationError(f"{reference!r} names no agent: give FILE.py[:NAME] or package.module[:NAME]")
+        raise ConfigurationError(f"{reference!r} names no agent: give {_FORMS}")
     return target, name
-
-
-def _from_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise ConfigurationError(f"there is no agent file {path}: give FILE.py[:NAME] or package.module[:NAME]")
-    spec = importlib.util.spec_from_file_location(f"steptrail_agent_{path.stem}", path.resolve())
-    if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path} is not a Python file: give FILE.py[:NAME] or package.module[:NAME]")
-    module = importlib.util.module_from_spec(spec)
-    # Like a script: modules beside it can be imported, and its own types find it by its name.
-    sys.path.insert(0, str(path.resolve().parent))
-    sys.modules[spec.name] = module
-    _run(lambda: spec.loader.exec_module(module) if spec.loader else None, str(path))
-    return module
-
-
-def _from_module(name: str) -> ModuleType:
-    if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigurationError(f"{name!r} is no module: give FILE.py[:NAME] or package.module[:NAME]")
-    sys.path.insert(0, str(Path.cwd()))
-    return _run(lambda: importlib.import_module(name), name)
-
-
-def _run(load: Callable[[], T], what: str) -> T:
-    try:
-        return load()
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{what}: {error}") from error
-    except SystemExit as error:
-        raise ConfigurationError(f"cannot import {what}: it ends the program (exit {error.code})") from error
-    except Exception as error:
-        raise ConfigurationError(f"cannot import {what}: {_what(error)}") from error
 
 
 def _found(found: object, reference: str) -> _Source:
@@ -152,7 +116,7 @@ def _is_source(given: object) -> TypeGuard[_Source]:
 def _built(found: _Source, reference: str) -> "AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]":
     if not _is_buildable(found):
         return cast("AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]", found)
-    return cast("AnyAgent | BuiltWorkflow", _run(found.build, reference))
+    return cast("AnyAgent | BuiltWorkflow", run_of_theirs(found.build, reference))
 
 
 @asynccontextmanager
@@ -164,7 +128,7 @@ async def _block(
             try:
                 entered = await stack.enter_async_context(found)
             except Exception as error:
-                raise ConfigurationError(f"{reference} cannot be entered: {_what(error)}") from error
+                raise ConfigurationError(f"{reference} cannot be entered: {in_words(error)}") from error
             if not _is_source(entered) or isinstance(entered, AbstractAsyncContextManager):
                 said = f"{reference} yields {_kind(entered)}"
                 raise ConfigurationError(f"{said}: it has to yield an Agent, an AgentBuilder or a workflow")
@@ -183,27 +147,12 @@ def _made(factory: Callable[..., object], reference: str) -> object:
         raise ConfigurationError(f"{reference} cannot be called without arguments: {error}") from error
     except ValueError:
         pass  # a built-in without a signature: calling it tells
-    return _run(factory, reference)
+    return run_of_theirs(factory, reference)
 
 
 def _instead(module: ModuleType, target: str) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, Agent) or _is_buildable(value)]
     return f": give {' or '.join(f'{target}:{name}' for name in names)}" if names else ": give FILE.py:NAME"
-
-
-def _what(error: Exception) -> str:
-    """Return what went wrong, and the innermost place in the user's code."""
-    _log.warning("an agent cannot be loaded", exc_info=error)
-    kind = type(error).__name__
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{kind}: {error.msg} ({Path(error.filename).name}:{error.lineno})"
-    frames = frames_of([error])
-    return f"{kind}: {_one_line(without_secrets(str(error)))}" + (f" ({frames[0]})" if frames else "")
-
-
-def _one_line(text: str) -> str:
-    joined = " ".join(text.split())
-    return joined if len(joined) <= _LONGEST else joined[: _LONGEST - 1] + "…"
 
 
 def _kind(value: object) -> str:

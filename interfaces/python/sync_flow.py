@@ -29,4 +29,5 @@ class SyncFlow(Twin[Flow]):
     events = blocking(Flow.events)
     history = blocking(Flow.history)
     why = blocking(Flow.why)
+    draw = blocking(Flow.draw)
     follow = made(Flow.follow, SyncFollowing)

@@ -1,6 +1,6 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
-from steptrail.runtime.kernel.clock import Clock
+from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.key_session import unnamed_session
 from steptrail.runtime.kernel.live_fanout import LiveFanout
@@ -69,6 +69,7 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         create: bool = True,
         read_only: bool = False,
         live: bool = False,
+        clock: Clock | None = None,
     ) -> Self:
         """Open a store by its address.
 
@@ -80,17 +81,21 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         what is lost happen again). `busy_timeout` is in seconds. `create=False` refuses a store that is not there.
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
+        `clock` stands in for the clock of the computer, in tests: see `steptrail.testing.ManualClock`.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
-        return cls(Environment(store=store, fanout=LiveFanout(always=live, bus=store.live_bus)))
+        fanout = LiveFanout(always=live, bus=store.live_bus)
+        return cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
 
     @staticmethod
-    def open_sync(url: str = "sqlite:///steptrail.db", *, durability: Durability = "full") -> "SyncSteptrail":
+    def open_sync(
+        url: str = "sqlite:///steptrail.db", *, durability: Durability = "full", clock: Clock | None = None
+    ) -> "SyncSteptrail":
         """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
-        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability))
+        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability, clock=clock))
 
     @property
     def store(self) -> EventStore:
@@ -348,11 +353,10 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         **given: Any,
     ) -> RunStream[Any, Any]:
         """Do what `run` does, with the same arguments, and show it while it is done: see `RunStream`."""
-
-        def work(on_commit: Any, on_update: OnUpdate) -> Coroutine[Any, Any, Any]:
-            return self.run(cast("Any", agent), input, on_commit=on_commit, on_update=on_update, **given)
-
-        return RunStream(work)
+        run: Any = self.run
+        return RunStream(
+            lambda on_commit, on_update: run(agent, input, on_commit=on_commit, on_update=on_update, **given)
+        )
 
     def session(
         self, session_id: str, *, on_commit: OnCommit | None = None, on_update: OnUpdate | None = None

@@ -202,7 +202,7 @@ class Attempts:
         place = LogPlace(state.flow_id, run.id, run.visits, task.effect_id)
         self._flight.begin(
             key,
-            within(place, partial(_in_time, call, made)),
+            within(place, partial(_in_time, call, made, node)),
             partial(self._ended, began),
             patience=call.patience,
             at_most=timeout,
@@ -226,7 +226,7 @@ class Attempts:
         began.shown.end()
         seconds = (self._journal.now() - began.at) / 1e6
         if isinstance(outcome, Deaf):
-            outcome = TimedOut(error=_late(began.timeout))
+            outcome = TimedOut(error=_late(began.node))
         if isinstance(outcome, Exception):
             outcome = _raised(outcome, began, self._journal.now() / 1e6)
         if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):
@@ -325,15 +325,15 @@ def _kept(
     )
 
 
-async def _in_time(call: NodeCall, made: Try) -> Outcome:
-    """Make the try, at most for its timeout."""
+async def _in_time(call: NodeCall, made: Try, node: Node) -> Outcome:
+    """Make the try, at most for what is left of the time of its node."""
     limit = asyncio.timeout(made.timeout)
     try:
         async with limit:
             return await call.run(made)
     except TimeoutError as error:
         if limit.expired():
-            return TimedOut(error=_late(made.timeout))
+            return TimedOut(error=_late(node))
         raise error
 
 
@@ -345,6 +345,6 @@ def _raised(error: Exception, began: _Began, now: float) -> Failed:
     return Failed(failure=failure_class(info, began.call.usual), error=info, raised=error)
 
 
-def _late(timeout: float | None) -> ErrorInfo:
-    said = "its time was up" if timeout is None else f"it did not end within {timeout:g} s"
+def _late(node: Node) -> ErrorInfo:
+    said = "its time was up" if node.timeout is None else f"it did not end within {node.timeout:g} s"
     return ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)

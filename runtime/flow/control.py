@@ -74,10 +74,11 @@ class FlowControl:
                 return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by),) if state.is_open else ()
             return (start,)
 
+        journal = await self.stream.journal()
         if start.key is not None:
-            was_accepted((await self.stream.journal()).committed, start)  # refuses the key of another input
-        before = await self._env.store.version(self.stream.stream)
-        state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key)
+            was_accepted(journal.committed, start)  # refuses the key of another input
+        before = journal.committed.version
+        state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
         return FlowResult(state, stored=state.version <= before)
 
     async def start(self, start: StartFlow) -> FlowState:
@@ -111,8 +112,8 @@ class FlowControl:
             reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
             return (reopening,)
 
-        await self.stream.existing()
-        state = await self.stream.own(begin, self._owner.performed_by(flow), take_over=take_over)
+        journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
+        state = await self.stream.own(begin, performed, take_over=take_over, journal=journal)
         return FlowResult(state)
 
     def _only_waits(self, state: FlowState) -> bool:
@@ -141,8 +142,8 @@ class FlowControl:
             by=by,
             key=key,
         )
-        await self.stream.existing()
-        state = await self.stream.own(lambda _, took_over: (command,), self._owner.performed_by(flow), key=key)
+        journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
+        state = await self.stream.own(lambda _, took_over: (command,), performed, key=key, journal=journal)
         return FlowResult(state)
 
     async def request(self, command: Pause | Stop) -> FlowResult:

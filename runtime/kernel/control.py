@@ -50,15 +50,22 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """The version at which this process left the stream the last time."""
 
     async def own(
-        self, begin: Begin[S, C], perform: Perform[S, E, F], *, take_over: bool = False, key: str | None = None
+        self,
+        begin: Begin[S, C],
+        perform: Perform[S, E, F],
+        *,
+        take_over: bool = False,
+        key: str | None = None,
+        journal: Journal[S, E] | None = None,
     ) -> S:
         """Open a segment with the commands of `begin` and drive it to its end; return the state as it is stored.
 
-        A command that was accepted before is gone on with. When the one that came with this `key` has been carried out,
-        the state is returned in which it ended. Raises `CommandRejected` before anything is locked, and `SessionBusy`
-        while another process owns the stream, unless it is to `take_over`.
+        `journal` is one of the stream, if the caller has read it already. A command that was accepted before is gone
+        on with. When the one that came with this `key` has been carried out, the state is returned in which it ended.
+        Raises `CommandRejected` before anything is locked, and `SessionBusy` while another process owns the stream,
+        unless it is to `take_over`.
         """
-        journal = await self.journal()
+        journal = journal or await self.journal()
         while True:
             state = journal.committed
             if key is not None and (version := self._control.version_of_key(state, key)) is not None:

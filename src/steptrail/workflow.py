@@ -33,6 +33,8 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
+from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
+from steptrail.projections.flow_graph import drawn_flow
 from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
@@ -53,6 +55,9 @@ __all__ = [
     "Condition",
     "ConditionalNode",
     "Diagnostic",
+    "DrawnEdge",
+    "DrawnFlow",
+    "DrawnNode",
     "Edge",
     "EdgeWhen",
     "Envelope",
@@ -88,6 +93,7 @@ __all__ = [
     "WebhookNode",
     "Workflow",
     "check_flow",
+    "drawn_flow",
     "flow_lifecycle_events",
     "flow_schema",
     "flow_text",

@@ -138,7 +138,7 @@ async def test_a_stream_of_a_run_yields_events_with_the_updates_between_them_and
     assert max(written) < ends
 
 
-def _is_end(each: object) -> bool:
+def _is_end(each: Followed) -> bool:
     return isinstance(each, Recorded) and isinstance(each.event, NodeAttemptCompleted)
 
 

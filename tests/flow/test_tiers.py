@@ -1,5 +1,6 @@
 """The three tiers: what becomes of a run whose node fails, by the node's word, the run's, and a critical node's."""
 
+import asyncio
 from decimal import Decimal
 
 import pytest
@@ -8,7 +9,7 @@ from steptrail.domain.flow.events import NodeFailureRecorded, NodeRetryScheduled
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ExecutionFailed
 from steptrail.runtime.flow.written import TryingSettings
-from steptrail.workflow import FailureClass, NodeError, OnError, RetryPolicy, Rule, RunOptions, Workflow
+from steptrail.workflow import Envelope, FailureClass, NodeError, OnError, RetryPolicy, Rule, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, events_of, named, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -229,6 +230,25 @@ async def test_the_time_of_a_node_is_one_for_all_tries_and_waits_and_the_cause_s
     assert failed is not None
     assert (failed.failure, failed.attempt, world.done["a"]) == (FailureClass.TIMEOUT, 2, 2)
     assert "it is away" in failed.message
+
+
+async def test_a_try_that_is_out_of_time_says_the_timeout_that_is_set_and_not_what_was_left_of_it() -> None:
+    clock, tries = HandClock(), 0
+
+    async def work(_: Envelope) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise ConnectionError("away")
+        await asyncio.sleep(60)
+
+    retry = RetryPolicy(max_attempts=2, backoff=2.0)
+    flow = Workflow("t").function("a", work, retry=retry, timeout=2.1).build()
+    async with trail_of(clock) as trail:
+        failed = (await run_to_rest(trail, clock, flow)).error
+    assert failed is not None
+    assert (failed.failure, failed.attempt) == (FailureClass.TIMEOUT, 2)
+    assert failed.message.endswith("it did not end within 2.1 s")
 
 
 def test_a_budget_of_dollars_is_exact() -> None:

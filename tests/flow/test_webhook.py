@@ -1,6 +1,7 @@
 """Webhook nodes: they ask a real server on loopback, and only the hosts that they name."""
 
 import json
+import logging
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -178,6 +179,22 @@ async def test_a_connection_that_fails_or_breaks_off_is_unavailable(server: Serv
         assert result.error is not None
         assert result.error.error is not None
         assert result.error.error.error_class == "builtins:ConnectionError"
+
+
+async def test_the_log_of_the_client_names_no_url_of_a_webhook_and_those_of_others(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    import httpx
+
+    caplog.set_level(logging.DEBUG)
+    server.answers["/ours"] = [(200, {}, b"")]
+    server.answers["/theirs"] = [(200, {}, b"")]
+    await ask(f"{server.url}/ours?key={MARK}")
+    async with httpx.AsyncClient() as client:
+        await client.get(f"{server.url}/theirs")
+    assert MARK not in caplog.text
+    (told,) = [record.getMessage() for record in caplog.records if record.name == "httpx"]
+    assert f"{server.url}/theirs" in told
 
 
 async def test_no_answer_in_time_is_a_timeout(server: Server) -> None:

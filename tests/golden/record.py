@@ -28,6 +28,8 @@ from steptrail.projections import project_agent_state
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
+from tests.golden import flows
+from tests.golden.flow_stories import STORIES as FLOW_STORIES
 from tests.golden.streams import FOLDER, folds, lines, outcome
 from tests.runner.kit import Crash, HandClock, crash_at, slowly, trail_of
 
@@ -332,10 +334,16 @@ def main() -> None:
         if not (FOLDER / f"agent-v1-{name}.jsonl").exists():
             asyncio.run(write(name, story))
             print(f"wrote agent-v1-{name}")
-    recorded = FOLDER / "folds" / f"{FORMAT}.json"
-    if not recorded.exists():
-        recorded.write_bytes(orjson.dumps(folds(), option=orjson.OPT_INDENT_2) + b"\n")
-        print(f"wrote {recorded.name}")
+    for name, flow_story in FLOW_STORIES.items():
+        stream = flows.FOLDER / f"flow-v1-{name}.jsonl"
+        if not stream.exists():
+            stream.write_bytes(b"".join(lines(asyncio.run(flow_story()))))
+            print(f"wrote {stream.name}")
+    for form, folded in ((FORMAT, folds), (flows.FORMAT, flows.folds)):
+        recorded = FOLDER / "folds" / f"{form}.json"
+        if not recorded.exists():
+            recorded.write_bytes(orjson.dumps(folded(), option=orjson.OPT_INDENT_2) + b"\n")
+            print(f"wrote {recorded.name}")
 
 
 if __name__ == "__main__":

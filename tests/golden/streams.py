@@ -25,7 +25,7 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
-__all__ = ["FOLDER", "folds", "lines", "outcome", "read"]
+__all__ = ["FOLDER", "folds", "lines", "outcome", "read", "stored_in"]
 
 FOLDER = Path(__file__).parent
 _LINE = re.compile(rb'\{"version":(\d+),"type":"([^"]+)","state":(\{.*\})\}')
@@ -38,15 +38,20 @@ def lines(records: Sequence[Recorded[Event]]) -> Iterator[bytes]:
         yield head + encode(record.event, record.at) + b"}\n"
 
 
-def read(stream: Path) -> Sequence[Recorded[AgentEvent]]:
-    """Return the records of a stream."""
+def stored_in(stream: Path) -> list[Recorded[Event]]:
+    """Return the records of a stream of any kind."""
     records: list[Recorded[Event]] = []
     for line in stream.read_bytes().splitlines():
         found = _LINE.fullmatch(line)
         assert found is not None, line
         version, name, state = found.groups()
         records.append(read_record(no_blobs, stream.stem, int(version), name.decode(), state, None))
-    return agent_records(records)
+    return records
+
+
+def read(stream: Path) -> Sequence[Recorded[AgentEvent]]:
+    """Return the records of a session."""
+    return agent_records(stored_in(stream))
 
 
 def outcome(state: AgentState) -> JsonValue:

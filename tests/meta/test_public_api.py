@@ -31,6 +31,7 @@ PUBLIC_SUBMODULES = (
     "tools",
     "ui",
     "workflow",
+    "workflow_events",
 )
 
 

@@ -3,6 +3,8 @@
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +14,8 @@ from steptrail.domain.agent import phases
 from steptrail.domain.agent.events import StepStarted, StopRequested
 from steptrail.domain.agent.evolve import HANDLERS
 from steptrail.domain.agent.phases import TRANSITIONS, Phase
+from steptrail.domain.flow import phases as flow_phases, task
+from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.event import EVENT_TYPES
 
 
@@ -78,6 +82,36 @@ def test_every_event_has_a_handler_and_a_line_with_its_fields(script: ModuleType
     for event in HANDLERS:
         (line,) = [line for line in stored.splitlines() if line.startswith(f"| `{event.TYPE}` |")]
         assert [name for name in event.__struct_fields__ if f"`{name}`" not in line] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "table"),
+    [(flow_phases, "RunPhase", flow_phases.TRANSITIONS), (task, "TaskPhase", flow_phases.TASK_TRANSITIONS)],
+)
+def test_every_phase_of_a_workflow_is_on_the_page_and_in_its_table(
+    script: ModuleType, stored: str, module: ModuleType, name: str, table: Mapping[StrEnum, object]
+) -> None:
+    said = script.meanings(name, module)
+    assert [phase.name for phase in table] == [*said]
+    for phase in table:
+        assert f"| `{phase.value}` | {said[phase.name]} |" in stored
+
+
+def test_every_event_of_a_workflow_has_a_line_with_its_fields(script: ModuleType, stored: str) -> None:
+    own = {event for event in EVENT_TYPES.values() if ".domain.flow." in event.__module__}
+    assert set(script.events_of_flows()) == own
+    for event in own:
+        (line,) = [line for line in stored.splitlines() if line.startswith(f"| `{event.TYPE}` |")]
+        assert [name for name in event.__struct_fields__ if f"`{name}`" not in line] == []
+
+
+def test_another_transition_of_a_task_makes_the_page_stale(
+    script: ModuleType, stored: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due = {**flow_phases.TASK_TRANSITIONS[TaskPhase.DUE], StopRequested: TaskPhase.PARKED}
+    monkeypatch.setattr(flow_phases, "TASK_TRANSITIONS", {**flow_phases.TASK_TRANSITIONS, TaskPhase.DUE: due})
+    assert script.page() != stored
+    assert "| `due` | `stop.requested.v1` | parked |" in script.page()
 
 
 def test_every_phase_can_be_reached_and_left() -> None:

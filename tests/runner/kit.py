@@ -23,7 +23,7 @@ from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
-from steptrail.testing import Reply, ScriptedModel, say
+from steptrail.testing import ManualClock, Reply, ScriptedModel, say
 
 __all__ = [
     "NOON",
@@ -50,26 +50,14 @@ NOON = 1_800_000_000_000_000
 E = TypeVar("E", bound=AgentEvent)
 
 
-class HandClock:
-    """Clocks that are moved by hand."""
-
-    def __init__(self) -> None:
-        self._now = NOON
-
-    def utc(self) -> int:
-        return self._now
-
-    def monotonic(self) -> int:
-        return self._now
-
-    def advance(self, seconds: float) -> None:
-        self._now += round(seconds * 1e6)
+class HandClock(ManualClock):
+    """A clock that is put forward by hand, or to the end of each wait."""
 
     def sit_out(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Move on to the end of a wait as soon as it is stored, so that nobody really waits."""
         for record in records:
             if isinstance(record.event, WaitStarted) and record.event.until is not None:
-                self._now = max(self._now, record.event.until)
+                self.reach(record.event.until)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ def gate(node: GateNode, seen: Seen, means: NodeMeans) -> Evaluated:
     if node.when is None or holds(node.when, seen, means):
         return Evaluated(output={"passed": True, "action": "pass"}, route=_past(node, seen))
     why = node.message or f"{node.when.text} does not hold"
+    if node.when.kind == "path" and not seen.find(node.when.text)[0]:
+        # A misspelt path never holds, and would look like a no.
+        why = f"{why} (there is nothing at {node.when.text})"
     return _stopped(node, why, {"when": node.when.text})
 
 

@@ -35,8 +35,10 @@ def test_a_gate_that_does_not_hold_blocks(when: str) -> None:
     with pytest.raises(NodeFault) as caught:
         evaluate(gate(when), SEEN, means())
     assert (caught.value.failure, caught.value.details) == (FailureClass.BLOCKED, {"when": when})
-    with pytest.raises(NodeFault, match="not today"):
+    with pytest.raises(NodeFault, match="not today") as caught:
         evaluate(gate(when, message="not today"), SEEN, means())
+    # A misspelt path is told from a no.
+    assert ("(there is nothing at missing)" in caught.value.message) == (when == "missing")
 
 
 def test_a_gate_that_skips_goes_on_and_says_so() -> None:

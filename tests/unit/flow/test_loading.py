@@ -12,6 +12,7 @@ from msgspec import structs
 from steptrail.domain.flow.nodes import Node
 from steptrail.errors import InvalidWorkflow, MissingExtra
 from steptrail.infrastructure.flow.document import FlowDocument
+from steptrail.infrastructure.flow.loading import written_flow
 from steptrail.infrastructure.flow.schemas import JsonSchemas
 from steptrail.infrastructure.flow.strict_yaml import read_yaml
 from steptrail.infrastructure.flow.writing import flow_document
@@ -68,6 +69,27 @@ def test_a_definition_survives_yaml_and_json(flow: BuiltWorkflow) -> None:
     text = flow_text(flow.definition)
     assert load_flow(text, USE).definition == flow.definition
     assert load_flow(json.dumps(flow_document(flow.definition)), USE).definition == flow.definition
+
+
+@given(drawn_workflows())
+@examples(20)
+def test_a_text_is_checked_and_shown_without_the_code(flow: BuiltWorkflow) -> None:
+    text = flow_text(flow.definition)
+    assert [each for each in check_flow(text) if each.severity == "error"] == []
+    written = written_flow(text)
+    assert [(type(node), node.id, node.output) for node in written.nodes] == [
+        (type(node), node.id, node.output) for node in flow.definition.nodes
+    ]
+    assert (written.edges, written.entry) == (flow.definition.edges, flow.definition.entry)
+
+
+def test_code_that_is_missing_or_does_not_fit_hides_no_fault_of_the_graph() -> None:
+    text = PUBLISH.replace("target: repair", "target: gone")
+    assert [each.code for each in check_flow(text)] == ["GR-001"]
+    assert [each.code for each in check_flow(text, {})] == ["FL-105", "FL-105", "FL-105", "GR-001"]
+    assert [each.code for each in check_flow(text, {**BROUGHT, "parse": 7})] == ["FL-110", "GR-001"]
+    with pytest.raises(InvalidWorkflow):
+        load_flow(PUBLISH)
 
 
 @given(drawn_workflows())
@@ -215,7 +237,8 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_text() -> None:
         + "  - {id: a, kind: gate, when: 1 +}\n  - {id: b, kind: function, use: g}\n  - {id: c, kind: noop, id2: 1}"
     )
     assert [each.code for each in check_flow(text)] == ["GR-020"]
-    assert [each.code for each in check_flow(text.replace(", id2: 1", ""))] == ["FL-106", "FL-105"]
+    found = check_flow(text.replace(", id2: 1", ""), {})
+    assert [each.code for each in found] == ["GR-002", "FL-106", "GR-002", "FL-105", "GR-002"]
 
 
 @pytest.mark.parametrize(
@@ -227,9 +250,9 @@ def test_all_faults_are_told_at_once_in_the_order_of_the_text() -> None:
     ],
 )
 def test_thousands_of_faults_are_all_told(line: str, code: str) -> None:
-    found = check_flow(HEAD + "\n".join(line % number for number in range(8_000)))
-    assert [each.code for each in found] == [code] * 8_000
-    assert [each.line for each in found] == list(range(4, 8_004))
+    found = check_flow(HEAD + "\n".join(line % number for number in range(8_000)), {})
+    assert [each.code for each in found if each.severity == "error"] == [code] * 8_000
+    assert [each.line for each in found if each.severity == "error"] == list(range(4, 8_004))
 
 
 def test_thousands_of_edges_to_nowhere_and_of_keys_are_told() -> None:

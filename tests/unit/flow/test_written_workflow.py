@@ -339,6 +339,7 @@ NO_MODEL: Any = "gpt-5"
 BUILDER: Any = Workflow("other")
 MISSPELT: Any = {"retires": 3}
 UNREADABLE: Any = object()
+UNKNOWN_WORD: Any = "bogus"
 
 
 MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
@@ -354,6 +355,18 @@ MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
     "an unknown setting": (lambda f: f.noop("x", **MISSPELT), "node 'x': it has no setting 'retires'"),
     "no try at all": (lambda f: f.function("x", parse, retry=0), "node 'x': max_attempts: Expected"),
     "a negative timeout": (lambda f: f.function("x", parse, timeout=-1), "node 'x': timeout: Expected"),
+    "an unknown word": (
+        lambda f: f.noop("x", on_error=UNKNOWN_WORD),
+        "node 'x': on_error: Expected one of 'fail', 'continue', 'record', not 'bogus'$",
+    ),
+    "an unknown word in a list": (
+        lambda f: f.noop("x", continue_on=(UNKNOWN_WORD,)),
+        r"node 'x': continue_on: Expected one of 'error', 'model', .*'unknown_outcome', not \('bogus',\)$",
+    ),
+    "an unknown word of several": (
+        lambda f: f.merge("x", strategy=UNKNOWN_WORD),
+        "node 'x': strategy: Expected one of 'json', 'concat', 'best_score', 'all', 'function', not 'bogus'$",
+    ),
     "classes without effect": (
         lambda f: f.function("x", parse, on_error="fail", continue_on=("timeout",)),
         "node 'x': continue_on: it has no effect",

@@ -111,11 +111,11 @@ def test_a_run_is_drawn_with_tries_waits_and_the_edges_that_were_taken() -> None
     drawing = drawn(*first, *asked, *last, opened("help"))
     assert drawing.text() == (
         "load  function  failed and tolerated, ran twice, 3 tries, 1 wait\n"
-        "  > ask (success, taken once)\n"
-        "  > help (error, taken once)\n"
+        "  > ask (success)\n"
+        "  > help (error)\n"
         "ask   human     ran once\n"
-        "  > load (loop, taken once)\n"
-        "  > end\n"
+        "  > load (loop)\n"
+        "  > end (not taken)\n"
         "help  noop      running\n"
         "end   noop      not reached\n"
     )
@@ -134,6 +134,14 @@ def test_a_run_is_drawn_with_tries_waits_and_the_edges_that_were_taken() -> None
         "    classDef tolerated fill:#fde8d8,stroke:#c05621,color:#111\n"
         "    classDef untouched fill:#fff,stroke:#999,color:#666\n"
     )
+
+
+def test_an_edge_of_a_node_that_runs_again_says_that_it_was_taken() -> None:
+    first = (opened("load"), NodeCompleted(node="load", visit=1, enables=(0,)))
+    assert "  > ask (success)\n  > help (error, not taken)\n" in drawn(*first).text()
+    assert "  > ask (success, taken once)\n  > help (error)\n" in drawn(*first, opened("load", 2)).text()
+    again = NodeCompleted(node="load", visit=2, enables=(0,))
+    assert "  > ask (success, taken twice)\n" in drawn(*first, opened("load", 2), again).text()
 
 
 def test_its_data_has_every_count() -> None:

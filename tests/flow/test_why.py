@@ -1,0 +1,170 @@
+"""The answer of `why` about a run: the tries of the visit that decided, what was cut off, and kept results."""
+
+import re
+import sys
+
+import pytest
+
+from steptrail import ToolEffect
+from steptrail.domain.flow.events import NodeThen
+from steptrail.interfaces.cli.flow_why import print_flow_why
+from steptrail.interfaces.cli.output import Output
+from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
+from steptrail.testing import ScriptedModel
+from steptrail.tools import OnUnknown
+from steptrail.workflow import Cache, Envelope, RetryPolicy, Rule, Update, Workflow
+from tests.flow.kit import World, run_to_rest
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+
+
+def tries(attempts: tuple[FlowAttempt, ...]) -> list[tuple[str, int, int | None, int, str]]:
+    return [(each.node, each.visit, each.item, each.attempt, each.outcome) for each in attempts]
+
+
+def count(seen: Envelope) -> Update:
+    return Update(set={"round": int(str(seen.get("round", 0))) + 1})
+
+
+def printed(explained: FlowExplanation, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    print_flow_why(Output(sys.stdout, sys.stderr), explained, None)
+    return [re.sub(r"\d\d:\d\d:\d\d", "TIME", line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.acceptance("7.5-4")
+async def test_the_tries_are_those_of_the_visit_that_decided() -> None:
+    world, clock = World(), HandClock()
+    away = ConnectionError("away")
+    world.fails["work"] = [away, None, away, away]
+    flow = (
+        Workflow("t")
+        .function("count", count)
+        .tool("work", world.tool(), args={"name": "work"}, retry=RetryPolicy(max_attempts=2, backoff=1.0))
+        .rule_router("again", [Rule(lambda seen: seen.get("round") < 3, to="count")], default="done")
+        .noop("done")
+        .chain("count", "work", "again", "done")
+        .edge("again", "count", loop=True)
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow)
+        why = await trail.flow("f").why()
+        assert why.error is not None
+        assert (why.error.visit, why.spent.attempts) == (2, 6)
+        assert tries(why.attempts) == [
+            ("work", 2, None, 1, "failed (unavailable)"),
+            ("work", 2, None, 2, "failed (unavailable)"),
+        ]
+        assert [each.wait_seconds for each in why.attempts] == [1.0, None]
+
+
+async def test_the_tries_are_those_of_the_item_that_decided() -> None:
+    world, clock = World(), HandClock()
+    away = ConnectionError("away")
+    world.fails = {"a": [away], "b": [away, away]}
+    flow = (
+        Workflow("t")
+        .map(
+            "each",
+            over="input",
+            tool=world.tool(),
+            args={"name": "{{ item }}"},
+            concurrency=1,
+            retry=RetryPolicy(max_attempts=2, backoff=1.0),
+        )
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow, ["a", "b", "c"])
+        why = await trail.flow("f").why()
+        assert tries(why.attempts) == [
+            ("each", 1, 1, 1, "failed (unavailable)"),
+            ("each", 1, 1, 2, "failed (unavailable)"),
+        ]
+
+
+@pytest.mark.parametrize("effect", [ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED])
+@pytest.mark.acceptance("7.5-5")
+async def test_a_try_that_a_crash_cut_off_says_that_it_ran_again_under_the_same_effect_id(
+    effect: ToolEffect, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, clock = World(), HandClock()
+    world.breaks = {"last": RuntimeError("no")}
+    flow = (
+        Workflow("t")
+        .tool("work", world.tool(effect), args={"name": "work"})
+        .tool("last", world.tool(effect), args={"name": "last"}, retry=1)
+        .chain("work", "last")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        for number in (1, 2):
+            with pytest.raises(Crash):
+                await run_to_rest(again_on(trail, clock, crash_at("after-node", number)), clock, flow)
+        await run_to_rest(trail, clock, flow)
+        why = await trail.flow("f").why()
+        (cut,) = why.interrupted
+        assert (cut.node, cut.outcome, cut.then, cut.effect) == ("work", "interrupted (crash)", NodeThen.RERUN, effect)
+        assert cut.effect_id == "f:1:work:1"
+        assert [(each.effect_id, each.then) for each in why.attempts] == [
+            ("f:1:last:1", NodeThen.RERUN),
+            ("f:1:last:1", None),
+        ]
+        again = f"interrupted (crash), ran again: {effect.value}, under the same effect id"
+        lines = printed(why, capsys)
+        assert f"attempts    1 TIME 0.00 s {again}" in lines
+        assert f"cut off     work: attempt 1 TIME 0.00 s {again}" in lines
+        assert "retry: 2 of 1 used, more because of an interruption" in "\n".join(lines)
+        data = why.to_dict()["interrupted"]
+        assert isinstance(data, list)
+        assert {"effect": effect.value, "then": "rerun", "effectId": "f:1:work:1"}.items() <= dict(data[0]).items()  # type: ignore[arg-type]
+
+
+async def test_a_try_that_nobody_may_repeat_says_that_a_person_is_asked_and_then_who_answered(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world, clock = World(), HandClock()
+    flow = (
+        Workflow("t")
+        .tool("work", world.tool(ToolEffect.UNSAFE, OnUnknown.PARK), args={"name": "work"}, retry=1)
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow)
+        await run_to_rest(trail, clock, flow)
+        handle = trail.flow("f")
+        assert [each.then for each in (await handle.why()).interrupted] == [NodeThen.PARK]
+        assert "interrupted (crash), parked: a person is to say" in "\n".join(printed(await handle.why(), capsys))
+        await handle.settle("f:1:work:1", "failed", by="ana", message="the bank says no")
+        await handle.resume(flow)
+        why = await handle.why()
+        assert [(each.outcome, each.then) for each in why.attempts] == [("failed (unknown_outcome), said by ana", None)]
+        assert why.interrupted == ()
+
+
+async def test_a_result_that_was_kept_is_told_and_is_no_try(capsys: pytest.CaptureFixture[str]) -> None:
+    world, clock = World(), HandClock()
+
+    flow = (
+        Workflow("t")
+        .function("count", count)
+        .function("work", world.function("work"), cache=Cache(key=("input",)))
+        .map("items", over="input", function=world.function("item"), cache=Cache())
+        .rule_router("again", [Rule(lambda seen: seen.get("round") < 3, to="count")], default="done")
+        .llm("done", ScriptedModel(["x"]), prompt="hi")
+        .chain("count", "work", "items", "again", "done")
+        .edge("again", "count", loop=True)
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow, ["a"])
+        why = await trail.flow("f").why()
+        assert tries(why.kept) == [
+            ("work", 2, None, 0, "kept"),
+            ("items", 2, 0, 0, "kept"),
+            ("work", 3, None, 0, "kept"),
+            ("items", 3, 0, 0, "kept"),
+        ]
+        assert why.interrupted == ()
+        names = "work (visit 2), items (visit 2) item 1, work (visit 3), items (visit 3) item 1"
+        assert f"kept        {names}: an earlier result stood in" in printed(why, capsys)
