@@ -165,4 +165,4 @@ async def test_a_workflow_is_refused_with_a_word_about_what_shows_it() -> None:
     flow: Any = Workflow("w").noop("a").build()
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match="event_stream"):
-            agui_app(trail, flow, authorize=lambda _: None)
+            agui_app(trail, flow, authorize=ana)
