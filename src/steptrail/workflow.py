@@ -33,6 +33,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
+from steptrail.infrastructure.tools.flows import FlowTool
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
 from steptrail.projections.flow_graph import drawn_flow
 from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
@@ -67,6 +68,7 @@ __all__ = [
     "FlowDefinition",
     "FlowNode",
     "FlowResult",
+    "FlowTool",
     "FunctionNode",
     "GateNode",
     "GuardianNode",
