@@ -85,17 +85,21 @@ def test_a_page_outlives_the_service_that_it_follows(browser: Browser, served: S
 
 
 def messages(served: Served, after: str = "") -> list[Heard]:
-    """Return what is stored and told after a message, up to the next silence."""
+    """Return what is told after a message, up to the end of the run, and see that only heartbeats come behind that."""
     found: list[Heard] = []
     headers = {"Last-Event-ID": after} if after else {}
     with served.client as client, client.stream("GET", "/agent/flows/f/events", headers=headers) as answered:
         assert answered.status_code == 200
         for each in heard(answered.iter_lines()):
-            if each.data is None and found:
+            if each.data is None and found and _ends(found[-1]):
                 return found
             if each.data is not None:
                 found.append(each)
     raise AssertionError("the stream has ended")
+
+
+def _ends(told: Heard) -> bool:
+    return told.data is not None and told.data["data"].get("stop_reason") is not None
 
 
 def test_whoever_comes_again_gets_what_comes_after_the_last_message_and_nothing_twice(served: Served) -> None:
