@@ -41,6 +41,8 @@ SMOKE = Plan(
     listed=20,
     open_sessions=2,
     index_steps=3,
+    chains=(3, 6, 12),
+    fan=20,
     fleets=(Fleet(2, 1, 2),),
     commit_ms=(1,),
 )

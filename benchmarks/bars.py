@@ -87,7 +87,20 @@ def _of_sqlite(store: StoreResults | None) -> Iterator[Bar]:
     yield Bar(f"{resumed} from the start of a process", "ms", 250, store.resume.process.cpu_ms)
     most = max(store.waiting, key=lambda figures: figures.sessions)
     yield Bar(f"{most.sessions} sessions that wait in a model call: of one core", "%", 0.5, most.core_percent)
+    yield from _of_workflows(store)
     yield _ratio(f"a run beside {store.followers.followers} idle followers, against without", 1.1, store.followers.time)
+
+
+def _of_workflows(store: StoreResults) -> Iterator[Bar]:
+    short, half, long = sorted(store.chains, key=lambda figures: figures.nodes)
+    of = f"of a chain of {long.nodes:,} against {short.nodes:,}"
+    yield Bar(f"processor time of a node {of}", "x", 1.3, long.time.cpu_ms / short.time.cpu_ms)
+    yield Bar(f"bytes of a node {of}", "x", 1.05, long.file_bytes / short.file_bytes)
+    yield Bar(f"fold of {long.nodes:,} nodes against {half.nodes:,}", "x", 2.2, long.fold_ms / half.fold_ms)
+    fans, size = store.fans, store.fans[0].size
+    memory = max(fan.memory_ratio for fan in fans if fan.memory_ratio is not None)
+    yield Bar(f"memory of a fan-out of {2 * size:,} against {size:,}", "x", 2.2, memory)
+    yield Bar(f"a fan-out of {size:,} over a concurrency of 8: at once", "nodes", 8, max(fan.at_most for fan in fans))
 
 
 def _of_postgres(store: StoreResults | None, absent: str | None) -> Iterator[Bar]:
@@ -121,6 +134,6 @@ def _ratio(what: str, limit: float, figures: Compared) -> Bar:
 
 
 def _figure(value: float, unit: str) -> str:
-    exact = unit in {"modules"} or value >= 100
+    exact = unit in {"modules", "nodes"} or value >= 100
     text = f"{value:.0f}" if exact else f"{value:.2f}"
     return f"{text}{unit}" if unit in {"x", "%"} else f"{text} {unit}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.flows import ChainFigures, FanFigures, measure_chains, measure_fans
 from benchmarks.followers import FollowerFigures, measure_followers
 from benchmarks.importing import ImportFigures
 from benchmarks.listing import IndexFigures, ListFigures, measure_index, measure_lists
@@ -41,6 +42,8 @@ class Plan:
     listed: int = 100_000
     open_sessions: int = 50
     index_steps: int = 500
+    chains: Sequence[int] = (1_000, 5_000, 10_000)
+    fan: int = 1_000
     fleets: Sequence[Fleet] = (Fleet(1, 1, 200), Fleet(8, 1, 50), Fleet(2, 16, 20))
     commit_ms: Sequence[int] = (0, 2)
 
@@ -61,6 +64,8 @@ class StoreResults:
     audience: FollowerFigures
     lists: Sequence[ListFigures]
     index: IndexFigures
+    chains: Sequence[ChainFigures]
+    fans: Sequence[FanFigures]
     several: Sequence[SeveralFigures]
 
     def at(self, steps: int) -> StepFigures:
@@ -110,5 +115,7 @@ async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) 
         audience=await measure_followers(site, plan.followers, plan.audience_steps, plan.passes, of_one=True),
         lists=await measure_lists(site, plan.listed, plan.open_sessions),
         index=await measure_index(site, plan.index_steps, plan.passes),
+        chains=await measure_chains(site, plan.chains, min(3, plan.passes)),
+        fans=await measure_fans(site, plan.fan),
         several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),
     )

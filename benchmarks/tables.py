@@ -146,12 +146,64 @@ def _of_store(store: StoreResults) -> Iterator[str]:
     )
     yield "A step with its row in the index of streams, against a step without:"
     yield table([_HEAD, _compared(store.index.time)])
+    yield from _of_workflows(store)
     if store.several:
         yield (
             "Several processes on one database, for one step; processor time is that of all clients together. The "
             "floor takes no lock, so it promises no order:"
         )
         yield table([["processes", "sessions in each", "commit", *_HEAD, _RATE, f"floor, {_RATE}"], *_fleets(store)])
+
+
+def _of_workflows(store: StoreResults) -> Iterator[str]:
+    step = store.at(1_000).time.cpu_ms
+    yield "A node of a workflow, in a chain of functions that answer at once; a step is that of an agent:"
+    head = ["nodes in a chain", *_HEAD, "of a step", "bytes on the disk", "events", "commits", "fold of all, ms"]
+    yield table(
+        [
+            head,
+            *(
+                [
+                    f"{f.nodes:,}",
+                    *_compared(f.time),
+                    f"{f.time.cpu_ms / step:.2f}x",
+                    f"{f.file_bytes:.0f}",
+                    f"{f.events:.2f}",
+                    f"{f.commits:.2f}",
+                    _ms(f.fold_ms),
+                ]
+                for f in store.chains
+            ),
+        ]
+    )
+    yield "A fan-out over a concurrency of 8; memory is the peak of one of twice the size against this one:"
+    yield table(
+        [
+            [
+                "fan-out",
+                "of",
+                "what happens",
+                "it ends",
+                "failures",
+                "at once at most",
+                "processor for each, ms",
+                "memory",
+            ],
+            *(
+                [
+                    f"{f.size:,}",
+                    f.shape,
+                    f.what,
+                    f.status,
+                    str(f.recorded),
+                    str(f.at_most),
+                    _ms(f.cpu_ms),
+                    "-" if f.memory_ratio is None else f"{f.memory_ratio:.2f}x",
+                ]
+                for f in store.fans
+            ),
+        ]
+    )
 
 
 def _fleets(store: StoreResults) -> Iterator[Line]:

@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.evolve import extend, initial
+from steptrail.domain.agent.standing import kind_below
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -331,6 +332,11 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
 
 
+def _below(state: AgentState, call: ToolExecution, name: str) -> str:
+    kind = kind_below(state.agent, call) if state.agent is not None else None
+    return f"session {name}" if kind in {None, "agent"} else f"{kind}:{name}"
+
+
 def _waits_for(state: AgentState) -> str | None:
     wait = state.execution.wait if state.execution else None
     if wait is None:
@@ -338,8 +344,8 @@ def _waits_for(state: AgentState) -> str | None:
     if wait.kind == "approval":
         return "; ".join(approval_text(state, call) for call in _awaiting_approval(state)) or None
     if wait.kind == "child":
-        rests = [call.suspension for call in state.tool_executions if call.suspension is not None]
-        return "; ".join(f"session {each.session}, which {each.reason}" for each in rests) or None
+        rests = [(call, call.suspension) for call in state.tool_executions if call.suspension is not None]
+        return "; ".join(f"{_below(state, call, each.session)}, which {each.reason}" for call, each in rests) or None
     if wait.kind == "resources" and wait.until is not None:
         again = f"{to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC"
         return f"its resources, which could not be opened ({wait.problem}) and are opened again at {again}"

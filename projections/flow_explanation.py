@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import msgspec
 
@@ -41,10 +41,12 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.rendering import by_whom, many, request_data
 
-__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent"]
+__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent", "verdict_of"]
 
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
+
+_Tried = NodeAttemptStarted | NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeRetryScheduled
 
 MARKED_TYPES: Mapping[str, bytes] = {
     FlowStarted.TYPE: b"",
@@ -58,17 +60,6 @@ MARKED_TYPES: Mapping[str, bytes] = {
     },
 }
 """The stored types of the events that are told of beside the state, with what those hold that count."""
-
-_TRIED_TYPES = tuple(
-    kind.TYPE
-    for kind in (
-        NodeAttemptStarted,
-        NodeAttemptCompleted,
-        NodeAttemptFailed,
-        NodeAttemptInterrupted,
-        NodeRetryScheduled,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,8 +205,7 @@ class FlowExplainer:
         self._is_over = False
         self._version = 0
         self._visited_before: frozenset[str] = frozenset()
-        self._lacks_starts = False
-        self._since: dict[str, list[Recorded[FlowEvent]]] = {}
+        self._noted: dict[int, Recorded[FlowEvent]] = {}
 
     @classmethod
     def of_state(cls, flow_id: str, state: FlowState, records: Sequence[Recorded[FlowEvent]]) -> Self:
@@ -224,36 +214,31 @@ class FlowExplainer:
         for record in records:
             if isinstance(record.event, FlowStarted | FlowRetried):
                 made._begin(record.event.execution_id, record.version)
+                made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
             else:
                 made._note(record)
         made._state, made._version = state, state.version
-        made._visited_before = frozenset(state.run.visits_of if state.run is not None else ())
         return made
 
     def lacks(self) -> Mapping[str, bytes]:
-        """Return the events before the state that it needs as well: those of the tries that it tells of.
-
-        These are the tries of the node that decided, and those that were cut off, which may be of any node.
-        """
-        if self._lacks_starts:
-            return dict.fromkeys(_TRIED_TYPES, b"")
-        node = self._deciding_node()
-        if node is None or node not in self._visited_before:
+        """Return the other events before the state that it needs: of what decided, and of tries that were cut off."""
+        run, noted = self._state.run, [record.event for record in self._noted.values()]
+        nodes = {event.node for event in noted if isinstance(event, NodeAttemptInterrupted)}
+        if run is not None and isinstance(run.ended_by, NodeFailed):
+            nodes.add(run.ended_by.node)
+        nodes &= self._visited_before
+        if not nodes:
             return {}
-        return dict.fromkeys(_TRIED_TYPES, b'"node":' + msgspec.json.encode(node))
+        about = b'"node":' + msgspec.json.encode(nodes.pop()) if len(nodes) == 1 else b""
+        return dict.fromkeys((kind.TYPE for kind in get_args(_Tried)), about)
 
     def recall(self, records: Sequence[Recorded[FlowEvent]], /) -> None:
         """Take the events before the state that it lacks."""
-        before = [r for r in records if r.version > self._events["started"] and isinstance(r.event, TaskEvent)]
-        nodes = {record.event.node for record in before if isinstance(record.event, TaskEvent)}
-        self._tries = {task: tries for task, tries in self._tries.items() if task[0] not in nodes}
-        since, self._since, self._lacks_starts = self._since, {}, False
-        for record in (*before, *(record for node in nodes for record in since.get(node, ()))):
-            self._note(record)
-
-    def _deciding_node(self) -> str | None:
-        run = self._state.run
-        return run.ended_by.node if run is not None and isinstance(run.ended_by, NodeFailed) else None
+        since = self._events.get("started", 0)
+        every = self._noted | {record.version: record for record in records if record.version > since}
+        self._tries = {}
+        for version in sorted(every):
+            self._note(every[version])
 
     @property
     def version(self) -> int:
@@ -285,12 +270,12 @@ class FlowExplainer:
         self._started.append(execution)
         self._of, self._rule = execution, None
         self._events, self._tries = {"started": version}, {}
-        self._visited_before, self._since, self._lacks_starts = frozenset(), {}, False
+        self._visited_before, self._noted = frozenset(), {}
 
     def _note(self, record: Recorded[FlowEvent]) -> None:
         event, at, version = record.event, record.at, record.version
-        if isinstance(event, TaskEvent) and event.node in self._visited_before:
-            self._since.setdefault(event.node, []).append(record)
+        if self._visited_before and isinstance(event, _Tried):
+            self._noted[version] = record
         match event:
             case NodeAttemptStarted():
                 self._tried(event, at, version, effect=event.effect, effect_id=event.effect_id)
@@ -340,8 +325,6 @@ class FlowExplainer:
             if tries[place].attempt == attempt:
                 tries[place] = replace(tries[place], **changes)
                 return
-        # It began before the state from which this is explained.
-        self._lacks_starts |= isinstance(event, NodeAttemptInterrupted)
 
     def explanation(self, *, now: int, owned: bool | None = None, damage: str | None = None) -> FlowExplanation:
         """Return the explanation at `now`. Raises `ConfigurationError` when there is no such execution."""
@@ -369,7 +352,7 @@ class FlowExplainer:
             status=state.status,
             stop_reason=state.stop_reason.value if state.stop_reason is not None else None,
             resolved_by=finished.resolved_by if finished is not None else None,
-            verdict=_verdict(state, self._rule, is_crashed=is_crashed, damage=damage),
+            verdict=_verdict(state, is_crashed=is_crashed, damage=damage),
             error=error,
             rule=self._rule,
             limit=limit,
@@ -424,21 +407,22 @@ def _waits_for(state: FlowState) -> str | None:
             return f"the next try of {name}"
 
 
-def _verdict(state: FlowState, rule: str | None, *, is_crashed: bool, damage: str | None) -> str:
-    said = _standing(state, rule)
+def _verdict(state: FlowState, *, is_crashed: bool, damage: str | None) -> str:
+    said = verdict_of(state)
     if is_crashed:
         said = f"{said}; its process died: no process runs it"
     return said if damage is None else f"{said}; damaged: so it stood after event {state.version}, and {damage}"
 
 
-def _standing(state: FlowState, rule: str | None) -> str:
+def verdict_of(state: FlowState) -> str:
+    """Return in one line where a run stands, and why."""
     run, status = state.run, state.status.value
     if run is None:
         return f"{status}: no execution has begun"
     reason = f" ({state.stop_reason.value})" if state.stop_reason is not None else ""
     by = run.finished.resolved_by if run.finished is not None else None
     match run.ended_by:
-        case NodeFailed(error=error):
+        case NodeFailed(error=error, rule=rule):
             tries = f" after {error.attempt} attempts" if error.attempt > 1 else ""
             decided = f", decided by {by}: {rule}" if by is not None else f": {rule}"
             return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'

@@ -9,9 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from steptrail.runtime.kernel.faults import FAULT_POINTS
-from tests.harness.crash_matrix import COLUMNS, Row, table
-from tests.harness.crash_workload import VARIANTS
+from tests.harness.crash_matrix import COLUMNS, SUBJECTS, Row, table
 from tests.harness.store_urls import STORES
 
 __all__ = [
@@ -45,13 +43,19 @@ with it, and what both left is compared with what happened in the outside world 
 MEANING = """\
 ## What was run
 
-One agent: its model fails once, so that a wait is sat out; then it asks for two tools, which run one after the other or
-*side by side*; then it answers. It has a hook of every type. Each row is one fault point of the runner, one store and
-one class of effect; each kill in it is a session of its own, killed when a process comes by that point the first time,
-the second time and so on to the last. So the appends include the start, every result, the decisions, what hooks
-changed, and the end. Side by side, the second call takes effect when the first one's end is stored, so that every run
-comes by the same points. For a call that waits for a person (`unsafe, park`) the person looks at the outside world and
-says what happened.
+*Agents.* One agent: its model fails once, so that a wait is sat out; then it asks for two tools, which run one after
+the other or *side by side*; then it answers. It has a hook of every type. Each row is one fault point of the runner,
+one store and one class of effect; each kill in it is a session of its own, killed when a process comes by that point
+the first time, the second time and so on to the last. So the appends include the start, every result, the decisions,
+what hooks changed, and the end. Side by side, the second call takes effect when the first one's end is stored, so that
+every run comes by the same points. For a call that waits for a person (`unsafe, park`) the person looks at the outside
+world and says what happened.
+
+*Workflows.* A node that fails once and is tried again, then what takes effect, then a node at the end: one tool, four
+side by side, an agent or another workflow as a node, a map of three items two at a time, a request to a person and a
+tool behind it, or a tool that fails once and is tried again. What runs side by side ends one after the other, as with
+agents. A tool whose outcome stays unknown waits for the person (`unsafe, park`), or is recorded as a failure with which
+the run goes on (`unsafe, fail`). The runs below are killed at their points too.
 
 Tools write to a ledger, a file that knows nothing of the log, before and when they take effect; so does the process
 whenever it is told that events are stored.
@@ -62,14 +66,15 @@ whenever it is told that events are stored.
 | --- | --- |
 | kills | processes that died at the point; each was gone on with in another process |
 | events lost | events that a process was told are stored, or that were there after the kill, and are gone or changed |
-| finished tools repeated | tool calls that ran again although the log knew their end |
+| finished tools repeated | tools and nodes that ran again after their end was stored, requests and runs begun twice |
 | `keyed` without its id | effects of `keyed` tools under an id that the log does not know |
 | `unsafe` repeated | effects of `unsafe` tools that happened twice |
-| log whole | sessions without a gap in their versions, whose digests all verify |
+| log whole | sessions without a gap in their versions, whose digests all verify; and the runs below them |
 | same outcome | sessions that ended with the status, the stop reason and the answer of the run that nobody killed |
 
 Unless an `unsafe` call stayed unknown, the same outcome also means the same events, messages and metadata, but for
-times and for what a resume adds (`steptrail.testing.normalise`).
+times and for what a resume adds (`steptrail.testing.normalise`); of a workflow the same variables, and the same visits
+with the same conclusions.
 
 A tool that was cut off after it began and before its end was stored may have run twice when it is `read`, `idempotent`
 or `keyed`: that is what the class allows, and the log shows it as a second start. An `unsafe` one is never started
@@ -145,13 +150,24 @@ class Soaked(NamedTuple):
 def page(lines: Sequence[Row], soaked: Sequence[Soaked], cuts: Sequence[Cut] = ()) -> str:
     """Return the whole page about these rows."""
     cut, soak = f"{CUT}{_cut_table(cuts)}\n", f"{SOAK}{_soak_table(soaked)}\n"
-    return f"{HEAD}\n{''.join(_summary(lines))}\n{MEANING}{cut}{soak}## The matrix\n\n{table(lines)}"
+    matrices = "\n".join(f"{_title(of)}\n\n{table(_of(of, lines))}" for of in SUBJECTS)
+    return f"{HEAD}\n{''.join(_summary(lines))}\n{MEANING}{cut}{soak}{matrices}"
+
+
+def _title(of: str) -> str:
+    return f"## The matrix of {of}"
+
+
+def _of(of: str, lines: Sequence[Row]) -> list[Row]:
+    known = {str(variant) for variant in SUBJECTS[of]}
+    return [line for line in lines if line.effect_class in known]
 
 
 def rewrite(text: str, *, lines: Sequence[Row] = (), soaked: Sequence[Soaked] = (), cuts: Sequence[Cut] = ()) -> str:
     """Return the page with these rows in the place of those of the same stores; a page that is none has no rows."""
-    new_lines, new_soaked = {line.store for line in lines}, {each.store for each in soaked}
-    old_lines = [line for line in _readable(read_rows, text) if line.store not in new_lines]
+    new_lines = {(line.store, line.effect_class) for line in lines}
+    new_soaked = {each.store for each in soaked}
+    old_lines = [line for line in _readable(read_rows, text) if (line.store, line.effect_class) not in new_lines]
     old_soaked = [each for each in _readable(read_soak, text) if each.store not in new_soaked]
     return page(
         sorted([*old_lines, *lines], key=lambda line: STORES.index(line.store)),
@@ -179,19 +195,20 @@ def _soak_table(soaked: Sequence[Soaked]) -> str:
 
 
 def _summary(lines: Sequence[Row]) -> Iterable[str]:
-    head = ("store", *COLUMNS[3:])
+    head = ("what is killed", *COLUMNS[3:])
     yield f"| {' | '.join(head)} |\n| --- |{' ---: |' * len(COLUMNS[3:])}\n"
-    for store in dict.fromkeys(line.store for line in lines):
-        of_store = [line for line in lines if line.store == store]
-        sums = [sum(getattr(line, field) or 0 for line in of_store) for field in _COUNTS]
-        yield f"| {store} | {' | '.join(map(str, sums))} |\n"
+    for of in SUBJECTS:
+        for store in dict.fromkeys(line.store for line in _of(of, lines)):
+            of_store = [line for line in _of(of, lines) if line.store == store]
+            sums = [sum(getattr(line, field) or 0 for line in of_store) for field in _COUNTS]
+            yield f"| {of}, {store} | {' | '.join(map(str, sums))} |\n"
 
 
 def read_rows(text: str) -> list[Row]:
     """Read the rows of the matrix back from a page."""
-    _, _, matrix = text.partition(table([]))
+    matrices = [text.partition(f"{_title(of)}\n\n{table([])}")[2] for of in SUBJECTS]
     found: list[Row] = []
-    for line in matrix.splitlines():
+    for line in [line for matrix in matrices for line in takewhile(bool, matrix.splitlines())]:
         point, store, effect_class, *numbers = (cell.strip() for cell in line.strip("|").split("|"))
         kills, lost, tools, keyed, unsafe, whole, same = (int(number) if number else None for number in numbers)
         found.append(
@@ -226,11 +243,12 @@ def complaints(text: str) -> Iterable[str]:
     lines, soaked, cuts = _readable(read_rows, text), _readable(read_soak, text), _readable(read_cuts, text)
     if not lines or page(lines, soaked, cuts) != text:
         yield "it is not what the scripts write"
-    expected = [(f"`{point}`", str(variant)) for point in FAULT_POINTS for variant in VARIANTS]
-    for store in dict.fromkeys(line.store for line in lines):
-        found = [(line.point, line.effect_class) for line in lines if line.store == store]
-        if sorted(found) != sorted(expected):
-            yield f"its rows for {store} are not the fault points and effect classes of the code"
+    for of, variants in SUBJECTS.items():
+        expected = [(f"`{point}`", str(variant)) for variant in variants for point in variant.points]
+        for store in dict.fromkeys(line.store for line in lines):
+            found = [(line.point, line.effect_class) for line in _of(of, lines) if line.store == store]
+            if sorted(found) != sorted(expected):
+                yield f"its rows of {of} for {store} are not the fault points and effect classes of the code"
     for line in lines:
         whole = line.kills > 0 and line.log_whole == line.same_outcome == line.kills
         if not whole or any(getattr(line, field) for field in _HARM):

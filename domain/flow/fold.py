@@ -74,7 +74,8 @@ class RunFold(Struct):
 
     `marking` says which tokens wait where. `views` are what is seen after the visits whose tokens wait, were taken by
     an open visit, or end a branch; `ended` is what each visit has written; `ends` are the nodes of the visits after
-    which nothing comes; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
+    which nothing comes, and `late` of those whose tokens a node that joins `any` has taken in without looking at
+    them; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
     nodes with a cache. `order` numbers what becomes due or lands.
@@ -92,6 +93,7 @@ class RunFold(Struct):
     views: dict[int, View] = {}
     ended: Layers[int, Ended] = field(default_factory=Layers[int, Ended])
     ends: Layers[int, str] = field(default_factory=Layers[int, str])
+    late: Layers[int, str] = field(default_factory=Layers[int, str])
     counts: Layers[str, int] = field(default_factory=Layers[str, int])
     visits_of: Layers[str, int] = field(default_factory=Layers[str, int])
     tries_of: Layers[str, int] = field(default_factory=Layers[str, int])

@@ -9,6 +9,7 @@ from steptrail.domain.flow.events import (
     NodeFailureRecorded,
     NodeOpened,
     NodeSkipped,
+    Token,
 )
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
@@ -28,8 +29,12 @@ def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
     if (run := fold.run) is None:
         return
     graph = graph_of(run.started.definition)
-    view = joined(sources(event.inputs), run.views, run.ended)
-    run.marking = run.marking.opening(graph, graph.numbers[event.node], event.number, event.inputs)
+    view, here = joined(sources(event.inputs), run.views, run.ended), graph.numbers[event.node]
+    waiting = run.marking.tokens.get(here, ())
+    run.marking = run.marking.opening(graph, here, event.number, event.inputs)
+    for token in waiting:
+        if token not in event.inputs and token not in run.marking.tokens.get(here, ()):
+            _note_late(run, graph, token)
     run.open[event.node] = VisitFold(
         node=event.node,
         visit=event.visit,
@@ -47,11 +52,19 @@ def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
         run.tasks[event.node, event.visit, None] = Task(event.node, event.visit, order=run.next_order())
 
 
+def _note_late(run: RunFold, graph: Graph, token: Token) -> None:
+    """Note a token that came too late to be seen: what was written before it still belongs to the end of the run."""
+    edge, number = token
+    if edge >= 0:
+        run.late = run.late.set(number, graph.nodes[graph.sources[edge]].id)
+
+
 def _drop_views(run: RunFold) -> None:
     """Drop the views that nobody can take any more."""
     needed = {number for tokens in run.marking.tokens.values() for _, number in tokens}
     needed.update(number for visit in run.open.values() for _, number in visit.inputs)
-    for number in [number for number in run.views if number not in needed and number not in run.ends]:
+    needed.update(run.ends, run.late)
+    for number in [number for number in run.views if number not in needed]:
         del run.views[number]
 
 
@@ -71,6 +84,9 @@ def _close(run: RunFold, visit: VisitFold, delta: Delta, enables: tuple[int, ...
     run.marking = run.marking.ending(graph, graph.numbers[visit.node], visit.number, enables, view.past)
     if not enables:
         run.ends = run.ends.set(visit.number, visit.node)
+    for edge in enables:
+        if run.marking.is_late(graph.targets[edge], view.past):
+            _note_late(run, graph, (edge, visit.number))
     _drop_views(run)
     run.finished_visits += 1
     run.productive = True

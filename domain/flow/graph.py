@@ -183,9 +183,28 @@ class _Ways:
         return found
 
 
-@lru_cache(maxsize=16)
+_MOST_KEPT = 16
+
+_by_identity: dict[int, tuple[str, Graph]] = {}
+"""Graphs by the identity of a text, which is kept so that it stays the only one with it.
+
+The fold asks several times for each event, with the text of its run. To compare a long one takes longer than the event.
+"""
+
+
 def graph_of(text: str) -> Graph:
     """Return the graph of a workflow in its recorded form. Raises `ValueError` if the text is something else."""
+    known = _by_identity.get(id(text))
+    if known is None:
+        known = (text, _graph_of_equal(text))
+        for oldest in list(_by_identity)[: 1 - _MOST_KEPT]:
+            _by_identity.pop(oldest, None)
+        _by_identity[id(text)] = known
+    return known[1]
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _graph_of_equal(text: str) -> Graph:
     return Graph(read_definition(text))
 
 

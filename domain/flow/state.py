@@ -204,8 +204,8 @@ class FlowState:
         )
 
     def _last_view(self, run: RunFold, graph: Graph) -> View:
-        """Join what is seen after ended branches, where tokens wait and in open visits, in the order of the nodes."""
-        places = [(graph.numbers[node], number) for number, node in run.ends.items()]
+        """Join what is seen after ended and late branches, at tokens and in open visits, in the order of nodes."""
+        places = [(graph.numbers[node], number) for number, node in (*run.ends.items(), *run.late.items())]
         places += [(graph.numbers[visit.node], number) for visit in run.open.values() for _, number in visit.inputs]
         places += [(target, number) for target, tokens in run.marking.tokens.items() for _, number in tokens]
         numbers = tuple(dict.fromkeys(number for _, number in sorted(places)))

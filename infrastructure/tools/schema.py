@@ -22,7 +22,7 @@ from steptrail.infrastructure.tools.docstring import parameter_docs
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = ["Parameters", "parameters_of"]
+__all__ = ["Parameters", "parameters_of", "schema_of_model"]
 
 _REFUSED_KINDS: dict[object, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and a model names its arguments",
@@ -108,6 +108,19 @@ def parameters_of(function: Callable[..., object], namespace: Mapping[str, objec
         context_types=context_types,
         takes_self=takes_self,
     )
+
+
+def schema_of_model(model: type[BaseModel], label: str) -> dict[str, JsonValue]:
+    """Return the schema of the arguments that are a model. Raises `ConfigurationError` for one that is no object."""
+    try:
+        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=_ToolSchema)))
+    except Exception as error:  # types bring code of their own, which may raise anything
+        raise ConfigurationError(f"the parameters of {label} have no JSON schema: {_message(error)}") from error
+    if schema.get("type") != "object":
+        raise ConfigurationError(f"the parameters of {label} are no object: give a model with named fields")
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return schema
 
 
 def _in_class_body(function: Callable[..., object]) -> bool:

@@ -4,7 +4,6 @@ A call runs the agent in a session of its own. Only its final text comes back, o
 whatever else it comes to is a failed call, a call that waits with it, or a call that was cut off.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +12,19 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import ConfigurationError, InvalidSetting
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
+from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
+from steptrail.infrastructure.tools.child_tools import (
+    MAX_DEPTH,
+    MOST_CHARACTERS,
+    child_spec,
+    error_of,
+    place_of,
+    tool_name,
+)
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
@@ -33,10 +40,6 @@ from steptrail.runtime.agent.tool_port import (
 )
 
 __all__ = ["SpawnSubagent", "Subagent", "SubagentTool"]
-
-MOST_CHARACTERS = 8000
-"""How much of an answer the model of the parent is shown; the whole of it is in the log."""
-MAX_DEPTH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +94,6 @@ class _RunsAgents(ABC):
     """The common part of both tools: a spec, and a call that runs the agent whose turn it is."""
 
     def __init__(self, spec: ToolSpec, parameters: Parameters, max_depth: int) -> None:
-        if max_depth < 1:
-            raise ConfigurationError(f"tool {spec.name!r}: max_depth is {max_depth}, and a subagent is at least 1 deep")
         self.spec = spec
         self._parameters, self._max_depth = parameters, max_depth
 
@@ -113,18 +114,16 @@ class _RunsAgents(ABC):
         try:
             given = bind_arguments(self._parameters, arguments, raw, context)
         except InvalidArguments as error:
-            return ToolFailed(_error("InvalidArguments", str(error), ErrorType.VALIDATION))
+            return ToolFailed(error_of("InvalidArguments", str(error), ErrorType.VALIDATION))
         prompt, wanted = str(given["prompt"]), given.get("subagent")
         chosen = self._chosen(None if wanted is None else str(wanted))
         if isinstance(chosen, ErrorInfo):
             return ToolFailed(chosen)
         name, subagent = chosen
-        if context.child is None:
-            return ToolFailed(_error("NoSession", f"subagent {name!r} was called outside of a run"))
-        child = ChildSession(context.child)
-        if child.parent.depth > self._max_depth:
-            why = f"subagents may be nested {self._max_depth} deep, and subagent {name!r} would be {child.parent.depth}"
-            return ToolFailed(_error("TooDeep", f"{why} deep: do the work yourself"))
+        place = place_of(context, name, "subagent", self._max_depth)
+        if isinstance(place, ErrorInfo):
+            return ToolFailed(place)
+        child = ChildSession(place)
         try:
             agent = subagent.resolved()
             said = subagent.context_for(agent, context)
@@ -156,14 +155,16 @@ class SubagentTool(_RunsAgents):
         concurrent: bool = True,
     ) -> None:
         subagent = agent if isinstance(agent, Subagent) else Subagent(agent=agent)
-        chosen = name or (_tool_name(subagent.agent.name) if is_agent(subagent.agent) else None)
+        chosen = name or (tool_name(subagent.agent.name) if is_agent(subagent.agent) else None)
         if chosen is None:
             raise ConfigurationError("a subagent that is made later needs a name: SubagentTool(..., name=...)")
 
         def ask(prompt: Annotated[str, Field(description="the whole task: it sees nothing else of this")]) -> None: ...
 
         parameters = parameters_of(ask, {})
-        spec = _spec(
+        spec = child_spec(
+            "agent",
+            "subagent",
             name=chosen,
             description=description or subagent.description or f"Have the agent {chosen!r} do a task.",
             parameters=parameters.schema,
@@ -171,6 +172,7 @@ class SubagentTool(_RunsAgents):
             max_calls=max_calls,
             approval=approval,
             concurrent=concurrent,
+            max_depth=max_depth,
         )
         super().__init__(spec, parameters, max_depth)
         self._subagent = subagent
@@ -208,7 +210,9 @@ class SpawnSubagent(_RunsAgents):
 
         parameters = parameters_of(spawn, {"named": named})
         about = "".join(f"\n- {each}: {made.description}" for each, made in named.items() if made.description)
-        spec = _spec(
+        spec = child_spec(
+            "agent",
+            "subagent",
             name=name,
             description=description or f"Have a subagent do a task and return its answer.{about}",
             parameters=parameters.schema,
@@ -216,6 +220,7 @@ class SpawnSubagent(_RunsAgents):
             max_calls=max_calls,
             approval=approval,
             concurrent=concurrent,
+            max_depth=max_depth,
         )
         super().__init__(spec, parameters, max_depth)
         self._subagents = named
@@ -223,44 +228,14 @@ class SpawnSubagent(_RunsAgents):
     def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
         if subagent is None or subagent not in self._subagents:
             known = ", ".join(self._subagents)
-            return _error("UnknownSubagent", f"there is no subagent {subagent!r}; the subagents are: {known}")
+            return error_of("UnknownSubagent", f"there is no subagent {subagent!r}; the subagents are: {known}")
         return subagent, self._subagents[subagent]
-
-
-def _spec(
-    *,
-    name: str,
-    description: str,
-    parameters: dict[str, JsonValue],
-    timeout: float | None,
-    max_calls: int | None,
-    approval: ApprovalRule | bool,
-    concurrent: bool,
-) -> ToolSpec:
-    try:
-        return ToolSpec(
-            name=name,
-            description=description,
-            parameters=parameters,
-            effect=ToolEffect.IDEMPOTENT,
-            timeout=timeout,
-            max_calls=max_calls,
-            approval=ApprovalRule() if approval is True else approval or None,
-            concurrent=concurrent,
-            runs_children="agent",
-        )
-    except InvalidSetting as error:
-        raise ConfigurationError(f"subagent {name!r} makes no tool: {error.problem}") from error
-
-
-def _tool_name(agent: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]+", "_", agent)[:64]
 
 
 def _outcome(name: str, child: ChildSession, end: ChildEnd) -> ToolOutcome:
     state, usage = end.state, end.usage
     if end.is_out_of_time:
-        late = _error("SubagentTimeout", f"subagent {name!r} did not end within its time", ErrorType.TIMEOUT)
+        late = error_of("SubagentTimeout", f"subagent {name!r} did not end within its time", ErrorType.TIMEOUT)
         return ToolTimedOut(late, cancelled=True, usage=usage)
     if end.is_cut or end.problem is not None or state is None or state.is_open:
         return ToolSuspended(child.id, _why_it_rests(end), _until(state), usage)
@@ -293,8 +268,4 @@ def _failure(name: str, child: ChildSession, state: AgentState) -> ErrorInfo:
     step = state.current_step
     said = f" ({step.errors[0].error.message})" if step is not None and step.has_errors else ""
     message = f"subagent {name!r} came to no answer ({reason}{because}){said}; its session is {child.id}"
-    return _error("SubagentFailed", message)
-
-
-def _error(kind: str, message: str, error_type: ErrorType = ErrorType.TOOL) -> ErrorInfo:
-    return ErrorInfo(type=error_type, error_class=f"steptrail:{kind}", message=message)
+    return error_of("SubagentFailed", message)

@@ -1,7 +1,7 @@
 """Lists that need more than the rows of the index: open questions, and the tree of all that was begun for a run."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["one_of", "open_questions", "tree_of"]
 
+_READ_AT_ONCE = 4
+"""How many streams are read at the same time: as many as a store with a server answers."""
+
 
 def one_of(words: type[StrEnum], name: str, word: str | None) -> str | None:
     """Return the word that a list is asked for. Raises `ConfigurationError` for one that does not exist."""
@@ -32,15 +35,21 @@ def one_of(words: type[StrEnum], name: str, word: str | None) -> str | None:
 
 async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
     """Return the questions that can be answered at `now`, of the streams that a query finds."""
-    found: list[Question] = []
-    for row in await store.index(asked):
+    few = asyncio.Semaphore(_READ_AT_ONCE)
+
+    async def of(row: RunSummary) -> Sequence[Question]:
         kind, projections = KINDS.of(row.stream), PROJECTIONS.of(row.stream)
         if kind is None or projections is None:
-            continue
-        with suppress(CorruptRecord):
-            state, _ = await fold_stream(kind.machine, store, row.stream)
-            found += projections.questions(row.stream, state)
-    return [each for each in found if each.expires_at is None or each.expires_at > to_datetime(now)]
+            return ()
+        async with few:
+            try:
+                state, _ = await fold_stream(kind.machine, store, row.stream, about=row.version)
+            except CorruptRecord:
+                return ()
+            return projections.questions(row.stream, state)
+
+    found = await asyncio.gather(*map(of, await store.index(asked)))
+    return [each for those in found for each in those if each.expires_at is None or each.expires_at > to_datetime(now)]
 
 
 async def tree_of(store: EventStore, stream: str) -> RunTree | None:

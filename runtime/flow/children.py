@@ -11,9 +11,12 @@ from msgspec import structs
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
 from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.lending import narrower
+from steptrail.domain.flow.policies import Budget
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
+from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import BilledUsage
@@ -34,11 +37,12 @@ _LOOK_SECONDS = 0.2
 class ChildFlowEnd:
     """The end of one part of the run of a workflow below an effect. `state` is None when it has not begun.
 
-    `is_out_of_time` says that the time of the effect was up. `problem` is the reason why it could not go on; None when
-    there is none.
+    `is_cut` says that the effect was cut off or its run stopped, `is_out_of_time` that the time of the effect was up.
+    `problem` is the reason why it could not go on; None when there is none.
     """
 
     state: FlowState | None
+    is_cut: bool = False
     is_out_of_time: bool = False
     problem: str | None = None
 
@@ -47,6 +51,26 @@ class ChildFlowEnd:
         """The bill of its execution so far; None when that is not known."""
         run = self.state.run if self.state is not None else None
         return BilledUsage.of(run.usage, run.model_usage) if run is not None else None
+
+    @property
+    def why_it_rests(self) -> str:
+        """The reason why it is at rest, in words that go on a sentence."""
+        if self.problem is not None:
+            return f"cannot be gone on with: {self.problem}"
+        if self.state is None:
+            return "has not begun"
+        wait = self._wait
+        return f"is {self.state.status.value}" + (f" ({wait.kind})" if wait is not None else "")
+
+    @property
+    def until(self) -> int | None:
+        """The instant at which its wait ends by itself; None when it does not."""
+        return self._wait.until if self._wait is not None else None
+
+    @property
+    def _wait(self) -> WaitStarted | None:
+        run = self.state.run if self.state is not None and self.state.is_open else None
+        return run.wait if run is not None else None
 
 
 class ChildFlow:
@@ -58,24 +82,31 @@ class ChildFlow:
         self._control = FlowControl(place.environment, self.id, means)
 
     async def run(
-        self, flow: BuiltWorkflow, given: JsonValue, *, within: float | None = None, context: JsonValue = None
+        self,
+        flow: BuiltWorkflow,
+        given: JsonValue,
+        *,
+        within: float | None = None,
+        lent: Budget | None = None,
+        context: JsonValue = None,
     ) -> ChildFlowEnd:
         """Run the workflow, or go on with its run; return how that ended.
 
-        It gets at most `within` seconds. A cancellation pauses it, or stops it if the run above is to stop; that is
-        returned as an end too, and not raised, so that the bill is known.
+        It gets at most `within` seconds, and of tokens what it is `lent` when it begins. A cancellation pauses it, or
+        stops it if the run above is to stop; that is returned as an end too, and not raised, so that the bill is known.
         """
         try:
-            return await self._run(flow, given, within, context)
+            return await self._run(flow, given, within, lent, context)
         except asyncio.CancelledError:
             ending = asyncio.ensure_future(self._cut())
             await wait_through(ending)
             return ending.result()
 
     async def _run(
-        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, context: JsonValue
+        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, lent: Budget | None, context: JsonValue
     ) -> ChildFlowEnd:
-        options = structs.replace(flow.definition.options, timeout=shortest(flow.definition.options.timeout, within))
+        own = flow.definition.options
+        options = structs.replace(own, timeout=shortest(own.timeout, within), budget=narrower(own.budget, lent))
         start = StartFlow(
             flow=brought(flow),
             worker=self._env.worker,
@@ -95,7 +126,8 @@ class ChildFlow:
                 else:
                     state = (await self._control.run(flow, start)).state
                 late = state.stop_reason is StopReason.TIME_LIMIT and within is not None
-                return ChildFlowEnd(state=state, is_out_of_time=late)
+                stopped = state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None
+                return ChildFlowEnd(state=state, is_cut=stopped, is_out_of_time=late)
             except (SessionBusy, OwnershipLost):
                 if until is not None and self._env.clock.monotonic() >= until:
                     return ChildFlowEnd(state=await self._look(), is_out_of_time=True)
@@ -109,15 +141,19 @@ class ChildFlow:
 
     async def _cut(self) -> ChildFlowEnd:
         try:
-            above = control_of(self._env, self.parent.stream)
-            asked = above.machine.control.asked((await above.journal()).committed)
-            state = await self._look()
-            if isinstance(asked, Stop) and state is not None and state.is_open:
+            asked, state = await self._stop_above(), await self._look()
+            if asked is not None and state is not None and state.is_open:
                 stop = Stop(by=asked.by, reason=f"{self.parent.stream} is stopped")
                 try:
                     state = (await self._control.request(stop)).state
                 except CommandRejected:
                     state = await self._look()
-            return ChildFlowEnd(state=state)
+            return ChildFlowEnd(state=state, is_cut=True)
         except StoreError as error:
-            return ChildFlowEnd(state=None, problem=str(error))
+            return ChildFlowEnd(state=None, is_cut=True, problem=str(error))
+
+    async def _stop_above(self) -> Stop | None:
+        """Return the open request to stop the stream above; None when there is none."""
+        above = control_of(self._env, self.parent.stream)
+        asked = above.machine.control.asked((await above.journal()).committed)
+        return asked if isinstance(asked, Stop) else None

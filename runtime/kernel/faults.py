@@ -22,6 +22,8 @@ FAULT_POINTS: Final = (
     "after-inference",
     "before-tool",
     "after-tool",
+    "before-node",
+    "after-node",
     "before-wait",
     "after-wait",
     "before-release",
@@ -29,6 +31,7 @@ FAULT_POINTS: Final = (
 )
 """The points before and after each write and each effect, in the order in which a run first passes them.
 
+A run passes those of what it does: hooks, model calls and tools are those of agents, nodes those of workflows.
 The two points of the append are passed by every commit: of the beginning of a run, of changes by hooks, of commands, of
 late reports, of the end. A test tells them apart by counting how often the process has passed the point.
 """

@@ -39,15 +39,22 @@ _log, _store_log = logging.getLogger("steptrail.runs"), logging.getLogger("stept
 
 
 async def fold_stream(
-    machine: Machine[S, Any, E, Any], store: EventStore, stream: str, *, at: int | None = None, is_sound: bool = False
+    machine: Machine[S, Any, E, Any],
+    store: EventStore,
+    stream: str,
+    *,
+    at: int | None = None,
+    is_sound: bool = False,
+    about: int | None = None,
 ) -> tuple[S, StreamHead]:
     """Fold a stream as of version `at`, or as it is now; return the state and the head of the stream there.
 
     A stream that does not exist has the machine's initial state. The fold begins at a snapshot if there is one, and
     holds one page of records at a time. With `is_sound`, the digests of all records are verified, and `CorruptRecord`
-    is raised for changed ones. A state that leads to an effect must be folded so.
+    is raised for changed ones. A state that leads to an effect must be folded so. Who knows about how many events there
+    are says so in `about`: of a short stream there is no snapshot to look for.
     """
-    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at, is_sound=is_sound)
+    return await _fold(machine, store, stream, Snapshots(machine, store, stream), at=at, is_sound=is_sound, about=about)
 
 
 async def _fold(
@@ -58,9 +65,10 @@ async def _fold(
     *,
     at: int | None = None,
     is_sound: bool = True,
+    about: int | None = None,
 ) -> tuple[S, StreamHead]:
     with collector_off():
-        cached = await snapshots.newest(at=at)
+        cached = await snapshots.newest(at=at, about=about)
         state, head = cached or (machine.initial(stream.removeprefix(machine.stream_prefix)), EMPTY_STREAM)
         async for records, end in pages(machine, store, stream, after=head if is_sound else head.version, at=at):
             state, head = machine.evolve_all(state, records), end

@@ -36,12 +36,13 @@ class Snapshots(Generic[S]):
         self._codec, self._store, self._stream = machine.snapshots, store, stream
         self._newest = self._folded = 0
 
-    async def newest(self, *, at: int | None = None) -> tuple[S, StreamHead] | None:
+    async def newest(self, *, at: int | None = None, about: int | None = None) -> tuple[S, StreamHead] | None:
         """Return the state of the newest snapshot, and the head of the stream at that state.
 
-        None when there is no snapshot, when it is later than version `at`, and when it has any fault.
+        None when there is no snapshot, when it is later than version `at`, and when it has any fault. Nor is one looked
+        for when the stream is known to be `about` so short that none is kept of it.
         """
-        if self._codec is None:
+        if self._codec is None or (about is not None and about < _WORTH_KEEPING):
             return None
         try:
             snapshot = await self._store.snapshot(self._stream)

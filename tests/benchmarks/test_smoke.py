@@ -30,6 +30,9 @@ def test_a_run_measures_everything_and_leaves_its_results(tmp_path: Path) -> Non
     assert sqlite["growth"]["steps"] == max(found["plan"]["sizes"])
     assert [each["sessions"] for each in sqlite["waiting"]] == found["plan"]["waiting"]
     assert sqlite["followers"]["time"]["floor_cpu_ms"] > 0
+    assert [each["nodes"] for each in sqlite["chains"]] == found["plan"]["chains"]
+    fans = [(each["status"], each["recorded"], each["at_most"]) for each in sqlite["fans"]]
+    assert fans == 2 * [("completed", 0, 8), ("completed", 7, 8), ("failed", 0, 8)]
     assert re.match(r"[0-9a-f]{7,} of \d{4}-\d\d-\d\d", found["code"]["commit"])
     ways_in = {each["what"]: set(each["heavy"]) for each in found["importing"]}
     assert list(ways_in) == ["import steptrail", "steptrail --help", "steptrail runs", "steptrail why"]

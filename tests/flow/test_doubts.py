@@ -87,7 +87,7 @@ async def test_what_does_not_leave_the_process_is_computed_again_after_a_crash(n
     assert [event.node for event in events if isinstance(event, NodeCompleted)] == ["a", "choose", "b"]
 
 
-@pytest.mark.acceptance("7.2-10")
+@pytest.mark.acceptance("7.2-12")
 @pytest.mark.parametrize("how", ["pause", "stop"])
 async def test_what_happened_is_kept_when_a_command_comes_between_and_the_rest_is_decided_anew(
     how: str,

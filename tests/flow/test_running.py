@@ -382,3 +382,49 @@ async def test_what_cannot_be_opened_fails_no_node_and_is_tried_again_by_a_resum
         clock.advance(600)
         result = await trail.flow("f").resume(flow)
     assert (result.output, tries) == ("in the shop", 2)
+
+
+async def test_what_a_branch_has_written_that_comes_late_to_a_join_is_in_the_end() -> None:
+    slow = asyncio.Event()
+
+    async def late(_: object) -> str:
+        await slow.wait()
+        return "late"
+
+    async def first(_: object) -> str:
+        return "first"
+
+    def end(_: object) -> str:
+        slow.set()
+        return "end"
+
+    flow = (
+        Workflow("t")
+        .noop("start")
+        .function("quick", first, output="quick")
+        .function("slow", late, output="slow")
+        .function("any", end, join="any", output="any")
+        .edge("start", "quick", "slow")
+        .edge(("quick", "slow"), "any")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f")
+    assert result.envelope.vars == {"quick": "first", "any": "end", "slow": "late"}
+    assert result.output == "end"
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+async def test_a_branch_that_waits_with_the_first_one_at_a_join_is_in_the_end_as_well(concurrency: int) -> None:
+    flow = (
+        Workflow("t")
+        .function("any", lambda seen: sorted(seen.vars), join="any", output="any")
+        .function("one", lambda _: 1, output="one")
+        .function("two", lambda _: 2, output="two")
+        .edge(("one", "two"), "any")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=RunOptions(concurrency=concurrency))
+    assert {key: result.envelope.vars[key] for key in ("one", "two")} == {"one": 1, "two": 2}
+    assert result.output in (["one"], ["two"])

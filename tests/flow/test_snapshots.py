@@ -123,6 +123,17 @@ async def test_a_snapshot_of_no_use_is_passed_over(store: Watched, broken: str) 
     assert await fold_stream(FLOW, store.inner, STREAM) == (whole, head)
 
 
+async def _ends(trail: Steptrail) -> list[int]:
+    """Return the versions at which a commit ended."""
+    heads = [record.head for record in await trail.flow("f").events()] + [None]
+    return [version for version in range(1, len(heads)) if heads[version] != heads[version - 1]]
+
+
+async def keep(store: Watched, version: int) -> None:
+    state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
+    await Snapshots(FLOW, store, STREAM).keep(state, head)
+
+
 def failing(world: World) -> BuiltWorkflow:
     """A loop whose node fails for good in its third round, after a failure that is recorded."""
     act = world.tool()
@@ -147,6 +158,9 @@ async def test_an_explanation_from_any_snapshot_is_that_of_all_events(store: Wat
     assert failed.status is ExecutionStatus.FAILED
     told = [await trail.flow("f").why()]
     assert (len(told[0].attempts), len(told[0].recorded)) == (2, 1)
+    for version in await _ends(trail):
+        await keep(store, version)
+        assert await trail.flow("f").why() == told[0]
     await trail.flow("f").retry(flow, options=RunOptions(max_visits=2, longest_wait=0.0))
     told.append(await trail.flow("f").why())
     assert told[1].stop_reason == "steps_limit"
@@ -154,8 +168,7 @@ async def test_an_explanation_from_any_snapshot_is_that_of_all_events(store: Wat
     ends = await _ends(trail)
     assert len(ends) > 10
     for version in ends:
-        state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
-        await Snapshots(FLOW, store, STREAM).keep(state, head)
+        await keep(store, version)
         store.read_events = 0
         assert await trail.flow("f").why() == told[1]
         assert store.read_events == 1 + len(records) - version
@@ -184,12 +197,34 @@ async def test_tries_that_were_cut_off_and_kept_results_are_told_of_from_any_sna
     assert ([each.node for each in told.interrupted], [each.node for each in told.kept]) == (["work"], ["each"])
     assert [each.then for each in told.attempts] == [NodeThen.RERUN, None]
     for version in await _ends(trail):
-        state, head = await fold_stream(FLOW._replace(snapshots=None), store.inner, STREAM, at=version)
-        await Snapshots(FLOW, store, STREAM).keep(state, head)
+        await keep(store, version)
         assert await trail.flow("f").why() == told
 
 
-async def _ends(trail: Steptrail) -> list[int]:
-    """Return the versions at which a commit ended."""
-    heads = [record.head for record in await trail.flow("f").events()] + [None]
-    return [version for version in range(1, len(heads)) if heads[version] != heads[version - 1]]
+@pytest.mark.parametrize("both", [False, True])
+async def test_tries_that_were_cut_off_and_results_that_were_kept_are_told_from_any_snapshot(
+    store: Watched, both: bool
+) -> None:
+    def flow(world: World) -> BuiltWorkflow:
+        act, names = world.tool(), ["a", "b", "c", "d"]
+        written = Workflow("cut").noop("start").noop("again")
+        for name in names:
+            written.tool(name, act, args={"name": name}, cache=Cache(key=("a",)), output=name, retry=1, timeout=None)
+        written.edge("start", *names[:2] if both else names[:1]).edge("a", "c", *([] if both else ["b"]))
+        written.rule_router("twice", [], default="d").edge("c", "twice").edge("twice", "d")
+        return written.edge("d", "again").edge("again", "a", loop=True).build()
+
+    world, clock = World(), HandClock()
+    for number in (2, 4):
+        dying = Steptrail(Environment(store=store, clock=clock, reach=crash_at("before-node", number)))
+        with pytest.raises(Crash):
+            await dying.run(flow(world), session="f", options=RunOptions(max_visits=3))
+        clock.advance(60.0)
+    trail = Steptrail(Environment(store=store, clock=clock))
+    await trail.flow("f").resume(flow(world))
+    told = await trail.flow("f").why()
+    assert len(told.interrupted) >= 2
+    assert len(told.kept) >= 1
+    for version in await _ends(trail):
+        await keep(store, version)
+        assert await trail.flow("f").why() == told, version

@@ -187,7 +187,7 @@ def moves_in(records: Records) -> set[tuple[str, str, str]]:
     return {(phase, name, then) for phase, name, then in found if phase != then}
 
 
-@pytest.mark.acceptance("7.2-11")
+@pytest.mark.acceptance("7.2-13")
 async def test_what_is_open_moves_by_its_table_and_in_no_other_way() -> None:
     told: list[Records] = [await story() for story in STORIES.values()]
     told += [await told_of_a_stop(phase) for phase in ("asked", "retrying", "suspended")]

@@ -47,7 +47,7 @@ def breaks(_: object) -> bool:
 # Branches side by side.
 
 
-@pytest.mark.acceptance("7.2-6")
+@pytest.mark.acceptance("7.2-8")
 async def test_a_failure_inside_a_branch_harms_no_other_under_tolerance() -> None:
     world = World()
     world.breaks["ill"] = RuntimeError("no")
@@ -75,7 +75,7 @@ async def test_a_wide_fan_out_ends_and_is_joined_once(concurrency: int, merges: 
     assert world.done == dict.fromkeys((*names, "end"), 1)
 
 
-@pytest.mark.acceptance("7.2-7")
+@pytest.mark.acceptance("7.2-9")
 async def test_a_run_that_fails_does_not_wait_for_a_node_that_ignores_its_cut() -> None:
     released = asyncio.Event()
     begun = asyncio.Event()
@@ -112,7 +112,7 @@ async def test_nothing_begins_after_a_failure_that_ends_the_run() -> None:
     assert named(events).count("node.attempt.started") == 1
 
 
-@pytest.mark.acceptance("7.2-8")
+@pytest.mark.acceptance("7.2-10")
 async def test_a_branch_that_was_not_taken_keeps_no_merge_waiting() -> None:
     world = World()
     flow = (
@@ -215,7 +215,7 @@ async def test_a_function_that_cancels_itself_has_failed() -> None:
 # What a crash leaves behind.
 
 
-@pytest.mark.acceptance("7.2-9")
+@pytest.mark.acceptance("7.2-11")
 async def test_after_a_crash_the_next_try_comes_when_it_was_due() -> None:
     world, clock = World(), HandClock()
     world.fails["a"] = [ConnectionError("away"), ConnectionError("away"), None]

@@ -25,7 +25,7 @@ from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_urls import opened
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["Answered", "answer_at_once"]
+__all__ = ["Answered", "answer_at_once", "everybody_is_here", "meeting_of"]
 
 _PLACE = struct.Struct("<q")
 _HANGS_SECONDS = 600.0
@@ -52,8 +52,7 @@ def answer_at_once(pool: WorkerPool, url: str, folder: Path, *, approvals: int, 
     sessions = [f"asks-{number}" for number in range(approvals // _OF_A_SESSION)]
     pool.run(ask, url, sessions).answer()
     ledgers = {session: Ledger(folder / f"{session}.jsonl") for session in sessions}
-    meeting = folder / "meeting"
-    meeting.write_bytes(bytes(_PLACE.size * people))
+    meeting = meeting_of(folder, people)
     workers = [pool.start(answer_all, url, sessions, folder, meeting, number, people) for number in range(people)]
     for worker in workers:
         worker.end(_HANGS_SECONDS).answer()
@@ -104,7 +103,7 @@ def answer_all(url: str, sessions: Sequence[str], folder: Path, meeting: Path, n
             for turn, name in enumerate(sessions, 1):
                 session = trail.session(name)
                 approvals = (await session.state()).open_approvals
-                _meet(places, number, people, turn)
+                everybody_is_here(places, number, people, turn)
                 say = session.approve if (turn + number) % 2 else session.deny
                 for approval in reversed(approvals) if number % 2 else approvals:
                     try:
@@ -117,7 +116,14 @@ def answer_all(url: str, sessions: Sequence[str], folder: Path, meeting: Path, n
         asyncio.run(main())
 
 
-def _meet(places: mmap.mmap, number: int, people: int, turn: int) -> None:
+def meeting_of(folder: Path, people: int) -> Path:
+    """Return a file in which so many processes can meet, which `everybody_is_here` is given as memory."""
+    meeting = folder / "meeting"
+    meeting.write_bytes(bytes(_PLACE.size * people))
+    return meeting
+
+
+def everybody_is_here(places: mmap.mmap, number: int, people: int, turn: int) -> None:
     """Wait until everybody has come to this turn."""
     _PLACE.pack_into(places, number * _PLACE.size, turn)
     while any(_PLACE.unpack_from(places, other * _PLACE.size)[0] < turn for other in range(people)):

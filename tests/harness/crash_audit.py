@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ from steptrail.testing.normalise import normalise
 from tests.harness.crash_workload import Ending, Variant, Workload, perform
 from tests.harness.store_urls import opened
 
-__all__ = ["Finding", "Log", "Whole", "audit", "read_log", "undisturbed"]
+__all__ = ["Finding", "Log", "Whole", "audit", "lost", "read_log", "repeats", "undisturbed", "untrue"]
 
 _LOOK_SECONDS = 0.01
 _LONGEST_LEASE_SECONDS = 60.0
@@ -115,26 +115,29 @@ def audit(workload: Workload, killed: Sequence[Log], after: Log, ending: Ending,
     is_keyed, is_unsafe = (workload.variant.effect is effect for effect in (ToolEffect.KEYED, ToolEffect.UNSAFE))
     again = repeated(entries, after.records)
     return Finding(
-        events_lost=_lost(killed, after) + _untrue(entries, after),
+        events_lost=lost([log.records for log in killed], after.records) + untrue(entries, after.records),
         # A person may have a parked call run again: that is a second start, and it is theirs.
         tools_repeated=len(again),
         keyed_without_id=sum(times for effect, times in done.items() if effect not in effects) if is_keyed else 0,
-        unsafe_repeated=_repeats(entries, workload.variant.on_unknown) if is_unsafe else 0,
+        unsafe_repeated=repeats(entries, workload.variant.on_unknown) if is_unsafe else 0,
         log_is_whole=after.is_whole,
         same_outcome=_is_same(workload, after, ending, whole),
     )
 
 
-def _lost(killed: Sequence[Log], after: Log) -> int:
-    return sum(record not in after.records[i : i + 1] for log in killed for i, record in enumerate(log.records))
+def lost(killed: Sequence[Sequence[Recorded[Any]]], after: Sequence[Recorded[Any]]) -> int:
+    """Count the records that stood in the log after a kill, and are gone or changed."""
+    return sum(record not in after[i : i + 1] for records in killed for i, record in enumerate(records))
 
 
-def _untrue(entries: Sequence[Entry], after: Log) -> int:
-    there = {f"{record.version} {record.event.TYPE}" for record in after.records}
+def untrue(entries: Sequence[Entry], after: Sequence[Recorded[Any]]) -> int:
+    """Count the commits that a process was told are stored, and that are not there."""
+    there = {f"{record.version} {record.event.TYPE}" for record in after}
     return sum(entry.what == "stored" and entry.effect not in there for entry in entries)
 
 
-def _repeats(entries: Sequence[Entry], on_unknown: OnUnknown) -> int:
+def repeats(entries: Sequence[Entry], on_unknown: OnUnknown) -> int:
+    """Count what happened twice of effects that may not."""
     # Who waits for a person has a call begin once more when that person knows that it did nothing.
     counted = {"done"} if on_unknown is OnUnknown.PARK else {"begun", "done"}
     times = Counter((entry.what, entry.effect) for entry in entries if entry.what in counted)

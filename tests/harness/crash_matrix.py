@@ -1,4 +1,4 @@
-"""The crash matrix: a run is killed at every fault point, every time it comes by, and resumed in another process.
+"""The crash matrix: a run is killed at every fault point, every time it comes by, and gone on with in another process.
 
     with WorkerPool() as pool:
         cells = kill_everywhere(pool, "sqlite:////tmp/runs.db", folder, VARIANTS[0])
@@ -10,19 +10,24 @@ Every cell is a session of its own; all of them share the store, and as many run
 import asyncio
 import os
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.kernel.faults import FAULT_POINTS
 from steptrail.testing.crash import Fault, PointCounter
 from tests.harness.crash_audit import Finding, audit, read_log, undisturbed
 from tests.harness.crash_workload import VARIANTS, Variant, Workload, go
+from tests.harness.flow_audit import audit_flow, read_flow, undisturbed_flow
+from tests.harness.flow_workload import FLOW_VARIANTS, FlowVariant, FlowWorkload, go_flow
 from tests.harness.store_urls import with_short_leases
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["COLUMNS", "Cell", "Row", "kill_everywhere", "rows", "table"]
+__all__ = ["COLUMNS", "SUBJECTS", "Cell", "Row", "kill_everywhere", "rows", "table"]
+
+SUBJECTS: Final[Mapping[str, Sequence[Variant | FlowVariant]]] = {"agents": VARIANTS, "workflows": FLOW_VARIANTS}
+"""What is run and killed, in all its variants."""
 
 COLUMNS: Final = (
     "fault point",
@@ -38,16 +43,33 @@ COLUMNS: Final = (
 )
 
 
+class _Subject(NamedTuple):
+    """How a workload is made, run in a process of its own or undisturbed, read and judged."""
+
+    new: Callable[[str, Path, Any], Any]
+    go: Callable[..., Any]
+    undisturbed: Callable[..., Coroutine[Any, Any, Any]]
+    read: Callable[[str, str], Coroutine[Any, Any, Any]]
+    audit: Callable[..., Finding]
+
+
+_AGENT: Final = _Subject(Workload.new, go, undisturbed, read_log, audit)
+_FLOW: Final = _Subject(FlowWorkload.new, go_flow, undisturbed_flow, read_flow, audit_flow)
+
+
 class Cell(NamedTuple):
     """One kill and what it did."""
 
     fault: Fault
-    variant: Variant
+    variant: Variant | FlowVariant
     finding: Finding
 
 
 class Row(NamedTuple):
-    """All kills of one effect class at one point, in the order of `COLUMNS`; empty where nothing can be counted."""
+    """All kills of one effect class at one point, in the order of `COLUMNS`; empty where nothing can be counted.
+
+    The effect class of a workflow says first what takes effect in it.
+    """
 
     point: str
     store: str
@@ -62,44 +84,50 @@ class Row(NamedTuple):
 
 
 def kill_everywhere(
-    pool: WorkerPool, url: str, folder: Path, variant: Variant, *, most: int | None = None
+    pool: WorkerPool,
+    url: str,
+    folder: Path,
+    variant: Variant | FlowVariant,
+    *,
+    points: Sequence[str] | None = None,
+    most: int | None = None,
 ) -> list[Cell]:
-    """Kill a run at every point and resume it; at each point at most `most` times, the first and the last among them.
+    """Kill a run at every point and go on with it; at each at most `most` times, the first and the last among them.
 
-    `folder` is for the ledgers. Fails when a process does not come to the point it was to be killed at, or when the
-    one that resumes does not end.
+    `points` leaves the others out. `folder` is for the ledgers. Fails when a process does not come to the point it was
+    to be killed at, or when the one that goes on does not end.
     """
+    subject = _AGENT if isinstance(variant, Variant) else _FLOW
     url = with_short_leases(url)
     counter = PointCounter()
-    whole = asyncio.run(undisturbed(url, folder, variant, counter))
-    missed = set(FAULT_POINTS) - set(counter.reached)
-    assert not missed, f"a run does not come by {sorted(missed)}"
-    cuts = [Fault(point, n) for point in FAULT_POINTS for n in _spread(counter.reached[point], most)]
+    whole = asyncio.run(subject.undisturbed(url, folder, variant, counter))
+    assert set(counter.reached) == set(variant.points), f"a run comes by {sorted(counter.reached)}"
+    cuts = [Fault(point, n) for point in points or variant.points for n in _spread(counter.reached[point], most)]
     cells: list[Cell] = []
     for batch in _batches(cuts, os.cpu_count() or 1):
-        workloads = [Workload.new(url, folder, variant) for _ in batch]
-        dying = [pool.start(go, workload, fault) for workload, fault in zip(workloads, batch, strict=True)]
+        workloads = [subject.new(url, folder, variant) for _ in batch]
+        dying = [pool.start(subject.go, workload, fault) for workload, fault in zip(workloads, batch, strict=True)]
         for fault, worker in zip(batch, dying, strict=True):
             ended = worker.end()
             assert ended.code == -signal.SIGKILL, f"{fault}: it ended with {ended.code}: {ended.said}"
-        killed = [asyncio.run(read_log(url, workload.session)) for workload in workloads]
-        resumed = [pool.start(go, workload) for workload in workloads]
+        killed = [asyncio.run(subject.read(url, workload.session)) for workload in workloads]
+        resumed = [pool.start(subject.go, workload) for workload in workloads]
         endings = [worker.end().answer() for worker in resumed]
         for fault, workload, before, ending in zip(batch, workloads, killed, endings, strict=True):
-            after = asyncio.run(read_log(url, workload.session))
-            cells.append(Cell(fault, variant, audit(workload, [before], after, ending, whole)))
+            after = asyncio.run(subject.read(url, workload.session))
+            cells.append(Cell(fault, variant, subject.audit(workload, [before], after, ending, whole)))
     return cells
 
 
 def rows(store: str, cells: Iterable[Cell]) -> list[Row]:
     """Add up the cells of one store: one row for each fault point and effect class."""
     found = list(cells)
-    variants = [variant for variant in VARIANTS if any(cell.variant == variant for cell in found)]
+    variants = [each for of in SUBJECTS.values() for each in of if any(cell.variant == each for cell in found)]
     return [
         _row(store, point, variant, [cell.finding for cell in found if (cell.fault.point, cell.variant) == key])
         for point in FAULT_POINTS
         for variant in variants
-        if (key := (point, variant))
+        if point in variant.points and (key := (point, variant))
     ]
 
 
@@ -110,7 +138,7 @@ def table(lines: Sequence[Row]) -> str:
     return "".join(f"| {' | '.join(text)} |\n" for text in texts)
 
 
-def _row(store: str, point: str, variant: Variant, found: Sequence[Finding]) -> Row:
+def _row(store: str, point: str, variant: Variant | FlowVariant, found: Sequence[Finding]) -> Row:
     return Row(
         point=f"`{point}`",
         store=store,
@@ -125,7 +153,7 @@ def _row(store: str, point: str, variant: Variant, found: Sequence[Finding]) -> 
     )
 
 
-def _counted(variant: Variant, effect: ToolEffect, counts: Sequence[int]) -> int | None:
+def _counted(variant: Variant | FlowVariant, effect: ToolEffect, counts: Sequence[int]) -> int | None:
     return sum(counts) if variant.effect is effect else None
 
 

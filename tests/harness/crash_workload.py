@@ -31,7 +31,7 @@ from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.faults import Reach
+from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, calls
@@ -50,6 +50,11 @@ class Variant(NamedTuple):
     def __str__(self) -> str:
         told = [self.on_unknown] if self.effect is ToolEffect.UNSAFE else []
         return ", ".join([self.effect, *told, *(["side by side"] if self.concurrent else [])])
+
+    @property
+    def points(self) -> tuple[str, ...]:
+        """The fault points that a run of it comes by."""
+        return tuple(point for point in FAULT_POINTS if not point.endswith("-node"))
 
 
 _CLASSES: Final = (

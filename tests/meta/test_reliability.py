@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from scripts import reliability_page
 from scripts.reliability_page import Soaked, complaints, page, read_rows, read_soak, rewrite
 from steptrail.runtime.kernel.faults import FAULT_POINTS
+from tests.harness import crash_workload, flow_workload
 
 
 @pytest.fixture
@@ -24,8 +24,12 @@ def test_the_page_has_the_rows_of_the_code(root: Path) -> None:
 
 def test_another_fault_point_makes_the_page_stale(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(complaints(stored)) == []
-    monkeypatch.setattr(reliability_page, "FAULT_POINTS", (*FAULT_POINTS, "before-breakfast"))
-    assert any("its rows for sqlite" in complaint for complaint in complaints(stored))
+    more = (*FAULT_POINTS, "before-breakfast")
+    monkeypatch.setattr(crash_workload, "FAULT_POINTS", more)
+    monkeypatch.setattr(flow_workload, "FAULT_POINTS", more)
+    found = list(complaints(stored))
+    assert any("its rows of agents for sqlite" in complaint for complaint in found)
+    assert any("its rows of workflows for sqlite" in complaint for complaint in found)
 
 
 def test_a_broken_promise_on_the_page_is_no_page_to_publish(stored: str) -> None:

@@ -110,6 +110,17 @@ async def test_given_no_snapshot_then_a_resume_reads_every_event_once(store: Wat
 
 
 @pytest.mark.usefixtures("small")
+async def test_given_a_stream_that_is_known_to_be_short_then_no_snapshot_is_looked_for(store: Watched) -> None:
+    await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
+    read: list[int] = []
+    for about in (9, 10):
+        store.read_events = 0
+        state, _ = await fold_stream(AGENT, store, "agent:s", about=about)
+        read.append(store.read_events)
+    assert read == [state.version, state.version - store.kept[-1]]
+
+
+@pytest.mark.usefixtures("small")
 async def test_given_an_owner_that_had_to_fold_a_lot_then_its_first_commit_keeps_a_snapshot(
     store: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.worker import Work, Worker
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool
+from steptrail.workflow import FlowTool, Workflow
 from tests.runner.kit import Crash, agent_of, crash_at
 
 PATIENCE = 30.0
@@ -127,6 +128,18 @@ async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_i
             await asyncio.sleep(0.01)
         await trail.session(id_of(asked[0].stream)).approve(asked[0].id, by="ana")
         await ended(trail, "s")
+
+
+async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answered(store_url: str) -> None:
+    flow = Workflow("below").human("ask", prompt="Pay?", output="said").build()
+    boss = agent_of([call("below"), "All is paid."]).with_tools(FlowTool(flow)).build()
+    async with opened(store_url) as trail, trail.work(boss):
+        await trail.start(boss, "go", session="s")
+        while not (asked := await trail.inbox()):
+            await asyncio.sleep(0.01)
+        await trail.flow(id_of(asked[0].stream)).answer("ask", approved=True, by="ana")
+        await ended(trail, "s")
+        assert len(await trail.runs()) == 2
 
 
 async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(store_url: str, desk: Desk) -> None:

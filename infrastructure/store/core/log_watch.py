@@ -1,7 +1,8 @@
 """One thread that looks whether the log has grown, while somebody waits for that.
 
 It compares positions, so it does not matter whether a commit came before or after somebody began to wait. A commit of
-this process makes it look at once; for those of other processes it looks again and again. While nobody waits it sleeps.
+this process makes it look at once; for those of other processes it looks again and again, unless something cheaper says
+that there are none. While nobody waits it sleeps.
 """
 
 import threading
@@ -17,17 +18,25 @@ class LogWatch:
     """Tells those who wait for the log to grow past a position.
 
     `newest` returns the position where the log ends; it is called in the thread of the watch. `poll` is how often to
-    look for commits of other processes, in seconds; None when there can be none. `begin` is called once, when the first
+    look for commits of other processes, in seconds; None when there can be none. Then `is_quiet` is asked first, which
+    is cheap: where it is True nobody has committed, and the look is left out. `begin` is called once, when the first
     caller waits: a listener that can hear of those commits starts then, and calls `look` from then on.
     """
 
     def __init__(
-        self, newest: Callable[[], int], *, poll: float | None, begin: Callable[[], None] = lambda: None
+        self,
+        newest: Callable[[], int],
+        *,
+        poll: float | None,
+        is_quiet: Callable[[], bool] = lambda: False,
+        begin: Callable[[], None] = lambda: None,
     ) -> None:
-        self._newest, self._poll, self._begin = newest, poll, begin
+        self._newest, self._poll, self._is_quiet, self._begin = newest, poll, is_quiet, begin
         self._waiting: list[tuple[int, Future[int]]] = []
-        self._changed = threading.Condition()
-        self._is_due = False
+        self._lock = threading.Lock()
+        # Held while there is no reason to look. To wait for a condition costs as much as the look.
+        self._bell = threading.Lock()
+        self._bell.acquire()
         self._thread: threading.Thread | None = None
         self.is_closed = False
 
@@ -38,7 +47,7 @@ class LogWatch:
         the thread of the watch.
         """
         coming: Future[int] = Future()
-        with self._changed:
+        with self._lock:
             if self.is_closed:
                 coming.set_exception(_closed())
                 return coming
@@ -47,46 +56,53 @@ class LogWatch:
                 self._thread = threading.Thread(target=self._run, name="steptrail-watch", daemon=True)
                 self._thread.start()
                 self._begin()
-            self._wake()
+            self._ring()
         return coming
 
     def look(self) -> None:
         """Look now, because something was stored."""
         # A reader that begins to wait after this line finds what was stored before it.
         if self._waiting:
-            with self._changed:
-                self._wake()
+            with self._lock:
+                self._ring()
 
     def close(self) -> None:
         """Tell everybody who waits that the watch is over, and end its thread. Safe to call twice."""
-        with self._changed:
+        with self._lock:
             self.is_closed = True
-            self._wake()
+            self._ring()
         if self._thread is not None:
             self._thread.join()
 
-    def _wake(self) -> None:
-        self._is_due = True
-        self._changed.notify()
+    def _ring(self) -> None:
+        # Under the lock: nobody else lets go of the bell.
+        if self._bell.locked():
+            self._bell.release()
 
     def _run(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 self._waiting = [(position, coming) for position, coming in self._waiting if not coming.cancelled()]
-                self._changed.wait_for(lambda: self._is_due, self._poll if self._waiting else None)
-                self._is_due = False
-                if self.is_closed:
-                    break
+            self._rest()
+            if self.is_closed:
+                break
             self._tell()
         for _, coming in self._waiting:
             _settle(coming, _closed())
+
+    def _rest(self) -> None:
+        if self._poll is None or not self._waiting:
+            self._bell.acquire()
+            return
+        while not self._bell.acquire(timeout=self._poll) and self._is_quiet():
+            continue
 
     def _tell(self) -> None:
         try:
             found: int | Exception = self._newest()
         except Exception as error:
             found = error
-        with self._changed:
+        with self._lock:
             told = [(p, coming) for p, coming in self._waiting if isinstance(found, Exception) or p < found]
             for waiting in told:
                 self._waiting.remove(waiting)

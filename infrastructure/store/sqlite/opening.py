@@ -25,6 +25,7 @@ from steptrail.infrastructure.store.sqlite.connections import (
     journal_of,
 )
 from steptrail.infrastructure.store.sqlite.errors import is_allowed, primary_code, translate, until_free
+from steptrail.infrastructure.store.sqlite.quiet_files import QuietFiles
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
 
@@ -57,7 +58,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     except StoreError:
         connections.close()
         raise
-    recorder = SqliteRecorder(file_uri(path, "rw"), connections, store=name)
+    recorder = SqliteRecorder(file_uri(path, "rw"), connections, store=name, is_quiet=QuietFiles(path))
     return RecorderEventStore(recorder, FileLeases(path, patience=patience), name=name)
 
 
@@ -71,7 +72,7 @@ def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
             raise translate(error, str(path)) from error
         if not version:
             raise _empty(path)
-    recorder = SqliteRecorder(file_uri(path, "ro"), connections, store=str(path))
+    recorder = SqliteRecorder(file_uri(path, "ro"), connections, store=str(path), is_quiet=QuietFiles(path))
     return RecorderEventStore(recorder, NoLeases(path, patience=patience), name=str(path))
 
 

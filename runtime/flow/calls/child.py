@@ -10,7 +10,6 @@ from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import filled, rendered
 from steptrail.domain.flow.nodes import AgentNode, FlowNode
 from steptrail.domain.flow.policies import FailureClass
-from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
@@ -51,7 +50,8 @@ class AgentCall:
             context = None if self._agent.context is None else a_context(self._agent, said)
         except ConfigurationError as error:
             raise NodeFault(FailureClass.CONFIG, str(error)) from None
-        end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
+        tokens = attempt.lent.max_total_tokens if attempt.lent is not None else None
+        end = await child.run(self._agent, self._prompt, within=attempt.timeout, tokens=tokens, context=context)
         return self._outcome(child, end)
 
     def _outcome(self, child: ChildSession, end: ChildEnd) -> Outcome:
@@ -81,13 +81,13 @@ class FlowCall:
     async def run(self, attempt: Try) -> Outcome:
         """Run the workflow, or go on with it; return its output with its whole bill."""
         child = ChildFlow(_place(attempt), self._means)
-        end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
+        told, lent = attempt.context.context, attempt.lent
+        end = await child.run(self._flow, self.given, within=attempt.timeout, lent=lent, context=told)
         state, usage, stream = end.state, end.usage, f"flow:{child.id}"
         if end.is_out_of_time:
             return TimedOut(error=_late(self._flow.name), usage=usage)
-        if end.problem is not None or state is None or state.is_open:
-            why = end.problem or ("has not begun" if state is None else f"is {state.status.value}")
-            return Suspended(stream=stream, reason=why, until=_until(state), usage=usage)
+        if end.is_cut or end.problem is not None or state is None or state.is_open:
+            return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if state.status is not ExecutionStatus.COMPLETED:
             return _no_answer(self._flow.name, stream, state.stop_reason and state.stop_reason.value, usage)
         return Succeeded(output=state.output, sets=_usage_of(self._output, usage), usage=usage)
@@ -101,11 +101,8 @@ def _place(attempt: Try) -> ChildPlace:
     return attempt.child
 
 
-def _until(state: AgentState | FlowState | None) -> int | None:
-    if isinstance(state, AgentState):
-        wait = state.execution.wait if state.execution is not None else None
-    else:
-        wait = state.run.wait if state is not None and state.run is not None else None
+def _until(state: AgentState | None) -> int | None:
+    wait = state.execution.wait if state is not None and state.execution is not None else None
     return wait.until if wait is not None else None
 
 

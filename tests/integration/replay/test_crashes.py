@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import Steptrail
-from steptrail.runtime.kernel.faults import FAULT_POINTS, no_faults
+from steptrail.runtime.kernel.faults import no_faults
 from steptrail.testing import Recording, normalise, replay
 from tests.harness.crash_workload import VARIANTS, Variant, Workload, perform
 from tests.runner.kit import Crash, crash_at
@@ -43,7 +43,7 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Variant], Cou
     return count
 
 
-@pytest.mark.parametrize("point", FAULT_POINTS)
+@pytest.mark.parametrize("point", VARIANTS[0].points)
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_given_a_death_at_a_fault_point_then_a_replay_comes_to_the_same(
     point: str, variant: Variant, reached: Callable[[Variant], Counter[str]], tmp_path: Path

@@ -3,7 +3,12 @@
 import pytest
 
 from steptrail.domain.flow.definition import Edge, FlowDefinition, definition_text
-from steptrail.domain.flow.graph import Graph, graph_of, members
+from steptrail.domain.flow.graph import (
+    Graph,
+    _graph_of_equal as kept_graphs,  # pyright: ignore[reportPrivateUsage]
+    graph_of,
+    members,
+)
 from steptrail.domain.flow.nodes import NoopNode
 from tests.unit.flow.graphs import flow, graph
 
@@ -96,3 +101,19 @@ def test_ten_thousand_nodes_in_a_row_and_a_thousand_loops_are_known_at_once() ->
 def test_members_of_a_set_come_in_order() -> None:
     assert list(members(0)) == []
     assert list(members(0b1011 | 1 << 100)) == [0, 1, 3, 100]
+
+
+def test_an_equal_text_is_compared_once_and_then_known_by_its_identity() -> None:
+    text = definition_text(flow("a > b"))
+    made, equal = graph_of(text), "".join(list(text))
+    assert equal is not text
+    assert graph_of(equal) is made
+    looks = kept_graphs.cache_info()
+    assert graph_of(equal) is graph_of(text) is made
+    assert kept_graphs.cache_info() == looks
+
+
+def test_the_graphs_of_many_texts_stay_apart() -> None:
+    texts = [definition_text(flow(f"a > b{number}")) for number in range(40)]
+    for text in (*texts, *reversed(texts)):
+        assert graph_of(text).nodes[1].id == f"b{texts.index(text)}"

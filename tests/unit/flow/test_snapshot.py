@@ -113,6 +113,7 @@ def test_changed_bytes_are_refused_or_hold_another_state(state: FlowState, chang
         pass
 
 
+@pytest.mark.acceptance("7.2-6")
 @examples(60)
 @given(flow_lives())
 def test_a_run_goes_on_from_any_snapshot_to_the_same_end(records: list[Recorded[FlowEvent]]) -> None:

@@ -81,6 +81,27 @@ def test_given_others_who_write_then_it_finds_out_by_itself(log: Log) -> None:
     watch.close()
 
 
+def test_given_others_who_seem_quiet_then_it_looks_only_for_a_reason_until_they_are_not(log: Log) -> None:
+    asked, is_quiet = threading.Semaphore(0), True
+
+    def quiet() -> bool:
+        asked.release()
+        return is_quiet
+
+    watch = LogWatch(log, poll=0.001, is_quiet=quiet)
+    wait = watch.past(0)
+    assert log.looked.acquire(timeout=PATIENCE)
+    for _ in range(5):
+        assert asked.acquire(timeout=PATIENCE)
+    assert log.looks == 1
+    watch.look()
+    assert log.looked.acquire(timeout=PATIENCE)
+    assert (log.looks, wait.done()) == (2, False)
+    log.end, is_quiet = 1, False
+    assert wait.result(PATIENCE) == 1
+    watch.close()
+
+
 def test_given_a_look_that_fails_then_those_who_wait_learn_why_and_the_next_is_served(log: Log, told: LogWatch) -> None:
     log.broken = OSError("no such disk")
     with pytest.raises(OSError, match="no such disk"):
