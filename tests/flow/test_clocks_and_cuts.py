@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from steptrail import Steptrail, ToolEffect
-from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted
+from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.workflow import (
@@ -231,3 +231,26 @@ async def test_an_unknown_outcome_is_recorded_where_the_node_tolerates_it() -> N
         result = await run_to_rest(trail, clock, flow)
     assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 1)]
     assert world.done["a"] == 1
+
+
+@pytest.mark.parametrize(
+    ("retry", "least", "most"),
+    [
+        (RetryPolicy(max_attempts=4, backoff=2.0, max_delay=3.0), [2.0, 3.0, 3.0], [2.0, 3.0, 3.0]),
+        (RetryPolicy(max_attempts=4, backoff=4.0, jitter=0.5), [2.0, 4.0, 6.0], [4.0, 8.0, 12.0]),
+    ],
+)
+async def test_a_wait_is_drawn_once_and_recorded_with_when_it_ends(
+    retry: RetryPolicy, least: list[float], most: list[float]
+) -> None:
+    world, clock = World(), HandClock()
+    world.breaks["a"] = ConnectionError("away")
+    flow = Workflow("t").function("a", world.function("a"), retry=retry).build()
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow)
+        records = await trail.flow("f").events()
+    waits = [record for record in records if isinstance(record.event, NodeRetryScheduled)]
+    for record, low, high in zip(waits, least, most, strict=True):
+        assert isinstance(record.event, NodeRetryScheduled)
+        assert low <= record.event.delay_seconds <= high
+        assert record.event.due_at == record.at + round(record.event.delay_seconds * 1e6)
