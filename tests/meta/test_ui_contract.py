@@ -22,7 +22,12 @@ def test_another_model_makes_all_files_stale(
 ) -> None:
     changed = ui_contract.schema()
     changed["properties"]["mood"] = {"type": "string"}
-    monkeypatch.setattr(ui_contract, "schema", lambda _=None: changed)
+
+    def another(model: object = None) -> object:
+        del model
+        return changed
+
+    monkeypatch.setattr(ui_contract, "schema", another)
     assert ui_contract.main(["--check"]) == 1
     told = capsys.readouterr().err
     assert [name for name in ui_contract.FILES if f"docs/ui/{name} is stale" not in told] == []
