@@ -2,12 +2,14 @@
 
 import pytest
 
-from steptrail import Steptrail, ToolEffect
+from steptrail import Steptrail, ToolEffect, tool
+from steptrail.broadcasting import BroadcastEnvelope
 from steptrail.lifecycle import FlowExecutionFailed, FlowExecutionStarted, FlowQuestionAnswered
 from steptrail.tools import OnUnknown
 from steptrail.ui import UiConfig, UiFlowRun, ui_flow
 from steptrail.workflow import RunOptions, Workflow, flow_lifecycle_events
 from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.flow.test_broadcast import of_the_log
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 ALL = UiConfig(include_tool_args=True)
@@ -110,3 +112,59 @@ async def test_what_a_person_has_settled_is_an_answer_and_no_end_of_a_try(outcom
         told_of = flow_lifecycle_events("f", await settled.history())
         answers = [each for each in told_of if isinstance(each, FlowQuestionAnswered)]
         assert [(each.question_id, each.by) for each in answers] == [("f:1:work:1", "ana")]
+
+
+def bodies(envelopes: list[BroadcastEnvelope]) -> list[tuple[str, object]]:
+    return [(str(each.body["event"]), each.body["data"]) for each in envelopes]
+
+
+async def test_a_skipped_node_a_recorded_failure_and_one_that_was_given_up_are_told_of() -> None:
+    world, clock = World(), HandClock()
+    world.breaks = {"a": ValueError("no"), "b": ValueError("never")}
+    act = world.tool()
+    flow = (
+        Workflow("t", options=RunOptions(pause_before=("held",), longest_wait=0.0))
+        .noop("held")
+        .tool("first", act, args={"name": "a"}, retry=1, on_error="continue")
+        .human("ask", expires=60.0)
+        .tool("last", act, args={"name": "b"}, retry=1)
+        .chain("held", "first", "last")
+        .edge("held", "ask")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").step("held", "skip", by="ana")
+        await trail.flow("f").resume(flow)
+        told = bodies(await of_the_log(trail))
+    names = [name for name, _ in told]
+    assert [name for name in names if name == "flow.node.skipped"] == ["flow.node.skipped"]
+    failed = [data for name, data in told if name == "flow.node.failed" and isinstance(data, dict)]
+    assert [(data["node"], data["is_recorded"]) for data in failed] == [("first", True), ("last", False)]
+    assert [data["node"] for name, data in told if name == "flow.node.cancelled" and isinstance(data, dict)] == ["ask"]
+
+
+@pytest.mark.parametrize("answer", ["approved", "denied", "expired"])
+async def test_an_approval_is_told_of_with_its_answer(answer: str) -> None:
+    clock = HandClock()
+
+    @tool(effect=ToolEffect.UNSAFE, approval=True)
+    def wire() -> str:
+        """Wire money."""
+        return "done"
+
+    flow = Workflow("t", options=LEAVES).tool("wire", wire, retry=1).build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        (asked,) = (await shown(trail)).questions
+        assert (asked.kind, asked.tool) == ("approval", "wire")
+        if answer == "approved":
+            await trail.flow("f").approve(asked.id, by="ana")
+        elif answer == "denied":
+            await trail.flow("f").deny(asked.id, by="ana", reason="no")
+        else:
+            clock.advance(365 * 86_400.0)
+        await trail.flow("f").resume(flow)
+        told = flow_lifecycle_events("f", await trail.flow("f").history())
+    (answered,) = [each for each in told if isinstance(each, FlowQuestionAnswered)]
+    assert (answered.answer, answered.by) == (answer, None if answer == "expired" else "ana")
