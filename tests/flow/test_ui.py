@@ -1,10 +1,13 @@
 """What a front end shows of a run of a workflow, and what it keeps to itself unless it is told to show it."""
 
+from typing import Any, cast
+
 import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.broadcasting import BroadcastEnvelope
 from steptrail.lifecycle import FlowExecutionFailed, FlowExecutionStarted, FlowQuestionAnswered
+from steptrail.projections.rendering import owner_text
 from steptrail.tools import OnUnknown
 from steptrail.ui import UiConfig, UiFlowRun, ui_flow
 from steptrail.workflow import RunOptions, Workflow, flow_lifecycle_events
@@ -114,8 +117,12 @@ async def test_what_a_person_has_settled_is_an_answer_and_no_end_of_a_try(outcom
         assert [(each.question_id, each.by) for each in answers] == [("f:1:work:1", "ana")]
 
 
-def bodies(envelopes: list[BroadcastEnvelope]) -> list[tuple[str, object]]:
-    return [(str(each.body["event"]), each.body["data"]) for each in envelopes]
+def bodies(envelopes: list[BroadcastEnvelope]) -> list[tuple[str, dict[str, Any]]]:
+    return [(str(each.body["event"]), cast("dict[str, Any]", each.body["data"])) for each in envelopes]
+
+
+def test_whether_a_process_runs_something_is_said_also_when_nobody_can_tell() -> None:
+    assert [owner_text(each).split(" ")[0] for each in (None, True, False)] == ["unknown:", "a", "no"]
 
 
 async def test_a_skipped_node_a_recorded_failure_and_one_that_was_given_up_are_told_of() -> None:
@@ -139,9 +146,9 @@ async def test_a_skipped_node_a_recorded_failure_and_one_that_was_given_up_are_t
         told = bodies(await of_the_log(trail))
     names = [name for name, _ in told]
     assert [name for name in names if name == "flow.node.skipped"] == ["flow.node.skipped"]
-    failed = [data for name, data in told if name == "flow.node.failed" and isinstance(data, dict)]
+    failed = [data for name, data in told if name == "flow.node.failed"]
     assert [(data["node"], data["is_recorded"]) for data in failed] == [("first", True), ("last", False)]
-    assert [data["node"] for name, data in told if name == "flow.node.cancelled" and isinstance(data, dict)] == ["ask"]
+    assert [data["node"] for name, data in told if name == "flow.node.cancelled"] == ["ask"]
 
 
 @pytest.mark.parametrize("answer", ["approved", "denied", "expired"])
