@@ -95,16 +95,14 @@ def _completed(config: BroadcastConfig, event: nodes.FlowNodeCompleted) -> Messa
     return "flow.node.completed", {**_place(event), **chosen}
 
 
-@_SAID.of(nodes.FlowNodeFailed)
-def _failed(config: BroadcastConfig, event: nodes.FlowNodeFailed) -> Message:
+def _failure(config: BroadcastConfig, event: nodes.FlowNodeFailed | nodes.FlowNodeFailureRecorded) -> Message:
     error = error_shown(event.error, event.failure, config)
-    return "flow.node.failed", {**_place(event), "failure": event.failure, "error": error, "is_recorded": False}
+    is_recorded = isinstance(event, nodes.FlowNodeFailureRecorded)
+    return "flow.node.failed", {**_place(event), "failure": event.failure, "error": error, "is_recorded": is_recorded}
 
 
-@_SAID.of(nodes.FlowNodeFailureRecorded)
-def _recorded(config: BroadcastConfig, event: nodes.FlowNodeFailureRecorded) -> Message:
-    error = error_shown(event.error, event.failure, config)
-    return "flow.node.failed", {**_place(event), "failure": event.failure, "error": error, "is_recorded": True}
+_SAID.of(nodes.FlowNodeFailed)(_failure)
+_SAID.of(nodes.FlowNodeFailureRecorded)(_failure)
 
 
 @_SAID.of(nodes.FlowNodeSkipped)

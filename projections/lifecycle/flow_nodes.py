@@ -80,8 +80,8 @@ class FlowNodeCompleted(FlowNodeEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowNodeFailureRecorded(FlowNodeEvent):
-    """A visit, or one item of a map, failed for good, and the run goes on. `rule` is the setting that decided."""
+class _FailedForGood(FlowNodeEvent):
+    """A visit, or one item of a map, failed for good. `rule` is the setting that decided."""
 
     failure: str
     error: str = field(repr=False)
@@ -91,23 +91,19 @@ class FlowNodeFailureRecorded(FlowNodeEvent):
     def _said(self) -> dict[str, JsonValue]:
         said: dict[str, JsonValue] = {"failure": self.failure, "error": self.error}
         return {**FlowNodeEvent._said(self), **said, "attempt": self.attempt, "rule": self.rule}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowNodeFailureRecorded(_FailedForGood):
+    """A visit, or one item of a map, failed for good, and the run goes on. `rule` is the setting that decided."""
 
     def _line(self) -> str:
         return f"node {self._where()} failed, and the run goes on: {error_text(self.error, self.failure)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowNodeFailed(FlowNodeEvent):
+class FlowNodeFailed(_FailedForGood):
     """A visit failed for good, and with it the run. `rule` is the setting that decided."""
-
-    failure: str
-    error: str = field(repr=False)
-    attempt: int
-    rule: str
-
-    def _said(self) -> dict[str, JsonValue]:
-        said: dict[str, JsonValue] = {"failure": self.failure, "error": self.error}
-        return {**FlowNodeEvent._said(self), **said, "attempt": self.attempt, "rule": self.rule}
 
     def _line(self) -> str:
         return f"node {self._where()} failed: {error_text(self.error, self.failure)}"
