@@ -11,6 +11,7 @@ from tests.e2e.cli import Cli
 
 APP = """
 import json
+from contextlib import asynccontextmanager
 from steptrail import AgentBuilder, tool
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Workflow
@@ -37,6 +38,17 @@ small = ScriptedModel(["A text."])
 critic = AgentBuilder("critic").with_model(ScriptedModel(["Too short."]))
 inner = Workflow("inner", result="same").function("same", lambda e: e.input, output="same")
 broken = AgentBuilder("broken")
+
+
+@asynccontextmanager
+async def desk(context):
+    print("opened", flush=True)
+    yield {"name": "the desk"}
+    print("closed", flush=True)
+
+
+def ask_desk(envelope, context):
+    return context.resources["name"]
 """
 
 FLOW = """\
@@ -293,3 +305,17 @@ def test_a_run_is_drawn_with_what_became_of_each_node(texts: Cli) -> None:
     assert texts("flow", "draw", "flow:app.py", "--mermaid", "--json").code == 2
     texts("run", "app.py:critic", "hi", "--id", "a")
     assert texts("flow", "draw", "a").err == "steptrail: a is the session of an agent: only workflows are drawn\n"
+
+
+def test_resources_are_named_in_the_text_and_brought_by_the_code(texts: Cli) -> None:
+    text = "steptrail: flow/v1\nname: desk\nresources: desk\nnodes: [{id: ask, kind: function, use: ask_desk}]\n"
+    written(texts, "desk.yaml", text)
+    done = texts("run", "desk.yaml", "null", *USE, "--id", "d")
+    assert (done.code, done.lines[-1]) == (0, '"the desk"')
+    assert [line for line in done.lines if line in {"opened", "closed"}] == ["opened", "closed"]
+    written(texts, "desks.yaml", text.replace("resources: desk", "resources: desks"))
+    refused = texts("run", "desks.yaml", "null", *USE)
+    assert (refused.code, refused.out) == (2, "")
+    assert "desks.yaml:3:1: FL-105" in refused.err
+    assert texts("flow", "check", "desks.yaml", *USE).code == 1
+    assert texts("flow", "check", "desk.yaml").code == 0
