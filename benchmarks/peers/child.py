@@ -18,7 +18,10 @@ __all__ = ["Figures", "Task", "file_bytes", "script", "watched"]
 
 
 class Task(argparse.Namespace):
-    """What a script is asked for: a variant, steps in each session, sessions at once, an empty folder for its files."""
+    """What a script is asked for: a variant, steps in each session, sessions at once, an empty folder for its files.
+
+    For a workflow, steps are runs one after another, and sessions are how many such chains of runs there are at once.
+    """
 
     variant: str
     steps: int

@@ -18,8 +18,8 @@ _ALMOST = 0.9
 def rival_of(contender: Contender, everybody: Sequence[Contender], conditions: Sequence[Condition]) -> str:
     """Return with which durability of Steptrail a contender is compared: by its syncs, of one session at a time.
 
-    Sessions at once share syncs, so there they say nothing of what is promised. Where syncs were not counted it is
-    `full`.
+    Sessions at once share syncs, so there they say nothing of what is promised. Where none were counted it is `full`;
+    where only theirs were not, because another process syncs for them, it is the weaker promise.
     """
     if contender.name in {FLOOR, FULL, NORMAL}:
         return FULL
@@ -28,15 +28,20 @@ def rival_of(contender: Contender, everybody: Sequence[Contender], conditions: S
     if alone is None:
         return FULL
     theirs, needed = contender.syncs_a_step(alone), ours.syncs_a_step(alone)
-    return NORMAL if theirs is not None and needed is not None and theirs < needed * _ALMOST else FULL
+    if needed is None:
+        return FULL
+    if theirs is None:
+        return NORMAL if contender.found.get(alone) else FULL
+    return NORMAL if theirs < needed * _ALMOST else FULL
 
 
 def condition_table(
     everybody: Sequence[Contender], condition: Condition, conditions: Sequence[Condition]
 ) -> list[list[str]]:
     """Return the lines of the table of a condition, its head first: those that sync as often before the others."""
-    head = ["library", "against", "processor, ms a step", "ratio", "time, ms a step", "ratio", "syncs a step"]
-    lines = [[*head, "KB a step", "Steptrail ahead?"]]
+    unit = condition.scenario.unit
+    head = ["library", "against", f"processor, ms a {unit}", "ratio", f"time, ms a {unit}", "ratio", f"syncs a {unit}"]
+    lines = [[*head, f"KB a {unit}", "Steptrail ahead?"]]
     named = {each.name: each for each in everybody}
     for rival in (FULL, NORMAL):
         for one in everybody:

@@ -6,6 +6,7 @@ from benchmarks.bars import Bar, bars_table
 from benchmarks.meter import Cost
 from benchmarks.peers.child import Figures
 from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, Contender
+from benchmarks.peers.scenarios import Scenario
 from benchmarks.peers.tables import condition_table, verdict
 from benchmarks.tables import table
 
@@ -64,9 +65,26 @@ def test_a_peer_that_syncs_less_stands_apart_and_is_compared_with_durability_nor
 
 
 def test_where_syncs_are_not_counted_everybody_is_compared_with_the_default() -> None:
-    found = lines(contender("peer", (1.0, 1.0), (1.0, 1.0), syncs=None))
+    nobody = [contender(name, (1.0, 1.0), syncs=None) for name in (FLOOR, FULL, NORMAL, "peer")]
+    found = {line[0]: line[1:] for line in condition_table(nobody, ALONE, [ALONE, MANY])}
     assert found["peer"][0] == FULL
     assert found["peer"][5] == "-"
+
+
+def test_a_peer_for_which_another_process_syncs_is_compared_with_the_weaker_promise() -> None:
+    found = lines(contender("peer", (1.0, 1.0), (1.0, 1.0), syncs=None))
+    assert (found["peer"][0], found["peer"][5]) == (NORMAL, "-")
+
+
+def test_figures_of_a_workflow_are_for_each_of_its_three_nodes() -> None:
+    flows = Condition(1, 100, 0, Scenario.WORKFLOW)
+    peers = everybody(contender("peer", (0.6, 1.2), (0.6, 1.2), syncs=600))
+    for one in peers:
+        one.found[flows] = one.found[ALONE]
+    head, *rest = condition_table(peers, flows, [flows])
+    assert (head[2], head[6]) == ("processor, ms a node", "syncs a node")
+    assert next(line for line in rest if line[0] == "peer")[2:7:2] == ["2.00", "4.00", "2.00"]
+    assert str(flows).startswith("100 runs of a workflow of 3 nodes, one after another")
 
 
 @pytest.mark.parametrize(("cpu", "wall", "ahead"), [(0.3, 1.0, True), (0.3, 0.1, False), (0.05, 1.0, False)])
