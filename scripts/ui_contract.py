@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from steptrail.ui import UiConversation
+from steptrail.ui import UiConversation, UiFlowRun
 
-__all__ = ["FILES", "SCHEMA", "contract", "main", "schema", "types"]
+__all__ = ["FILES", "FLOW_SCHEMA", "SCHEMA", "contract", "main", "schema", "types"]
 
 FOLDER = Path(__file__).parents[1] / "docs" / "ui"
-SCHEMA, TYPES = "steptrail-ui.schema.json", "steptrail-ui.d.ts"
-FILES = (SCHEMA, TYPES)
+SCHEMA, FLOW_SCHEMA, TYPES = "steptrail-ui.schema.json", "steptrail-ui-flow.schema.json", "steptrail-ui.d.ts"
+FILES = (SCHEMA, FLOW_SCHEMA, TYPES)
 
 Schema = dict[str, Any]
 
 HEAD = """\
-// What a front end renders of a Steptrail session: `UiConversation` and its parts.
+// What a front end renders of a Steptrail session, `UiConversation`, or of a run of a workflow, `UiFlowRun`.
 // Written by scripts/ui_contract.py from the models of steptrail.ui; a test fails when it is stale. Do not edit.
 // A property that is absent is not known or not shown; none is ever null. Ignore properties that you do not know.
 
@@ -30,9 +30,9 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | { [key:
 PRIMITIVES = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean"}
 
 
-def schema() -> Schema:
-    """Return the JSON schema of a conversation. What may be absent is never null, as `to_dict` writes it."""
-    made = cast(Schema, _without_noise(UiConversation.model_json_schema()))
+def schema(model: type[UiConversation | UiFlowRun] = UiConversation) -> Schema:
+    """Return the JSON schema of a model. What may be absent is never null, as `to_dict` writes it."""
+    made = cast(Schema, _without_noise(model.model_json_schema()))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
@@ -53,11 +53,15 @@ def _is_noise(key: str, value: object) -> bool:
     return key in {"title", "default"} and not isinstance(value, dict)
 
 
-def types(whole: Schema) -> str:
-    """Return TypeScript declarations of a schema as `schema` makes it. Raises `ValueError` for what it cannot say."""
-    named = {name: kind for name, kind in whole["$defs"].items() if name != "JsonValue"}
-    declared = [_declared(name, kind) for name, kind in {**named, UiConversation.__name__: whole}.items()]
-    return "\n".join([HEAD, *declared])
+def types(**wholes: Schema) -> str:
+    """Return TypeScript declarations of schemas as `schema` makes them, by the names of their models.
+
+    Raises `ValueError` for what it cannot say.
+    """
+    named: dict[str, Schema] = {}
+    for name, whole in wholes.items():
+        named |= {part: kind for part, kind in whole["$defs"].items() if part != "JsonValue"} | {name: whole}
+    return "\n".join([HEAD, *(_declared(name, kind) for name, kind in named.items())])
 
 
 def _declared(name: str, kind: Schema) -> str:
@@ -96,8 +100,12 @@ def _type(kind: Schema) -> str:
 
 def contract() -> dict[str, str]:
     """Return the text of each file by its name."""
-    whole = schema()
-    return {SCHEMA: json.dumps(whole, indent=2, ensure_ascii=False) + "\n", TYPES: types(whole)}
+    session, flow = schema(), schema(UiFlowRun)
+    return {
+        SCHEMA: json.dumps(session, indent=2, ensure_ascii=False) + "\n",
+        FLOW_SCHEMA: json.dumps(flow, indent=2, ensure_ascii=False) + "\n",
+        TYPES: types(UiConversation=session, UiFlowRun=flow),
+    }
 
 
 def main(arguments: list[str]) -> int:

@@ -47,6 +47,7 @@ _DONE = structs.replace(
     stop_reason="completed",
     resolved_by="Steps",
     answered=True,
+    recorded_errors=2,
     version=2,
 )
 

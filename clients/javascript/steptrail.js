@@ -1,11 +1,12 @@
-// The reference client of an event stream: it follows one session and says which messages to render.
+// The reference client of an event stream: it follows one session, or one run of a workflow, and says what to render.
 //
 //     import { SteptrailSession } from "./steptrail.js";
 //     const session = new SteptrailSession("/agent/sessions/chat-1", (messages, view) => { ... });
 //     session.close();
+//     const run = new SteptrailFlow("/agent/flows/order-7", (run, view) => { ... });
 //
 // What is stored is the truth. Text that is being written and calls that run are shown as `ephemeral` messages, until
-// the stored conversation holds what became of them. It is fetched at the beginning, whenever something was said or the
+// the stored conversation holds what became of them. It, or the stored run, is fetched at the beginning, whenever something was said or the
 // status of the run changes, when a message was missed, and when the line was down. A line on which nothing comes, no
 // heartbeat either, is dead and is opened anew.
 
@@ -39,7 +40,11 @@
  * @property {boolean} whole whether the text has come to its end
  */
 
+/** @typedef {import("../../docs/ui/steptrail-ui").ExecutionStatus} Status */
+
 const SLOWEST_MS = 30_000;
+/** The messages that are not stored. */
+const EPHEMERAL = new Set(["agent.stream.chunk", "agent.stream.lost", "flow.stream.chunk", "flow.stream.lost", "flow.node.progress"]);
 
 /** @param {string} id @returns {[number, number]} */
 const placeOf = (id) => /** @type {[number, number]} */ (id.split(".").map(Number));
@@ -106,26 +111,21 @@ async function* dataOf(body) {
   }
 }
 
-/** Follows one session until it is closed. */
-export class SteptrailSession {
-  /** @type {{ version: number, messages: readonly UiMessage[] }} */
-  #shown = { version: -1, messages: [] };
-  /** @type {UiConversation | null} */
-  #conversation = null;
-  /** @type {Map<string, Piece>} */
-  #pieces = new Map();
+/** Follows one stream until it is closed. A class below it says what is shown of the stream. */
+class Followed {
+  /** @type {any} what was fetched last */
+  _stored = null;
   /** @type {string | null} */
-  #lastId;
-  /** @type {UiConversation["status"] | null} */
-  #status = null;
-  #statusAt = 0;
+  _lastId;
+  /** @type {Status | null} */
+  _status = null;
+  _statusAt = 0;
   /** @type {string | null} */
-  #refused = null;
-  #missing = false;
+  _refused = null;
+  _missing = false;
+  _connected = false;
+  _closed = false;
   #refusals = 0;
-  #notes = 0;
-  #connected = false;
-  #closed = false;
   #fetching = false;
   #again = false;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -136,13 +136,15 @@ export class SteptrailSession {
   #line = null;
 
   /**
-   * @param {string} url the address of the session, such as `/agent/sessions/chat-1`
-   * @param {(messages: ShownMessage[], view: View) => void} onChange told whenever there is something new to show
-   * @param {Options} [options]
+   * @param {string} url the address of the stream
+   * @param {"agent" | "flow"} kind how the types of its messages begin
+   * @param {"conversation" | "run"} what the name of what is stored
+   * @param {Options} options
    */
-  constructor(url, onChange, options = {}) {
+  constructor(url, kind, what, options) {
     this.url = url.replace(/\/$/, "");
-    this.onChange = onChange;
+    this.kind = kind;
+    this.what = what;
     this.transport = options.transport ?? "sse";
     this.storage = options.storage === undefined ? globalThis.sessionStorage ?? null : options.storage;
     this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
@@ -150,32 +152,34 @@ export class SteptrailSession {
     this.WebSocket = options.WebSocket ?? globalThis.WebSocket;
     this.retryMs = options.retryMs ?? 1000;
     this.silenceMs = options.silenceMs ?? 45_000;
-    this.#lastId = this.storage?.getItem(this.#key) ?? null;
-    void this.refresh();
+    this._lastId = this.storage?.getItem(this.#key) ?? null;
   }
+
+  /** Takes what was fetched; says whether it is as new as the messages that came. @param {any} stored @returns {boolean} */
+  _take(stored) {
+    throw new Error(`nobody takes ${stored}`);
+  }
+
+  /** Begins anew with what is not stored: what is being written is sent from its beginning. */
+  _begun() {}
+
+  /** Takes a message that is not stored. @param {string} type @param {any} data */
+  _ephemeral(type, data) {}
+
+  /** Takes a message about a stored event. @param {string} type @param {any} data @param {number} version */
+  _durable(type, data, version) {}
+
+  /** Tells whoever shows the stream. */
+  _show() {}
 
   /** Says no more. */
   close() {
-    this.#closed = true;
+    this._closed = true;
     clearTimeout(this.#timer);
     this.#hangUp();
   }
 
-  /** Shows an error that only this front end knows, such as a message that could not be sent. @param {string} text */
-  note(text) {
-    this.#notes += 1;
-    const message = {
-      id: `local:error:${this.#notes}`,
-      role: /** @type {const} */ ("status"),
-      content: text,
-      timestamp: new Date().toISOString(),
-      metadata: { status_type: /** @type {const} */ ("error") },
-    };
-    this.#shown = { ...this.#shown, messages: [...this.#shown.messages, message] };
-    this.#show();
-  }
-
-  /** Fetches the stored conversation, and follows it; asked while it is being fetched, it is fetched once more. */
+  /** Fetches what is stored, and follows it; asked while it is being fetched, it is fetched once more. */
   async refresh() {
     if (this.#fetching) {
       this.#again = true;
@@ -186,7 +190,7 @@ export class SteptrailSession {
     do {
       this.#again = false;
       isAll = await this.#fetched();
-    } while (this.#again && !this.#closed);
+    } while (this.#again && !this._closed);
     this.#fetching = false;
     if (!isAll) this.#later();
   }
@@ -206,12 +210,12 @@ export class SteptrailSession {
   /** @returns {Promise<boolean>} whether that is all that there is to know for now */
   async #fetched() {
     try {
-      const answer = await this.#ask(`${this.url}/conversation`, AbortSignal.timeout(this.silenceMs));
+      const answer = await this.#ask(`${this.url}/${this.what}`, AbortSignal.timeout(this.silenceMs));
       if (this.#isRefused(answer)) this.#hangUp();
       if (!answer.ok) return false;
-      const stored = /** @type {UiConversation} */ (await answer.json());
-      if (this.#closed) return true;
-      const isAll = this.#take(stored);
+      const stored = await answer.json();
+      if (this._closed) return true;
+      const isAll = this._take(stored);
       if (this.#line === null) this.#connect();
       return isAll;
     } catch {
@@ -222,38 +226,23 @@ export class SteptrailSession {
   /** Notes that the server says no, or that there is nothing. @param {Response} answer */
   #isRefused(answer) {
     const isNo = answer.status === 401 || answer.status === 403;
-    this.#missing = answer.status === 404;
-    if (isNo || this.#missing) this.#refusals += 1;
-    if (!isNo && !this.#missing) return false;
-    this.#refused = isNo ? answer.statusText || String(answer.status) : null;
-    this.#show();
+    this._missing = answer.status === 404;
+    if (isNo || this._missing) this.#refusals += 1;
+    if (!isNo && !this._missing) return false;
+    this._refused = isNo ? answer.statusText || String(answer.status) : null;
+    this._show();
     return true;
   }
 
-  /** @param {UiConversation} stored */
-  #take(stored) {
-    const seen = this.#lastId === null ? 0 : placeOf(this.#lastId)[0];
-    this.#conversation = stored;
-    this.#shown = reconcile(this.#shown, stored);
-    this.#stands(stored.status, stored.version);
-    const known = new Set(stored.messages.map((message) => message.id));
-    for (const [key, piece] of this.#pieces) {
-      const isKnown = piece.message.role === "assistant" && known.has(piece.message.id);
-      if (piece.until <= stored.version || isKnown) this.#pieces.delete(key);
-    }
-    this.#show();
-    return stored.version >= seen;
-  }
-
-  /** @param {UiConversation["status"]} status @param {number} version */
-  #stands(status, version) {
-    if (version < this.#statusAt) return;
-    this.#status = status;
-    this.#statusAt = version;
+  /** @param {Status} status @param {number} version */
+  _stands(status, version) {
+    if (version < this._statusAt) return;
+    this._status = status;
+    this._statusAt = version;
   }
 
   #connect() {
-    const after = this.#lastId ?? (this.#conversation === null ? "" : String(this.#conversation.version));
+    const after = this._lastId ?? (this._stored === null ? "" : String(this._stored.version));
     const address = new URL(`${this.url}/events?after=${encodeURIComponent(after)}`, globalThis.location?.href);
     if (this.transport === "websocket") {
       address.protocol = address.protocol.replace("http", "ws");
@@ -289,14 +278,11 @@ export class SteptrailSession {
   /** @param {{ close(): void }} line */
   #opened(line) {
     if (line !== this.#line) return;
-    this.#connected = true;
-    this.#refused = null;
-    this.#missing = false;
+    this._connected = true;
+    this._refused = null;
+    this._missing = false;
     this.#refusals = 0;
-    // What is being written is sent from its beginning.
-    for (const [key, piece] of this.#pieces) {
-      if (piece.message.role === "assistant" && !piece.whole) this.#pieces.delete(key);
-    }
+    this._begun();
     void this.refresh();
   }
 
@@ -310,13 +296,13 @@ export class SteptrailSession {
   #lost(line) {
     if (line !== this.#line) return;
     this.#hangUp();
-    this.#show();
+    this._show();
     this.#later();
   }
 
   /** Fetches again in a while: the longer, the more often the server has said no. */
   #later() {
-    if (this.#closed) return;
+    if (this._closed) return;
     clearTimeout(this.#timer);
     const wait = Math.min(this.retryMs * 2 ** Math.min(this.#refusals, 10), Math.max(SLOWEST_MS, this.retryMs));
     this.#timer = setTimeout(() => void this.refresh(), wait * (0.5 + Math.random() / 2));
@@ -325,7 +311,7 @@ export class SteptrailSession {
   #hangUp() {
     const line = this.#line;
     this.#line = null;
-    this.#connected = false;
+    this._connected = false;
     clearTimeout(this.#silence);
     line?.close();
   }
@@ -337,33 +323,88 @@ export class SteptrailSession {
     const type = body.event ?? body.type;
     const data = body.data ?? body.payload;
     // Two heartbeats may be late before the line counts as dead.
-    if (type === "agent.heartbeat") this.silenceMs = 3000 * data.every_seconds + 2000;
+    if (type === `${this.kind}.heartbeat`) this.silenceMs = 3000 * data.every_seconds + 2000;
     this.#alive(line);
-    if (type === "agent.heartbeat") return;
-    if (type === "agent.stream.chunk" || type === "agent.stream.lost") {
-      // It comes behind a stored message, which may be one that the conversation spared us.
-      if (this.#lastId === null && body.previous !== null) this.#remember(body.previous);
-      this.#ephemeral(type, data);
+    if (type === `${this.kind}.heartbeat`) return;
+    if (EPHEMERAL.has(type)) {
+      // It comes behind a stored message, which may be one that what is stored spared us.
+      if (this._lastId === null && body.previous !== null) this.#remember(body.previous);
+      this._ephemeral(type, data);
       return;
     }
     const id = /** @type {string} */ (body.sequence);
-    if (this.#lastId !== null && body.previous !== null && isBehind(id, this.#lastId)) return;
-    // The first message after a conversation has no place of its own to compare with.
-    const isGap = this.#lastId !== null && body.previous !== this.#lastId;
+    if (this._lastId !== null && body.previous !== null && isBehind(id, this._lastId)) return;
+    // The first message after what is stored has no place of its own to compare with.
+    const isGap = this._lastId !== null && body.previous !== this._lastId;
     this.#remember(id);
-    this.#durable(type, data, placeOf(id)[0]);
+    this._durable(type, data, placeOf(id)[0]);
     if (isGap) void this.refresh();
-    this.#show();
+    this._show();
   }
 
   /** @param {string} id */
   #remember(id) {
-    this.#lastId = id;
+    this._lastId = id;
     this.storage?.setItem(this.#key, id);
+  }
+}
+
+/** Follows one session until it is closed. */
+export class SteptrailSession extends Followed {
+  /** @type {{ version: number, messages: readonly UiMessage[] }} */
+  #shown = { version: -1, messages: [] };
+  /** @type {Map<string, Piece>} */
+  #pieces = new Map();
+  #notes = 0;
+
+  /**
+   * @param {string} url the address of the session, such as `/agent/sessions/chat-1`
+   * @param {(messages: ShownMessage[], view: View) => void} onChange told whenever there is something new to show
+   * @param {Options} [options]
+   */
+  constructor(url, onChange, options = {}) {
+    super(url, "agent", "conversation", options);
+    this.onChange = onChange;
+    void this.refresh();
+  }
+
+  /** Shows an error that only this front end knows, such as a message that could not be sent. @param {string} text */
+  note(text) {
+    this.#notes += 1;
+    const message = {
+      id: `local:error:${this.#notes}`,
+      role: /** @type {const} */ ("status"),
+      content: text,
+      timestamp: new Date().toISOString(),
+      metadata: { status_type: /** @type {const} */ ("error") },
+    };
+    this.#shown = { ...this.#shown, messages: [...this.#shown.messages, message] };
+    this._show();
+  }
+
+  /** @param {UiConversation} stored */
+  _take(stored) {
+    const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
+    this._stored = stored;
+    this.#shown = reconcile(this.#shown, stored);
+    this._stands(stored.status, stored.version);
+    const known = new Set(stored.messages.map((message) => message.id));
+    for (const [key, piece] of this.#pieces) {
+      const isKnown = piece.message.role === "assistant" && known.has(piece.message.id);
+      if (piece.until <= stored.version || isKnown) this.#pieces.delete(key);
+    }
+    this._show();
+    return stored.version >= seen;
+  }
+
+  _begun() {
+    for (const [key, piece] of this.#pieces) {
+      if (piece.message.role === "assistant" && !piece.whole) this.#pieces.delete(key);
+    }
   }
 
   /** @param {string} type @param {any} data */
-  #ephemeral(type, data) {
+  _ephemeral(type, data) {
     if (type === "agent.stream.lost") {
       for (const piece of this.#pieces.values()) {
         if (piece.message.role === "assistant" && !piece.whole) piece.message = { ...piece.message, content: "… " };
@@ -374,15 +415,15 @@ export class SteptrailSession {
       if (!before && !data.content) return;
       this.#piece(data.message_id, "assistant", text + data.content, {}, Infinity, data);
     }
-    this.#show();
+    this._show();
   }
 
   /** @param {string} type @param {any} data @param {number} version */
-  #durable(type, data, version) {
-    const isKnown = version <= (this.#conversation?.version ?? -1);
+  _durable(type, data, version) {
+    const isKnown = version <= (this._stored?.version ?? -1);
     switch (type) {
       case "agent.status":
-        this.#stands(data.status, version);
+        this._stands(data.status, version);
         void this.refresh();
         break;
       case "agent.message":
@@ -435,18 +476,130 @@ export class SteptrailSession {
     this.#pieces.set(id, { message, until, step, attempt, whole });
   }
 
-  #show() {
-    if (this.#closed) return;
+  _show() {
+    if (this._closed) return;
     const known = new Set(this.#shown.messages.map((message) => message.id));
     const stored = this.#shown.messages.map((message) => this.#pieces.get(message.id)?.message ?? message);
     const pieces = [...this.#pieces.values()].map((piece) => piece.message).filter((message) => !known.has(message.id));
     this.onChange([...stored, ...pieces], {
-      conversation: this.#conversation,
-      status: this.#status,
-      connected: this.#connected,
-      lastId: this.#lastId,
-      refused: this.#refused,
-      missing: this.#missing,
+      conversation: this._stored,
+      status: this._status,
+      connected: this._connected,
+      lastId: this._lastId,
+      refused: this._refused,
+      missing: this._missing,
     });
   }
+}
+
+/**
+ * @typedef {import("../../docs/ui/steptrail-ui").UiFlowRun} UiFlowRun
+ *
+ * @typedef {object} Writing text that a node is writing, or how far it has come; gone when its try has ended
+ * @property {string} node
+ * @property {number} visit
+ * @property {number | null} item
+ * @property {number} attempt
+ * @property {string} text
+ * @property {string | null} progress
+ * @property {number | null} done
+ * @property {number | null} total
+ *
+ * @typedef {object} FlowView
+ * @property {Status | null} status the newest that is known, of a message or of the stored run
+ * @property {Writing[]} writing what is being written, by nodes in the order in which they began
+ * @property {boolean} connected
+ * @property {string | null} lastId
+ * @property {string | null} refused
+ * @property {boolean} missing
+ */
+
+/** Messages after which the stored run looks different. */
+const CHANGES = new Set(["flow.status", "flow.question.asked", "flow.question.answered", "flow.node.failed", "flow.node.skipped", "flow.node.cancelled"]);
+
+/** Follows one run of a workflow until it is closed. */
+export class SteptrailFlow extends Followed {
+  /** @type {UiFlowRun | null} */
+  #run = null;
+  /** @type {Map<string, Writing>} */
+  #writing = new Map();
+
+  /**
+   * @param {string} url the address of the run, such as `/agent/flows/order-7`
+   * @param {(run: UiFlowRun | null, view: FlowView) => void} onChange told whenever there is something new to show
+   * @param {Options} [options]
+   */
+  constructor(url, onChange, options = {}) {
+    super(url, "flow", "run", options);
+    this.onChange = onChange;
+    void this.refresh();
+  }
+
+  /** @param {UiFlowRun} stored */
+  _take(stored) {
+    const seen = this._lastId === null ? 0 : placeOf(this._lastId)[0];
+    if (this.#run === null || stored.version >= this.#run.version) this.#run = this._stored = stored;
+    this._stands(stored.status, stored.version);
+    if (stored.stop_reason !== undefined) this.#writing.clear();
+    this._show();
+    return stored.version >= seen;
+  }
+
+  _begun() {
+    this.#writing.clear();
+  }
+
+  /** @param {string} type @param {any} data */
+  _ephemeral(type, data) {
+    if (type === "flow.stream.lost") {
+      for (const piece of this.#writing.values()) piece.text = "… ";
+    } else {
+      const key = placeKey(data);
+      const before = this.#writing.get(key);
+      const same = before?.attempt === data.attempt ? before : undefined;
+      const { node, visit, item, attempt } = data;
+      const known = { text: "", progress: null, done: null, total: null, ...same };
+      const told =
+        type === "flow.stream.chunk"
+          ? { text: known.text + data.content }
+          : { progress: data.message, done: data.done, total: data.total };
+      this.#writing.set(key, { ...known, node, visit, item, attempt, ...told });
+    }
+    this._show();
+  }
+
+  /** @param {string} type @param {any} data @param {number} version */
+  _durable(type, data, version) {
+    const isKnown = version <= (this.#run?.version ?? -1);
+    if (type === "flow.status") this._stands(data.status, version);
+    if (type === "flow.attempt.completed") this.#writing.delete(placeKey(data));
+    if (isKnown || this.#run === null) return;
+    if (type === "flow.node.started") this.#mark(data.node, "open");
+    else if (type === "flow.node.completed") this.#mark(data.node, "ran");
+    else if (CHANGES.has(type)) void this.refresh();
+  }
+
+  /** @param {string} id @param {UiFlowRun["nodes"][number]["mark"]} mark */
+  #mark(id, mark) {
+    if (this.#run === null) return;
+    const nodes = this.#run.nodes.map((node) => (node.id === id ? { ...node, mark } : node));
+    this.#run = { ...this.#run, nodes };
+  }
+
+  _show() {
+    if (this._closed) return;
+    this.onChange(this.#run, {
+      status: this._status,
+      writing: [...this.#writing.values()],
+      connected: this._connected,
+      lastId: this._lastId,
+      refused: this._refused,
+      missing: this._missing,
+    });
+  }
+}
+
+/** @param {{ node: string, visit: number, item: number | null }} place */
+function placeKey(place) {
+  return `${place.node}:${place.visit}:${place.item ?? ""}`;
 }

@@ -1,4 +1,4 @@
-// What a front end renders of a Steptrail session: `UiConversation` and its parts.
+// What a front end renders of a Steptrail session, `UiConversation`, or of a run of a workflow, `UiFlowRun`.
 // Written by scripts/ui_contract.py from the models of steptrail.ui; a test fails when it is stale. Do not edit.
 // A property that is absent is not known or not shown; none is ever null. Ignore properties that you do not know.
 
@@ -133,4 +133,68 @@ export interface UiConversation {
   readonly error_message?: string;
   readonly last_response?: string;
   readonly retry?: UiRetry;
+}
+
+/**
+ * A failure after which the run went on: of a visit of a node, or of one item of a map.
+ */
+export interface UiFlowError {
+  readonly node: string;
+  readonly visit: number;
+  readonly item?: number;
+  readonly failure: string;
+  readonly message: string;
+}
+
+/**
+ * A node of the workflow, and where it stands. `ran` counts its visits that succeeded, `tries` its tries.
+ */
+export interface UiFlowNode {
+  readonly id: string;
+  readonly kind: string;
+  readonly mark: "untouched" | "open" | "waiting" | "ran" | "tolerated" | "skipped" | "failed" | "cancelled";
+  readonly ran: number;
+  readonly tries: number;
+}
+
+/**
+ * A question to a person that is open. `id` is what the answer is given to; for a held step it is the node.
+ *
+ * `type` says more of the kind: `approval`, `choice`, `edit`, `input`, `review`, or `before` and `after` of a step.
+ * `data` are the variables that the node shows. `digest` is the SHA-256 of what is asked, or of the exact arguments.
+ */
+export interface UiFlowQuestion {
+  readonly id: string;
+  readonly kind: "approval" | "human" | "step" | "unknown_outcome";
+  readonly node: string;
+  readonly type?: string;
+  readonly prompt?: string;
+  readonly options?: readonly string[];
+  readonly data?: { readonly [key: string]: JsonValue };
+  readonly tool?: string;
+  readonly args?: { readonly [key: string]: JsonValue };
+  readonly args_summary?: string;
+  readonly digest?: string;
+  readonly expires_at?: string;
+  readonly reason?: string;
+}
+
+/**
+ * All that a front end shows of a run of a workflow, after `version` events.
+ *
+ * `stop_reason` and `output` are there once the last execution has ended, and `error_message` when it has failed. A
+ * run may be completed and have `errors`. `nodes` are in the order of the graph.
+ */
+export interface UiFlowRun {
+  readonly flow_id: string;
+  readonly name: string;
+  readonly status: ExecutionStatus;
+  readonly version: number;
+  readonly execution_id?: string;
+  readonly nodes: readonly UiFlowNode[];
+  readonly questions: readonly UiFlowQuestion[];
+  readonly errors: readonly UiFlowError[];
+  readonly stop_reason?: StopReason;
+  readonly error_message?: string;
+  readonly output?: JsonValue;
 }

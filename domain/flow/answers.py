@@ -3,6 +3,7 @@
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.flow.choices import routes_of
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
 from steptrail.domain.flow.events import (
     ApprovalDenied,
@@ -17,7 +18,7 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     WaitEnded,
 )
-from steptrail.domain.flow.nodes import ConditionalNode, LlmRouterNode, RuleRouterNode
+from steptrail.domain.flow.nodes import RuleRouterNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
@@ -113,7 +114,8 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
         raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
     graph = state.graph
     node = graph.node(task.node) if graph is not None else None
-    chooses = isinstance(node, ConditionalNode | RuleRouterNode | LlmRouterNode)
+    # A gate or a guardian with a redirect chooses too: else both its ways would be taken.
+    chooses = node is not None and (isinstance(node, RuleRouterNode) or bool(routes_of(node)))
     if command.action == "skip" and chooses and command.targets is None:
         raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")
     answered = StepAnswered(

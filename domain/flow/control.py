@@ -62,6 +62,7 @@ def _summary(state: FlowState) -> RunSummary:
         stop_reason=finished.stop_reason.value if finished is not None else None,
         resolved_by=finished.resolved_by if finished is not None else None,
         answered=finished is not None and finished.answered,
+        recorded_errors=finished.recorded_errors if finished is not None else 0,
         due_at=stands.due_at,
         waits=stands.waits,
         paused_by=run.paused.by if run is not None and run.paused is not None else None,

@@ -13,6 +13,7 @@ __all__ = [
     "flow_stream",
     "is_node_id",
     "node_asked_in",
+    "task_asked_in",
 ]
 
 STREAM_PREFIX = "flow:"
@@ -62,3 +63,9 @@ def node_asked_in(request: str) -> str:
     """Return the id of the node that a request is of; a text that is no id of a request is returned as it is."""
     parts = request.split(":")
     return parts[2] if len(parts) > 3 else request
+
+
+def task_asked_in(request: str) -> tuple[str, int, int | None]:
+    """Return the node, the visit and the item that a request is of. Raises `ValueError` for what is no id of one."""
+    _, _, node, visit, *rest = request.split(":")
+    return node, int(visit), int(rest[0]) if rest and rest[0].isdigit() else None

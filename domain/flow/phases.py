@@ -160,7 +160,7 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTa
         ApprovalExpired: TaskPhase.LANDED,
     },
 }
-"""RunPhase of a task -> class of an event about it -> the phase that follows."""
+"""TaskPhase -> class of an event about it -> the phase that follows."""
 
 
 def task_phase_after(phase: TaskPhase, event: FlowEvent, back_to: TaskPhase) -> TaskPhase:

@@ -26,7 +26,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     has to come first.
     `paused_by` says who paused it while it is paused, `caller` for a run that was cancelled; a fork that begins paused
     has none. `parent` is the call that started the session, if it was one. `answered` says that the last execution
-    stopped with an answer of its own, also at a limit. `cost` is that of the last execution, where prices are recorded.
+    stopped with an answer of its own, also at a limit, and `recorded_errors` after how many failures of nodes it went
+    on; 0 while it is open. `cost` is that of the last execution, where prices are recorded.
 
     `is_crashed` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a reader has met
     a record that it could not read.
@@ -40,6 +41,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     stop_reason: str | None = None
     resolved_by: str | None = None
     answered: bool = False
+    recorded_errors: int = 0
     due_at: int | None = None
     waits: tuple[Wait, ...] = ()
     paused_by: str | None = None

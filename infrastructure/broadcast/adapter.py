@@ -12,11 +12,12 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.live import ReplyDelta
+from steptrail.domain.live import NodeDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
+from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 from steptrail.runtime.kernel.clock import SystemClock
 
 __all__ = ["AgentEventEnvelopeAdapter", "CanBroadcastAgentEvents"]
@@ -40,10 +41,11 @@ class CanBroadcastAgentEvents(Protocol):
 class AgentEventEnvelopeAdapter:
     """Makes messages of lifecycle events and has them sent: `trail.wiretap(adapter)`.
 
-    Text that is being written comes with `trail.on(ReplyDelta, adapter.show)`. Messages wait for the transport, at most
-    `most_waiting`; beyond that the oldest get lost and are counted in `dropped`. A session that began before the
-    adapter did has a first message without a `previous`. Use it in `async with`, or close it. It belongs to the event
-    loop in which it was made; listeners may call it from any thread.
+    Text that is being written comes with `trail.on(ReplyDelta, adapter.show)`, that of workflows
+    with `NodeDelta`. Messages wait for the transport, at most `most_waiting`; beyond that the oldest get lost and are
+    counted in `dropped`. A session that began before the adapter did has a first message without a `previous`. Use it
+    in `async with`, or close it. It belongs to the event loop in which it was made; listeners may call it from any
+    thread.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class AgentEventEnvelopeAdapter:
 
     def to_envelopes(self, event: RunEvent) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of an event, which is the next one of its session; none for most."""
-        return self._fold(event.session_id).apply(event)
+        return self._fold(event.session_id, is_flow=isinstance(event, FlowRunEvent)).apply(event)
 
     def broadcast(self, event: RunEvent) -> None:
         """Send the messages of an event, behind those before. Returns at once."""
@@ -79,10 +81,11 @@ class AgentEventEnvelopeAdapter:
         for event in events:
             self.broadcast(event)
 
-    def show(self, delta: ReplyDelta) -> None:
+    def show(self, delta: TextDelta) -> None:
         """Send a piece of a reply that is being written. Returns at once."""
         for piece in pieces_of(delta, self._room):
-            self._enqueue(self._fold(delta.session_id).delta(piece, at=self._clock.utc()))
+            fold = self._fold(delta.session_id, is_flow=isinstance(delta, NodeDelta))
+            self._enqueue(fold.delta(piece, at=self._clock.utc()))
 
     def __call__(self, event: RunEvent) -> None:
         """Broadcast the event: an adapter is a listener."""
@@ -116,9 +119,10 @@ class AgentEventEnvelopeAdapter:
         """Send what waits, and end."""
         await self.aclose()
 
-    def _fold(self, session: str) -> EnvelopeFold:
-        fold = self._folds.pop(session, None) or EnvelopeFold(self.config)
-        self._folds[session] = fold
+    def _fold(self, session: str, *, is_flow: bool) -> EnvelopeFold:
+        name = f"flow:{session}" if is_flow else session
+        fold = self._folds.pop(name, None) or EnvelopeFold(self.config)
+        self._folds[name] = fold
         if len(self._folds) > _MOST_SESSIONS:
             self._folds.popitem(last=False)
         return fold

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import orjson
 
-from steptrail.domain.live import ReplyDelta
+from steptrail.domain.live import TextDelta
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport
 from steptrail.projections.broadcast import BroadcastEnvelope, EnvelopeFold
 
@@ -30,7 +30,7 @@ def room_of(transport: BroadcastTransport) -> int:
     return max(_LEAST_ROOM, most - _BESIDE_THE_TEXT)
 
 
-def pieces_of(delta: ReplyDelta, room: int) -> Iterator[ReplyDelta]:
+def pieces_of(delta: TextDelta, room: int) -> Iterator[TextDelta]:
     """Yield a piece of a reply, or as many as it takes until the text of each has room."""
     text = delta.text
     if len(text) < 2 or _written(text) <= room:
@@ -55,22 +55,22 @@ class LiveChunks:
     def __init__(self, utc: Callable[[], int], *, room: int) -> None:
         self._utc, self._room = utc, room
         self._loop = asyncio.get_running_loop()
-        self._waiting = deque[ReplyDelta]()
+        self._waiting = deque[TextDelta]()
         self.came = asyncio.Event()
         self.dropped = 0
 
-    def add(self, delta: ReplyDelta) -> None:
+    def add(self, delta: TextDelta) -> None:
         """Take a piece."""
         self._loop.call_soon_threadsafe(self._add, delta)
 
-    async def take(self, fold_of: Callable[[ReplyDelta], Awaitable[EnvelopeFold | None]]) -> list[BroadcastEnvelope]:
+    async def take(self, fold_of: Callable[[TextDelta], Awaitable[EnvelopeFold | None]]) -> list[BroadcastEnvelope]:
         """Return the messages of all pieces whose step is open in their session's fold, and keep those of later ones.
 
         Where there is no fold yet the pieces are kept.
         """
         self.came.clear()
-        held, told = deque[ReplyDelta](), list[BroadcastEnvelope]()
-        waiting, self._waiting = self._waiting, deque[ReplyDelta]()
+        held, told = deque[TextDelta](), list[BroadcastEnvelope]()
+        waiting, self._waiting = self._waiting, deque[TextDelta]()
         for delta in waiting:
             fold = await fold_of(delta)
             moment = "early" if fold is None else fold.moment_of(delta)
@@ -83,12 +83,12 @@ class LiveChunks:
         self._waiting.extendleft(reversed(held))
         return told
 
-    def _add(self, delta: ReplyDelta) -> None:
+    def _add(self, delta: TextDelta) -> None:
         for piece in pieces_of(delta, self._room):
             self._put(piece)
         self.came.set()
 
-    def _put(self, piece: ReplyDelta) -> None:
+    def _put(self, piece: TextDelta) -> None:
         last = self._waiting[-1] if self._waiting else None
         if last is not None and _goes_on(last, piece) and _written(last.text + piece.text) <= self._room:
             self._waiting[-1] = replace(last, text=last.text + piece.text)
@@ -98,5 +98,5 @@ class LiveChunks:
             self.dropped += 1
 
 
-def _goes_on(last: ReplyDelta, delta: ReplyDelta) -> bool:
+def _goes_on(last: TextDelta, delta: TextDelta) -> bool:
     return replace(last, text="") == replace(delta, text="") and not last.is_final

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.live import ReplyDelta
+from steptrail.domain.live import NodeProgress, TextDelta
 from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at, is_fork
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.projections.broadcast.fold import chunk_of
@@ -48,7 +48,7 @@ class _Feed:
     def __init__(self) -> None:
         self.folds: StreamFolds | None = None
         self.told = _Newest[int, _Told]()
-        self.chunks = _Newest[tuple[ReplyDelta, str | None, int], BroadcastEnvelope | None]()
+        self.chunks = _Newest[tuple[TextDelta | NodeProgress, str | None, int], BroadcastEnvelope | None]()
         self.folding = asyncio.Lock()
 
     def lead(self, folds: StreamFolds) -> bool:
@@ -88,8 +88,8 @@ class FeedReader:
             self._chunks = 0
         return told.messages
 
-    def chunk(self, delta: ReplyDelta, *, at: int) -> tuple[BroadcastEnvelope, ...]:
-        """Return the message of a piece of a reply, seen at `at` (microseconds of UTC), if it makes one."""
+    def chunk(self, delta: TextDelta | NodeProgress, *, at: int) -> tuple[BroadcastEnvelope, ...]:
+        """Return the message of a live update, seen at `at` (microseconds of UTC), if it makes one."""
         key = (delta, self.last_id, self._chunks)
         if key in self._feed.chunks:
             made = self._feed.chunks[key]

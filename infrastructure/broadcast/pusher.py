@@ -33,6 +33,7 @@ Request: TypeAlias = list[dict[str, str]]
 _PREFIXES = ("private-", "private-cache-", "cache-", "")
 
 # The protocol knows no `+` in the name of a channel, and no session has a `;` in its id.
+_FLOW, _FLOW_CHANNEL = "flow:", "flow."
 _TO_CHANNEL, _FROM_CHANNEL = str.maketrans("+", ";"), str.maketrans(";", "+")
 
 
@@ -88,8 +89,9 @@ class PusherTransport:
         return _MOST_MESSAGES
 
     def channel_of(self, session: str) -> str:
-        """Return the channel on which a session's messages are sent."""
-        return self._channel(CHANNEL_PREFIX + session)
+        """Return the channel on which a session's messages are sent; `flow:order-7` names a run of a workflow."""
+        is_flow = session.startswith(_FLOW)
+        return self._channel(_FLOW_CHANNEL + session.removeprefix(_FLOW) if is_flow else CHANNEL_PREFIX + session)
 
     async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         """Send them in one request, or in as many as their size needs; see `BroadcastTransport`."""
@@ -110,14 +112,17 @@ class PusherTransport:
     def authenticate(self, socket_id: str, channel: str, *, may: Callable[[str], bool]) -> dict[str, str]:
         """Return what a client needs to follow a private channel: answer its request with this as JSON.
 
-        `socket_id` and `channel` are as the client sent them. `may` is asked with the session's id. Raises
-        `ChannelForbidden` when it says no, and for a channel that is none of a session: answer both with status 403.
+        `socket_id` and `channel` are as the client sent them. `may` is asked with the session's id, or with
+        `flow:order-7` for a run of a workflow. Raises `ChannelForbidden` when it says no, and for a channel that is
+        none of these: answer both with status 403.
         """
-        private = self.channel_prefix + CHANNEL_PREFIX
-        if not self.channel_prefix.startswith("private-") or not channel.startswith(private):
+        public = channel.removeprefix(self.channel_prefix)
+        prefix = next((each for each in (CHANNEL_PREFIX, _FLOW_CHANNEL) if public.startswith(each)), None)
+        if not self.channel_prefix.startswith("private-") or public == channel or prefix is None:
             raise ChannelForbidden(channel)
         try:
-            session = checked_session_id(channel.removeprefix(private).translate(_FROM_CHANNEL))
+            session: str = checked_session_id(public.removeprefix(prefix).translate(_FROM_CHANNEL))
+            session = _FLOW + session if prefix == _FLOW_CHANNEL else session
             signed: dict[str, str] = self._client.authenticate(self.channel_of(session), socket_id)
         except (ConfigurationError, TypeError, ValueError):
             raise ChannelForbidden(channel) from None

@@ -18,6 +18,7 @@ from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import Question
+from steptrail.projections.rendering import many
 
 __all__ = ["register", "run_data"]
 
@@ -73,7 +74,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
         [
             name_of(run.stream),
             run.name,
-            ", ".join([run.status.value, *_marks(run)]),
+            ", ".join([_status(run), *_marks(run)]),
             how_it_stopped(run.stop_reason, answered=run.answered),
             str(run.steps),
             f"{run.active_seconds:.2f} s",
@@ -91,6 +92,11 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
+def _status(run: RunSummary) -> str:
+    errors = run.recorded_errors
+    return f"{run.status.value} ({many(errors, 'error')})" if errors else run.status.value
+
+
 def _marks(run: RunSummary) -> list[str]:
     return [mark for mark, is_so in (("crashed", run.is_crashed), ("damaged", run.damage is not None)) if is_so]
 
@@ -104,6 +110,7 @@ def run_data(run: RunSummary) -> dict[str, JsonValue]:
         "status": run.status.value,
         "stopReason": run.stop_reason,
         "answered": run.answered,
+        "recordedErrors": run.recorded_errors,
         "resolvedBy": run.resolved_by,
         "executions": run.executions,
         "steps": run.steps,

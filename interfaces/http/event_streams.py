@@ -1,10 +1,12 @@
-"""Messages about sessions over HTTP, for any ASGI application: as Server-Sent Events, and over a WebSocket.
+"""Messages about sessions and runs of workflows over HTTP: Server-Sent Events and a WebSocket, for any ASGI server.
 
     GET /sessions/{session}/events          Server-Sent Events, or a WebSocket: the messages from the beginning on
     GET /sessions/{session}/conversation    the stored conversation, to begin with and to reconcile with
+    GET /flows/{flow}/events                the same of a run of a workflow
+    GET /flows/{flow}/run                   the stored run: its nodes, questions and errors
 
 A reader goes on with the header `Last-Event-ID`, which browsers send by themselves, or with `?after=`: the id of the
-last message, or the `version` of the conversation that it has.
+last message, or the `version` of the conversation or the run that it has.
 """
 
 import asyncio
@@ -21,6 +23,7 @@ from urllib.parse import urlsplit
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SteptrailError
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
 from steptrail.interfaces.python.trail import Steptrail
@@ -38,7 +41,10 @@ if TYPE_CHECKING:
 __all__ = ["Authorize", "event_stream"]
 
 Authorize: TypeAlias = "Callable[[HTTPConnection, str], bool | Awaitable[bool]]"
-"""Says whether a client may see a session: asked with the request and the session's id."""
+"""Says whether a client may see a session: asked with the request and the session's id.
+
+A run of a workflow has a name that no session has, `flow:order-7`.
+"""
 
 _GOING_AWAY = 1001
 _FORBIDDEN = 1008
@@ -60,7 +66,7 @@ def event_stream(
     heartbeat_seconds: float = 15.0,
     retry_seconds: float = 2.0,
 ) -> "Starlette":
-    """Return an application to mount: it shows the sessions of `trail` to clients for which `authorize` says `True`.
+    """Return an application to mount: it shows what is in `trail` to clients for which `authorize` says `True`.
 
     `authorize` is asked each time a client connects or fetches, before the first byte of an answer; for anything but
     `True` the answer is 403. A client that may see a session that is not there gets 404. A connection that stands is
@@ -69,11 +75,11 @@ def event_stream(
     the cookies of its user: one with an `Origin` that is neither ours nor among `origins` (such as
     `https://app.example.com`) gets 403 too, and a page without TLS is none of ours where the connection has it.
 
-    An `agent.heartbeat` goes out at the beginning and when a line was silent for `heartbeat_seconds`; `retry_seconds`
-    tells browsers when to come again. Clients cannot send: no body is read, and a WebSocket that sends more than 64 KiB
-    is closed. Open the trail with `live=True` to have the text of each run from its first word. On PostgreSQL it comes
-    from runs of any process, on SQLite from those of this one. Raises `MissingExtra` without the extra `web`, and
-    `ConfigurationError` for a heartbeat that never comes.
+    An `agent.heartbeat`, or `flow.heartbeat`, goes out at the beginning and when a line was silent for
+    `heartbeat_seconds`; `retry_seconds` tells browsers when to come again. Clients cannot send: no body is read, and a
+    WebSocket that sends more than 64 KiB is closed. Open the trail with `live=True` to have the text of each run from
+    its first word. On PostgreSQL it comes from runs of any process, on SQLite from those of this one. Raises
+    `MissingExtra` without the extra `web`, and `ConfigurationError` for a heartbeat that never comes.
     """
     try:
         import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser
@@ -97,6 +103,9 @@ def event_stream(
             Route(f"{path}/events", endpoints.events),
             WebSocketRoute(f"{path}/events", endpoints.socket),
             Route(f"{path}/conversation", endpoints.conversation),
+            Route("/flows/{flow}/events", endpoints.events),
+            WebSocketRoute("/flows/{flow}/events", endpoints.socket),
+            Route("/flows/{flow}/run", endpoints.run),
         ]
     )
 
@@ -178,6 +187,20 @@ class _Endpoints:
         shown = ui_conversation(await self.trail.session(session).state(), self.ui)
         return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
+    async def run(self, request: "Request") -> "Response":
+        """Answer with the stored run of a workflow."""
+        from starlette.responses import Response
+
+        from steptrail.projections.ui.flow import ui_flow
+
+        try:
+            name = await self._admitted(request)
+        except _Refused as refused:
+            return _no(refused)
+        flow = self.trail.flow(id_of(name))
+        shown = ui_flow(flow.id, await flow.history(), self.ui)
+        return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+
     async def _sent(self, messages: SessionMessages, closing: "anyio.Event") -> "AsyncGenerator[ServerSentEvent]":
         from sse_starlette import ServerSentEvent
 
@@ -205,8 +228,11 @@ class _Endpoints:
             raise _Refused(HTTPStatus.BAD_REQUEST) from None
 
     async def _admitted(self, connection: "HTTPConnection") -> str:
+        """Return the name of a session or run that the client may see."""
+        of_flow = connection.path_params.get("flow")
         try:
-            session = checked_session_id(connection.path_params["session"])
+            checked = checked_session_id(of_flow or connection.path_params["session"])
+            session, stream = (f"flow:{checked}", f"flow:{checked}") if of_flow else (checked, stream_of(checked))
         except ConfigurationError:
             raise _Refused(HTTPStatus.FORBIDDEN) from None
         if not self._is_of_our_pages(connection):
@@ -215,7 +241,7 @@ class _Endpoints:
         allowed = await answer if isawaitable(answer) else answer
         if allowed is not True:
             raise _Refused(HTTPStatus.FORBIDDEN)
-        if not await self.trail.store.version(stream_of(session)):
+        if not await self.trail.store.version(stream):
             raise _Refused(HTTPStatus.NOT_FOUND)
         return session
 

@@ -1,4 +1,4 @@
-"""The messages of one session from any of them on: those that are stored, each new one, and text as it is written.
+"""The messages of one stream from any of them on: those that are stored, each new one, and text as it is written.
 
 An id says where a message stands in the log. A client that comes again with the last id that it has seen gets exactly
 the messages after it. Text that was not stored has no id of its own and is not sent again.
@@ -12,20 +12,20 @@ from typing import Self
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.live import ReplyDelta, UpdatesLost
+from steptrail.domain.live import NodeDelta, NodeProgress, ReplyDelta, UpdatesLost
 from steptrail.infrastructure.broadcast.feed import FeedReader
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place, place_of
-from steptrail.projections.broadcast.envelope import BEFORE_ALL, enveloped
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, StreamKind, enveloped
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.following import Followed, Following
 
 __all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
 
-LOST = "agent.stream.lost"
-"""The type of the message that says that pieces of text were dropped for a slow reader."""
-HEARTBEAT = "agent.heartbeat"
-"""The type of the message that only shows that the line is alive, and says when the next one is due."""
+LOST = "stream.lost"
+"""The end of the type of the message that says that pieces of text were dropped for a slow reader."""
+HEARTBEAT = "heartbeat"
+"""The end of the type of the message that only shows that the line is alive, and says when the next one is due."""
 
 _LAST = 10**9
 """More than the messages that one event makes."""
@@ -42,12 +42,14 @@ def place_after(text: str) -> Place:
 class SessionMessages:
     """An async iterator of envelopes, inside `async with`. Ends when it is closed, or its trail is.
 
+    `session` is the id of an agent's session, or `flow:order-7` for a run of a workflow.
     A place that the session has not come to is that of another store, and so everything is sent. Entering raises
     `SessionNotFound`; both raise store errors.
     """
 
     def __init__(self, trail: Steptrail, session: str, config: BroadcastConfig, *, after: Place = (0, 0)) -> None:
-        self._trail, self._session, self._config, self._after = trail, trail.session(session), config, after
+        self._trail, self._session, self._config, self._after = trail, trail.handle(session), config, after
+        self._kind: StreamKind = "flow" if session.startswith("flow:") else "agent"
         self._clock = SystemClock()
         self._ready: deque[BroadcastEnvelope] = deque()
         self._feed: FeedReader | None = None
@@ -96,7 +98,7 @@ class SessionMessages:
         match followed:
             case Recorded():
                 return [each for each in await feed.messages(followed) if place_of(each.id) > self._after]
-            case ReplyDelta():
+            case ReplyDelta() | NodeDelta() | NodeProgress():
                 return feed.chunk(followed, at=self._clock.utc())
             case UpdatesLost() if self._config.include_stream_chunks:
                 return (self._unstored(LOST, {"count": followed.count}),)
@@ -109,8 +111,9 @@ class SessionMessages:
             self._config.form,
             id=last or BEFORE_ALL,
             previous=last,
-            type=kind,
-            session_id=self._session.session_id,
+            type=f"{self._kind}.{kind}",
+            session_id=self._session.id,
+            kind=self._kind,
             execution_id="",
             at=self._clock.utc(),
             payload=payload,

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import CorruptRecord, StoreError
-from steptrail.domain.live import ReplyDelta
+from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
@@ -28,7 +28,7 @@ from steptrail.runtime.kernel.subscription import LogEntry
 __all__ = ["BroadcastStats", "Broadcaster"]
 
 T = TypeVar("T")
-FoldOf: TypeAlias = Callable[[ReplyDelta], Awaitable[EnvelopeFold | None]]
+FoldOf: TypeAlias = Callable[[TextDelta], Awaitable[EnvelopeFold | None]]
 
 _MOST_ENTRIES = 100
 """So many entries are told between two places that are kept: a crash tells them again."""
@@ -138,7 +138,8 @@ class Broadcaster:
             self._working = None
 
     async def _work(self, chunks: LiveChunks) -> None:
-        listening = self._trail.on(ReplyDelta, chunks.add) if self.config.include_stream_chunks else None
+        kinds: tuple[type[TextDelta], ...] = (ReplyDelta, NodeDelta) if self.config.include_stream_chunks else ()
+        listening = [self._trail.on(kind, chunks.add) for kind in kinds]
         try:
             async with AsyncExitStack() as block:
                 entering = block.enter_async_context(self._follower)
@@ -152,8 +153,8 @@ class Broadcaster:
                 _log.exception("broadcaster %s has ended", self._follower.name)
         finally:
             self._is_at_work = self._has_in_hand = False
-            if listening is not None:
-                listening.stop()
+            for each in listening:
+                each.stop()
 
     async def _follow(self, follower: Follower, chunks: LiveChunks) -> None:
         entries = follower.entries
@@ -228,12 +229,12 @@ class Broadcaster:
     async def _offer_all(self, chunks: LiveChunks, messages: Sequence[BroadcastEnvelope]) -> None:
         chunks.dropped += len(messages) - await self._delivery.offer(messages)
 
-    async def _fold_of_delivery(self, delta: ReplyDelta) -> EnvelopeFold | None:
-        return self._envelopes.fold_of(stream_of(checked_session_id(delta.session_id)))
+    async def _fold_of_delivery(self, delta: TextDelta) -> EnvelopeFold | None:
+        return self._envelopes.fold_of(_stream_of(delta))
 
-    async def _fold_of_store(self, delta: ReplyDelta) -> EnvelopeFold | None:
+    async def _fold_of_store(self, delta: TextDelta) -> EnvelopeFold | None:
         """Return the session's fold as it is stored now: the broadcaster at work is about to tell that much."""
-        stream = stream_of(checked_session_id(delta.session_id))
+        stream = _stream_of(delta)
         try:
             version = await self._trail.store.version(stream)
             fold = self._standby.get(stream)
@@ -251,3 +252,8 @@ class Broadcaster:
         if not self._is_at_work:
             return await self._trail.store.place(self._follower.name)
         return self._position if self._has_in_hand else self._follower.entries.handed_out
+
+
+def _stream_of(delta: TextDelta) -> str:
+    session = checked_session_id(delta.session_id)
+    return f"flow:{session}" if isinstance(delta, NodeDelta) else stream_of(session)

@@ -127,7 +127,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         digest: str | None = None,
         key: str | None = None,
     ) -> FlowResult:
-        """AnswerQuestion the question of a human node; `to` is the id of the node, or of the request.
+        """Answer the question of a human node; `to` is the id of the node, or of the request.
 
         An answer is taken once, and in time. An approval says whether it is `approved`, a choice which; `data` is the
         input, or what an edit makes of the variables that were shown. With a `digest` the answer is to the question of

@@ -12,9 +12,10 @@ _TYPE_PREFIX, _TYPE_VERSION = "dev.steptrail.", ".v1"
 def cloud_event(envelope: BroadcastEnvelope) -> dict[str, JsonValue]:
     """Return the event in structured form: its body is the `data`.
 
-    `source` is `/runs/<session>`, and together with `id` it names the event for ever. `subject` is the id of a tool
-    call, or else the number of a step, or missing. The extensions are `sequence`, the id of the message in its session,
-    and `partitionkey`, the session: a bus that keeps the order of one keeps that of the messages.
+    `source` is `/runs/<session>`, or `/flows/<run>` of a workflow, and together with `id` it names the event for ever.
+    `subject` is the id of a tool call, or else the number of a step or a node of a workflow, or missing. The extensions
+    are `sequence`, the id of the message in its session, and `partitionkey`, the session: a bus that keeps the order of
+    one keeps that of the messages.
     """
     payload = envelope.body.get("data", envelope.body.get("payload"))
     said = payload if isinstance(payload, dict) else {}
@@ -23,7 +24,7 @@ def cloud_event(envelope: BroadcastEnvelope) -> dict[str, JsonValue]:
     event: dict[str, JsonValue] = {
         "specversion": "1.0",
         "id": id_,
-        "source": f"/runs/{envelope.session_id}",
+        "source": f"/{'runs' if envelope.kind == 'agent' else 'flows'}/{envelope.session_id}",
         "type": f"{_TYPE_PREFIX}{envelope.type}{_TYPE_VERSION}",
         "time": timestamp_text(envelope.at),
         "datacontenttype": "application/json",
@@ -31,5 +32,5 @@ def cloud_event(envelope: BroadcastEnvelope) -> dict[str, JsonValue]:
         "partitionkey": envelope.session_id,
         "data": envelope.body,
     }
-    subject = said.get("tool_call_id") or said.get("step_number")
+    subject = said.get("tool_call_id") or said.get("step_number") or said.get("node")
     return event if subject is None else {**event, "subject": str(subject)}

@@ -5,7 +5,7 @@ Each envelope holds the id of the one before, so a front end that has lost one s
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 import orjson
 
@@ -14,9 +14,12 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast.config import EnvelopeForm
 from steptrail.projections.broadcast_text import timestamp_text
 
-__all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "BroadcastEnvelope", "Place", "enveloped", "id_of", "place_of"]
+__all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "BroadcastEnvelope", "Place", "StreamKind", "enveloped", "id_of", "place_of"]
 
 CHANNEL_PREFIX = "agent."
+
+StreamKind = Literal["agent", "flow"]
+"""The kind of the stream that a message is about: the session of an agent, or a run of a workflow."""
 
 Place = tuple[int, int]
 """The parts of an id: the version of the stored event, and which of its messages this is. Places compare in order."""
@@ -35,6 +38,7 @@ class BroadcastEnvelope:
     make this is. It is the same under every configuration, in every process, and in the body as `sequence`; there
     `previous` is the id of the message before this one on the channel, and null in the first. An ephemeral message is
     not stored anywhere: it has the id of the last one that is, twice, and may get lost. `at` is in microseconds of UTC.
+    `session_id` is the id of the session, or with the `kind` `flow` that of the run of a workflow.
     """
 
     id: str
@@ -45,6 +49,7 @@ class BroadcastEnvelope:
     type: str
     session_id: str
     at: int
+    kind: StreamKind = "agent"
     _json: list[bytes] = field(default_factory=list[bytes], init=False, repr=False, compare=False)
 
     def to_json(self) -> bytes:
@@ -55,7 +60,9 @@ class BroadcastEnvelope:
 
     def by_reference(self) -> "BroadcastEnvelope":
         """Return it with a body that only says where the message is, for a transport that it is too large for."""
-        return self._instead({"reference": {"agent_id": self.session_id, "version": self.version, "id": self.id}})
+        return self._instead(
+            {"reference": {f"{self.kind}_id": self.session_id, "version": self.version, "id": self.id}}
+        )
 
     def omitted(self, reason: str) -> "BroadcastEnvelope":
         """Return it with a body that only says that the message could not be delivered, and why in a word or two."""
@@ -75,25 +82,27 @@ def enveloped(
     execution_id: str,
     at: int,
     payload: dict[str, JsonValue],
+    kind: StreamKind = "agent",
     is_ephemeral: bool = False,
 ) -> BroadcastEnvelope:
     """Return a payload as a message of that form."""
-    when = timestamp_text(at)
+    when, whose_id = timestamp_text(at), f"{kind}_id"
     said: dict[str, JsonValue]
     if form == "epic":
-        said = {"event": type, "timestamp": when, "agent_id": session_id, "data": payload}
+        said = {"event": type, "timestamp": when, whose_id: session_id, "data": payload}
     else:
         whose: dict[str, JsonValue] = {"session_id": session_id, "execution_id": execution_id}
-        said = {"type": type, **whose, "timestamp": when, "payload": payload, "agent_id": session_id}
+        said = {"type": type, **whose, "timestamp": when, "payload": payload, whose_id: session_id}
     return BroadcastEnvelope(
         id=id,
-        channel=CHANNEL_PREFIX + session_id,
+        channel=f"{kind}.{session_id}",
         body={**said, "sequence": id, "previous": previous},
         version=place_of(id)[0],
         is_ephemeral=is_ephemeral,
         type=type,
         session_id=session_id,
         at=at,
+        kind=kind,
     )
 
 

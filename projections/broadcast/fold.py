@@ -1,28 +1,43 @@
 """From what happens in one session to the messages about it: one fold a session, live and from the log alike."""
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Literal
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.live import ReplyDelta
+from steptrail.domain.live import NodeDelta, NodeProgress, Place, ReplyDelta, TextDelta
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
-from steptrail.projections.broadcast.envelope import BEFORE_ALL, BroadcastEnvelope, enveloped, id_of
+from steptrail.projections.broadcast.envelope import BEFORE_ALL, BroadcastEnvelope, StreamKind, enveloped, id_of
+from steptrail.projections.broadcast.flow_payloads import (
+    FLOW_CHUNK,
+    FLOW_PROGRESS,
+    FLOW_STATUS,
+    flow_said_of,
+    flow_status_payload,
+    node_chunk_payload,
+    node_progress_payload,
+)
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
 from steptrail.projections.lifecycle import RunEvent, lifecycle_events
 from steptrail.projections.lifecycle.executions import AgentExecutionEnded
+from steptrail.projections.lifecycle.flow_nodes import FlowAttemptEnded, FlowAttemptStarted
+from steptrail.projections.lifecycle.flow_runs import FlowExecutionEnded, FlowRunEvent
 from steptrail.projections.lifecycle.steps import AgentStepCompleted, AgentStepStarted
 
 __all__ = ["EnvelopeFold", "Moment", "chunk_of", "envelopes_of"]
 
 Moment = Literal["early", "now", "late"]
-"""When a piece of a reply comes: before its step was told of, while it is open, or after it was."""
+"""When a piece of a reply comes: before its step or try was told of, while it is open, or after it was."""
+
+_MOST_ENDED = 4_096
+"""Places of a run of a workflow of which it is known which try has ended there."""
 
 
 class EnvelopeFold:
-    """Tells what the lifecycle events of one session mean to front ends, in the order in which they are given.
+    """Tells what the lifecycle events of one stream mean to front ends, in the order in which they are given.
 
     It keeps the status, the id of the last message and a count of chunks. `is_whole=False` is for who begins in the
     middle of a session: what it says is not meant to be sent until `is_settled`.
@@ -34,7 +49,10 @@ class EnvelopeFold:
         self._last: str | None = None
         self._is_whole = is_whole
         self._chunks = 0
-        self._execution_id, self._step, self._is_open = "", 0, False
+        self._execution_id, self._step, self._is_open, self._has_ended = "", 0, False, False
+        self._open_tries: dict[Place, int] = {}
+        self._ended_tries: OrderedDict[Place, int] = OrderedDict()
+        """The number of the newest try at a place of a workflow."""
         self.executions_ended = 0
 
     @property
@@ -59,15 +77,14 @@ class EnvelopeFold:
                 # Whether this was a change is not known, and so neither whether a message was made of it.
                 self._last = None
             elif config.auto_status_tracking:
-                payload = status_payload(after, before, event, config)
-                told.append(self._envelope(event, place, STATUS, payload))
-        said = said_of(event, config)
+                told.append(self._envelope(event, place, *_status(after, before, event, config)))
+        said = flow_said_of(event, config) if isinstance(event, FlowRunEvent) else said_of(event, config)
         if said is not None and (said[0] != CONTINUATION or config.include_continuation_trace):
             told.append(self._envelope(event, place + 1, *said))
         self._note(event)
         return tuple(told)
 
-    def delta(self, delta: ReplyDelta, *, at: int) -> tuple[BroadcastEnvelope, ...]:
+    def delta(self, delta: TextDelta, *, at: int) -> tuple[BroadcastEnvelope, ...]:
         """Return the message of a piece of a reply, seen at `at` (microseconds of UTC).
 
         There is none for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
@@ -76,9 +93,16 @@ class EnvelopeFold:
         self._chunks += made is not None
         return () if made is None else (made,)
 
-    def moment_of(self, delta: ReplyDelta) -> Moment:
-        """Tell whether a piece of a reply belongs to the step that is open, or to one before or after it."""
+    def moment_of(self, delta: TextDelta) -> Moment:
+        """Tell whether a piece of a reply belongs to a step or try that is open, or to one before or after it."""
         theirs, ours = _ordinal(delta.execution_id), _ordinal(self._execution_id)
+        if isinstance(delta, NodeDelta):
+            if theirs != ours:
+                return "early" if theirs > ours else "late"
+            if delta.attempt == self._open_tries.get(delta.place):
+                return "now"
+            newest = self._open_tries.get(delta.place) or self._ended_tries.get(delta.place, 0)
+            return "early" if delta.attempt > newest and not self._has_ended else "late"
         if (theirs, delta.step) == (ours, self._step):
             return "now" if self._is_open else "late"
         return "early" if (theirs, delta.step) > (ours, self._step) else "late"
@@ -93,40 +117,63 @@ class EnvelopeFold:
             execution_id=event.execution_id,
             at=event.at,
             payload=payload,
+            kind=_kind_of(event),
         )
         self._last = made.id
         return made
 
     def _note(self, event: RunEvent) -> None:
         if event.execution_id != self._execution_id:
-            self._execution_id, self._step, self._is_open = event.execution_id, 0, False
+            self._execution_id, self._step, self._is_open, self._has_ended = event.execution_id, 0, False, False
+            self._open_tries.clear()
+            self._ended_tries.clear()
         if isinstance(event, AgentStepStarted):
             self._step, self._is_open = event.step, True
         elif isinstance(event, AgentStepCompleted):
             self._is_open = False
-        elif isinstance(event, AgentExecutionEnded):
-            self._is_open, self._chunks = False, 0
+        elif isinstance(event, FlowAttemptStarted):
+            self._open_tries[event.node, event.visit, event.item] = event.attempt
+        elif isinstance(event, FlowAttemptEnded):
+            place = event.node, event.visit, event.item
+            self._open_tries.pop(place, None)
+            self._ended_tries.pop(place, None)
+            self._ended_tries[place] = event.attempt
+            if len(self._ended_tries) > _MOST_ENDED:
+                self._ended_tries.popitem(last=False)
+        elif isinstance(event, AgentExecutionEnded | FlowExecutionEnded):
+            self._is_open, self._chunks, self._has_ended = False, 0, True
             self.executions_ended += 1
 
 
 def chunk_of(
-    delta: ReplyDelta, config: BroadcastConfig, *, last: str | None, index: int, at: int
+    delta: TextDelta | NodeProgress, config: BroadcastConfig, *, last: str | None, index: int, at: int
 ) -> BroadcastEnvelope | None:
-    """Return the message of a piece of a reply that comes after message `last`; `index` counts them.
+    """Return the message of a live update that comes after message `last`; `index` counts them.
 
     None for reasoning, for an empty piece that is not the last, and without `include_stream_chunks`.
     """
-    if not config.include_stream_chunks or delta.kind != "text" or not (delta.text or delta.is_final):
+    if not config.include_stream_chunks:
         return None
+    if not isinstance(delta, NodeProgress) and (delta.kind != "text" or not (delta.text or delta.is_final)):
+        return None
+    kind: StreamKind = "flow"
+    match delta:
+        case ReplyDelta():
+            kind, said = "agent", (CHUNK, chunk_payload(delta, index))
+        case NodeDelta():
+            said = FLOW_CHUNK, node_chunk_payload(delta, index)
+        case NodeProgress():
+            said = FLOW_PROGRESS, node_progress_payload(delta, config)
     return enveloped(
         config.form,
         id=last or BEFORE_ALL,
         previous=last,
-        type=CHUNK,
+        type=said[0],
         session_id=delta.session_id,
         execution_id=delta.execution_id,
         at=at,
-        payload=chunk_payload(delta, index),
+        payload=said[1],
+        kind=kind,
         is_ephemeral=True,
     )
 
@@ -140,6 +187,18 @@ def envelopes_of(
     """
     fold = EnvelopeFold(config or BroadcastConfig())
     return tuple(made for event in lifecycle_events(session_id, records) for made in fold.apply(event))
+
+
+def _kind_of(event: RunEvent) -> StreamKind:
+    return "flow" if isinstance(event, FlowRunEvent) else "agent"
+
+
+def _status(
+    status: ExecutionStatus, previous: ExecutionStatus, event: RunEvent, config: BroadcastConfig
+) -> tuple[str, dict[str, JsonValue]]:
+    if isinstance(event, FlowRunEvent):
+        return FLOW_STATUS, flow_status_payload(status, previous, event, config)
+    return STATUS, status_payload(status, previous, event, config)
 
 
 def _ordinal(execution_id: str) -> int:

@@ -18,7 +18,7 @@ from steptrail.projections.lifecycle.handler_types import LifecycleEvent
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.ui.ids import reply_id
 
-__all__ = ["CHUNK", "CONTINUATION", "STATUS", "chunk_payload", "said_of", "status_payload"]
+__all__ = ["CHUNK", "CONTINUATION", "STATUS", "chunk_payload", "error_shown", "said_of", "status_payload"]
 
 STATUS = "agent.status"
 MESSAGE = "agent.message"
@@ -45,6 +45,11 @@ def said_of(event: RunEvent, config: BroadcastConfig) -> Message | None:
     return None if said is None else said(config, event)
 
 
+def error_shown(message: str, error_type: str | None, config: BroadcastConfig) -> str:
+    """Return an error as the configuration shows it: its text, or its type alone."""
+    return error_text(message, error_type) if config.include_tool_summaries else error_type or "error"
+
+
 def status_payload(
     status: ExecutionStatus, previous: ExecutionStatus, event: RunEvent, config: BroadcastConfig
 ) -> Payload:
@@ -55,7 +60,7 @@ def status_payload(
         if config.include_stream_chunks and event.answer is not None:
             response = cut(event.answer, _LONGEST_RESPONSE)
     if isinstance(event, executions.AgentExecutionFailed):
-        error = _error(event.error, event.error_type or reason, config)
+        error = error_shown(event.error, event.error_type or reason, config)
     return {
         "status": status.value,
         "previous_status": previous.value,
@@ -139,7 +144,7 @@ def _tool_started(config: BroadcastConfig, event: tools.ToolCallStarted) -> Mess
 
 @_MESSAGES.of(tools.ToolCallCompleted)
 def _tool_completed(config: BroadcastConfig, event: tools.ToolCallCompleted) -> Message:
-    error = None if event.error is None else _error(event.error, event.error_type, config)
+    error = None if event.error is None else error_shown(event.error, event.error_type, config)
     shown = event.success and config.include_tool_summaries
     return _ended(event, error, event.duration_ms, result_summary(event.result) if shown else None)
 
@@ -200,7 +205,3 @@ def _whose(event: tools.ToolCallEvent) -> Payload:
         "tool_call_id": event.tool_call_id,
         "message_id": event.message_id,
     }
-
-
-def _error(message: str, error_type: str | None, config: BroadcastConfig) -> str:
-    return error_text(message, error_type) if config.include_tool_summaries else error_type or "error"

@@ -17,6 +17,7 @@ __all__ = [
     "UiConversation",
     "UiMessage",
     "UiMetadata",
+    "UiModel",
     "UiRetry",
     "UiRole",
     "UiStatusType",
@@ -47,7 +48,9 @@ UiToolStatus = Literal[
 """Where a tool call stands; the guide for front ends has a line on each."""
 
 
-class _UiModel(BaseModel):
+class UiModel(BaseModel):
+    """The base of all models of the contract."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -59,7 +62,7 @@ class _UiModel(BaseModel):
         return self.model_dump_json(exclude_none=True).encode()
 
 
-class UiToolCall(_UiModel):
+class UiToolCall(UiModel):
     """A tool that an assistant message asks for.
 
     `id` is the model's own and may occur again in a later message; `message_id` is the id of the tool message that
@@ -73,7 +76,7 @@ class UiToolCall(_UiModel):
     args_summary: str | None = None
 
 
-class UiCitation(_UiModel):
+class UiCitation(UiModel):
     """A source that an assistant message names; each key is there when the provider says it.
 
     `url` is an address of the web. `quote` is what stands in the source. `start` and `end` are the first character of
@@ -87,7 +90,7 @@ class UiCitation(_UiModel):
     end: int | None = Field(default=None, ge=0)
 
 
-class UiContinuation(_UiModel):
+class UiContinuation(UiModel):
     """The outcome of the newest decision; `resolved_by` is the short name of the criterion that decided it."""
 
     should_continue: bool
@@ -95,14 +98,14 @@ class UiContinuation(_UiModel):
     resolved_by: str
 
 
-class UiRetry(_UiModel):
+class UiRetry(UiModel):
     """The try that is under way or comes next, from 1, and how many there may be."""
 
     attempt: int = Field(ge=1)
     of: int = Field(ge=1)
 
 
-class UiMetadata(_UiModel):
+class UiMetadata(UiModel):
     """The details of a message beside its content. A result and an error exclude each other.
 
     `citations` are the sources of an assistant's words. `said_by` names the hook that put the message into the
@@ -133,7 +136,7 @@ class UiMetadata(_UiModel):
         return self
 
 
-class UiMessage(_UiModel):
+class UiMessage(UiModel):
     """One message as it is rendered.
 
     `id` is unique in its conversation, and a message keeps it over reloads. `content` is what is shown of it at once,
@@ -159,7 +162,7 @@ class UiMessage(_UiModel):
         return self
 
 
-class UiApproval(_UiModel):
+class UiApproval(UiModel):
     """A question to a person: may this call run? `id` is what `approve` and `deny` take.
 
     It is also the id of the call's tool message. `digest` is the SHA-256 of the exact arguments; without an answer by
@@ -176,7 +179,7 @@ class UiApproval(_UiModel):
     args_summary: str | None = None
 
 
-class UiConversation(_UiModel):
+class UiConversation(UiModel):
     """All that a front end shows of a session, after `version` events.
 
     `stop_reason` is there once the last execution has ended, with `answered`: whether it came to an answer of its own,

@@ -23,6 +23,7 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import child_effect, effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.lending import lent_to
 from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
@@ -186,6 +187,7 @@ class Attempts:
             now=now / 1e6,
             tried=run.tries_of.get(key[0], 0),
             child=child,
+            lent=lent_to(run, graph, task),
             writer=shown.writer,
         )
         began = _Began(

@@ -11,6 +11,8 @@ from msgspec import structs
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
 from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.lending import narrower
+from steptrail.domain.flow.policies import Budget
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
@@ -80,24 +82,31 @@ class ChildFlow:
         self._control = FlowControl(place.environment, self.id, means)
 
     async def run(
-        self, flow: BuiltWorkflow, given: JsonValue, *, within: float | None = None, context: JsonValue = None
+        self,
+        flow: BuiltWorkflow,
+        given: JsonValue,
+        *,
+        within: float | None = None,
+        lent: Budget | None = None,
+        context: JsonValue = None,
     ) -> ChildFlowEnd:
         """Run the workflow, or go on with its run; return how that ended.
 
-        It gets at most `within` seconds. A cancellation pauses it, or stops it if the run above is to stop; that is
-        returned as an end too, and not raised, so that the bill is known.
+        It gets at most `within` seconds, and of tokens what it is `lent` when it begins. A cancellation pauses it, or
+        stops it if the run above is to stop; that is returned as an end too, and not raised, so that the bill is known.
         """
         try:
-            return await self._run(flow, given, within, context)
+            return await self._run(flow, given, within, lent, context)
         except asyncio.CancelledError:
             ending = asyncio.ensure_future(self._cut())
             await wait_through(ending)
             return ending.result()
 
     async def _run(
-        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, context: JsonValue
+        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, lent: Budget | None, context: JsonValue
     ) -> ChildFlowEnd:
-        options = structs.replace(flow.definition.options, timeout=shortest(flow.definition.options.timeout, within))
+        own = flow.definition.options
+        options = structs.replace(own, timeout=shortest(own.timeout, within), budget=narrower(own.budget, lent))
         start = StartFlow(
             flow=brought(flow),
             worker=self._env.worker,

@@ -1,7 +1,9 @@
-"""What a front end shows of a session: messages, states of calls, open questions; and how to reconcile a stream."""
+"""What a front end shows of a session or a run of a workflow, and how to reconcile a stream."""
 
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.conversation import ui_conversation
+from steptrail.projections.ui.flow import ui_flow
+from steptrail.projections.ui.flow_models import UiFlowError, UiFlowNode, UiFlowQuestion, UiFlowRun
 from steptrail.projections.ui.ids import reply_id, said_id, status_id
 from steptrail.projections.ui.models import (
     UiApproval,
@@ -24,6 +26,10 @@ __all__ = [
     "UiConfig",
     "UiContinuation",
     "UiConversation",
+    "UiFlowError",
+    "UiFlowNode",
+    "UiFlowQuestion",
+    "UiFlowRun",
     "UiMessage",
     "UiMetadata",
     "UiRetry",
@@ -36,4 +42,5 @@ __all__ = [
     "said_id",
     "status_id",
     "ui_conversation",
+    "ui_flow",
 ]

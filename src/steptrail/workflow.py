@@ -36,6 +36,7 @@ from steptrail.infrastructure.flow.writing import flow_text
 from steptrail.infrastructure.tools.flows import FlowTool
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
 from steptrail.projections.flow_graph import drawn_flow
+from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
 from steptrail.runtime.flow.result import FlowResult
@@ -95,6 +96,7 @@ __all__ = [
     "Workflow",
     "check_flow",
     "drawn_flow",
+    "flow_lifecycle_events",
     "flow_schema",
     "flow_text",
     "load_flow",

@@ -10,6 +10,7 @@ from starlette.requests import HTTPConnection, Request
 
 from steptrail.agui import AguiApp, AguiCaller, agui_app
 from steptrail.errors import ConfigurationError
+from steptrail.workflow import Workflow
 from tests.agui.pages import ana, asking, ending, front, user, yes
 from tests.runner.kit import agent_of, trail_of
 
@@ -158,3 +159,10 @@ async def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_wer
         assert (await page.post(asked, user("hello"))).status_code == 200
         (asking, *_) = (await trail.session("t").state()).messages
         assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
+
+
+async def test_a_workflow_is_refused_with_a_word_about_what_shows_it() -> None:
+    flow: Any = Workflow("w").noop("a").build()
+    async with trail_of() as trail:
+        with pytest.raises(ConfigurationError, match="event_stream"):
+            agui_app(trail, flow, authorize=ana)

@@ -108,6 +108,10 @@ def test_recorded_errors_end_with_6_and_are_listed(flows: Cli) -> None:
     assert lines[0] == "flow:t: completed with 1 recorded error (completed): nothing was left to do"
     assert lines[1].startswith("recorded    index (node tier): unavailable after 3 attempts")
     assert flows("run", "flows.py:tolerant", '{"id": 7}', "--id", "t").code == 6
+    (row,) = flows("runs").lines[1:]
+    assert " completed (1 error) " in row
+    assert flows("runs", "--json").json[0]["recordedErrors"] == 1
+    assert flows("doctor").code == 0
 
 
 def test_given_a_question_then_why_and_the_inbox_say_how_to_answer_and_the_run_goes_on(flows: Cli) -> None:

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from steptrail import AgentBuilder, Limits, Steptrail, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, Limits, Steptrail, ToolEffect, tool
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.testing import ScriptedModel, call, say
-from steptrail.workflow import BuiltWorkflow, FailureClass, Workflow
+from steptrail.models import Usage
+from steptrail.testing import ScriptedModel, call, calls, say
+from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -140,3 +141,88 @@ async def test_nesting_has_an_end() -> None:
     async with trail_of() as trail:
         result = await trail.run(flow)
     assert result.status is ExecutionStatus.FAILED
+
+
+def spending(*tokens: int, limits: Limits | None = None) -> Agent:
+    """Return an agent each of whose steps calls a tool and uses this many tokens; then it answers."""
+
+    @tool(effect=ToolEffect.READ)
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    script = [calls(("look", {}), usage=Usage(output=used)) for used in tokens]
+    builder = AgentBuilder("spender").with_model(ScriptedModel([*script, say("done")])).with_tools(look)
+    return (builder if limits is None else builder.with_limits(limits)).build()
+
+
+@pytest.mark.parametrize(
+    ("run_budget", "node_budget", "own", "expected"),
+    [(100, None, None, 90), (None, 60, None, 60), (100, 60, None, 60), (100, 60, 40, 40), (10, None, None, 1)],
+)
+async def test_an_agent_is_lent_what_is_left_of_the_tokens(
+    run_budget: int | None, node_budget: int | None, own: int | None, expected: int
+) -> None:
+    agent = spending(5, limits=None if own is None else Limits(max_tokens=own))
+    flow = (
+        Workflow("t")
+        .llm("first", ScriptedModel([say("x", usage=Usage(output=10))]), prompt="x")
+        .agent("spend", agent, prompt="x", budget=Budget(max_total_tokens=node_budget))
+        .chain("first", "spend")
+        .build()
+    )
+    options = RunOptions(budget=Budget(max_total_tokens=run_budget), longest_wait=0.0)
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=options)
+        child = await trail.session((await child_of(trail)).removeprefix("agent:")).state()
+    assert child.agent is not None
+    assert child.agent.limits.max_tokens == expected
+
+
+async def test_an_agent_that_uses_up_what_it_is_lent_is_stopped_between_its_steps_and_its_node_fails() -> None:
+    flow = Workflow("t").agent("spend", spending(50, 50, 50, 50), prompt="x", retry=1).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=RunOptions(budget=Budget(max_total_tokens=100)))
+    assert result.status is ExecutionStatus.FAILED
+    assert 100 <= result.usage.total < 200
+    assert result.error is not None
+    assert result.error.details["stop_reason"] == "token_limit"
+
+
+async def test_what_an_agent_has_used_before_it_rested_is_lent_to_it_again() -> None:
+    world, clock = World(), HandClock()
+    flow = with_an_agent(world, call("act", name="look"), say("dogs"), approval=True)
+    options = RunOptions(budget=Budget(max_total_tokens=500), longest_wait=0.0)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=options)
+        session = trail.session((await child_of(trail)).removeprefix("agent:"))
+        before = (await session.state()).agent
+        await session.approve((await session.state()).open_approvals[0].id, by="ana")
+        result = await trail.flow("f").resume(flow)
+        after = (await session.state()).agent
+    assert result.status is ExecutionStatus.COMPLETED
+    assert before is not None
+    assert after is not None
+    assert before.limits.max_tokens == after.limits.max_tokens == 500
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, 90), (40, 40), (400, 90)])
+async def test_a_workflow_is_lent_what_is_left_and_lends_it_on(own: int | None, expected: int) -> None:
+    budget = None if own is None else Budget(max_total_tokens=own)
+    inner = Workflow("inner", options=RunOptions(budget=budget)).agent("spend", spending(5), prompt="x").build()
+    flow = (
+        Workflow("t")
+        .llm("first", ScriptedModel([say("x", usage=Usage(output=10))]), prompt="x")
+        .flow("below", inner)
+        .chain("first", "below")
+        .build()
+    )
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=RunOptions(budget=Budget(max_total_tokens=100)))
+        below = [row for row in await trail.runs() if row.parent is not None]
+        (child,) = [await trail.flow(row.session_id).state() for row in below if row.kind == "flow"]
+        (agent,) = [await trail.session(row.session_id).state() for row in below if row.kind == "agent"]
+    assert child.run is not None
+    assert child.run.options.budget == Budget(max_total_tokens=expected)
+    assert agent.agent is not None
+    assert agent.agent.limits.max_tokens == expected

@@ -2,10 +2,11 @@
 
 import asyncio
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from steptrail.domain.flow.events import NodeFailureRecorded, NodeRetryScheduled
+from steptrail.domain.flow.events import NodeFailed, NodeFailureRecorded, NodeRetryScheduled
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ExecutionFailed
 from steptrail.runtime.flow.written import TryingSettings
@@ -74,6 +75,44 @@ async def test_the_truth_table(
         assert error.message == 'tool "act" failed after 3 attempts: it is away'
         recorded = [event for event in await events_of(trail) if isinstance(event, NodeFailureRecorded)]
         assert [event.rule for event in recorded] == ([rule] if outcome == "recorded" else [])
+
+
+@pytest.mark.parametrize(
+    ("settings", "tolerated", "outcome", "tier", "rule"),
+    [
+        ({"on_error": "continue", "continue_on": ("unavailable",)}, False, "recorded", "node", "on_error=continue"),
+        ({"on_error": "continue", "continue_on": ("timeout",)}, True, "recorded", "run", "continue_on_error"),
+        ({"on_error": "record", "continue_on": ("timeout",), "critical": True}, True, "failed", "node", "critical"),
+        ({"continue_on": ("timeout",)}, False, "failed", "run", "continue_on_error is off"),
+        ({"continue_on": ("timeout",)}, (), "failed", "run", "continue_on_error is off"),
+        ({"error_edge": True}, False, "recorded", "node", "on_error=record"),
+        ({"error_edge": True, "critical": True}, True, "recorded", "node", "on_error=record"),
+        (
+            {"error_edge": True, "continue_on": ("timeout",)},
+            ("timeout",),
+            "failed",
+            "run",
+            "continue_on_error does not hold unavailable",
+        ),
+    ],
+)
+async def test_the_truth_table_where_classes_or_an_error_edge_decide(
+    settings: dict[str, Any], tolerated: bool | tuple[FailureClass, ...], outcome: str, tier: str, rule: str
+) -> None:
+    world, clock = World(), HandClock()
+    world.breaks["a"] = ConnectionError("away")
+    has_edge = settings.pop("error_edge", False)
+    flow = Workflow("t").function("a", world.function("a"), **settings).function("b", world.function("b"))
+    flow.edge("a", "b", when="error" if has_edge else "done")
+    async with trail_of(clock) as trail:
+        options = RunOptions(longest_wait=0.0, continue_on_error=tolerated)
+        result = await run_to_rest(trail, clock, flow.build(), options=options)
+        events = await events_of(trail)
+    (decided,) = [event for event in events if isinstance(event, NodeFailureRecorded | NodeFailed)]
+    assert (decided.error.tier, decided.rule) == (tier, rule)
+    assert isinstance(decided, NodeFailureRecorded if outcome == "recorded" else NodeFailed)
+    assert world.done["b"] == (outcome == "recorded")
+    assert result.has_errors() is (outcome == "recorded")
 
 
 @pytest.mark.acceptance("7.1-1")

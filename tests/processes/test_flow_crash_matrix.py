@@ -13,11 +13,14 @@ from tests.harness.worker_pool import WorkerPool
 PARKED = FlowVariant("4 branches", ToolEffect.UNSAFE, OnUnknown.PARK)
 SOME = ("after-append", "after-node")
 CELLS = [
-    ("sqlite", PARKED, PARKED.points),
+    ("sqlite", PARKED, ("before-append", "before-node", *SOME)),
     *(("sqlite", FlowVariant(shape), SOME) for shape in ("child agent", "map of 3", "open request")),
     ("postgres", PARKED, SOME),
 ]
-"""`make crash-matrix` runs all variants on both stores, and kills each every time that it comes by a point."""
+"""`make crash-matrix` runs all variants on both stores, and kills each every time that it comes by a point.
+
+Here it is the first, the last, and one in the middle, where what takes effect is under way.
+"""
 
 
 @pytest.mark.parametrize(
@@ -28,7 +31,7 @@ CELLS = [
 def test_a_workflow_that_is_killed_goes_on_in_another_process(
     store_url: str, variant: FlowVariant, points: tuple[str, ...], tmp_path: Path, pool: WorkerPool
 ) -> None:
-    cells = kill_everywhere(pool, store_url, tmp_path, variant, points=points, most=2)
+    cells = kill_everywhere(pool, store_url, tmp_path, variant, points=points, most=3)
     assert [cell for cell in cells if not cell.finding.is_good] == []
     assert {cell.fault.point for cell in cells} == set(points)
 

@@ -1,14 +1,15 @@
-"""A service for the tests: an agent, the event stream, a page with the reference client, and a gate for its words.
+"""A service for the tests: an agent, a workflow, event streams, pages with the reference client, a gate for words.
 
 `python -m tests.web.served --store URL --port N`: the process that the tests kill and start again.
 """
 
 import argparse
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,6 +23,7 @@ from steptrail.models import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.runtime.kernel.ports import StreamingModelDriver
 from steptrail.testing import Reply, ScriptedModel, calls
 from steptrail.tools import ToolContext
+from steptrail.workflow import BuiltWorkflow, Envelope, NodeContext, Workflow
 
 __all__ = ["agent_with"]
 
@@ -97,9 +99,31 @@ def agent_with(gate: Gate | None = None) -> Agent:
     return AgentBuilder("keeper").with_model(driver).with_tools(look).build()
 
 
+WORDS = "Tea is a leaf that travels well."
+
+
+def gather(envelope: Envelope, context: NodeContext) -> object:
+    context.progress("gathering")
+    return envelope.input
+
+
+def flow_with(gate: Gate) -> BuiltWorkflow:
+    """Return a workflow that writes a text, asks whether to publish it, and does."""
+    model = Gated(ScriptedModel([WORDS] * 1000), gate)
+    return (
+        Workflow("publish", result="text")
+        .function("gather", gather, output="topic")
+        .llm("write", model, prompt="Write about {{ vars.topic }}", output="text")
+        .human("review", type="approval", prompt="Publish it?", output="review")
+        .function("publish", lambda envelope: envelope.vars["review_approved"], output="published")
+        .chain("gather", "write", "review", "publish")
+        .build()
+    )
+
+
 def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
     gate = Gate(is_open=not gated)
-    agent, working = agent_with(gate), set[asyncio.Task[object]]()
+    agent, flow, working = agent_with(gate), flow_with(gate), set[asyncio.Task[object]]()
 
     def may(connection: HTTPConnection, session: str) -> bool:
         assert session
@@ -116,9 +140,26 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
                 else:
                     await trail.run(agent, text, session=session)
 
-        task = asyncio.create_task(work())
+        keep(work())
+
+    def keep(work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
         working.add(task)
         task.add_done_callback(working.discard)
+
+    async def go_on(trail: Steptrail, run: str) -> None:
+        with suppress(SteptrailError):
+            await trail.flow(run).resume(flow)
+
+    async def start(request: Request) -> Response:
+        keep(request.app.state.trail.run(flow, "tea", session=request.path_params["flow"]))
+        return JSONResponse({}, 202)
+
+    async def answer(request: Request) -> Response:
+        trail, run = request.app.state.trail, request.path_params["flow"]
+        await trail.flow(run).answer("review", approved=True, by=USER)
+        keep(go_on(trail, run))
+        return JSONResponse({}, 202)
 
     async def say(request: Request) -> Response:
         begin(request.app.state.trail, request.path_params["session"], (await request.json())["text"])
@@ -129,7 +170,8 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
         return JSONResponse({"passed": gate.passed})
 
     async def page(request: Request) -> Response:
-        shown = FileResponse(ROOT / "tests" / "web" / "page.html")
+        name = "flow.html" if "flow" in request.query_params else "page.html"
+        shown = FileResponse(ROOT / "tests" / "web" / name)
         shown.set_cookie("user", request.query_params.get("user", USER))
         return shown
 
@@ -143,7 +185,10 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
             app.state.trail = trail
             app.mount("/agent", event_stream(trail, authorize=may, heartbeat_seconds=heartbeat, retry_seconds=0.2))
             for row in await trail.due():
-                begin(trail, row.session_id, None)
+                if row.stream.startswith("flow:"):
+                    keep(go_on(trail, row.session_id))
+                else:
+                    begin(trail, row.session_id, None)
             yield
             for task in working:
                 task.cancel()
@@ -155,6 +200,8 @@ def create_app(store: str, *, gated: bool, heartbeat: float) -> Starlette:
             Route("/", page),
             Route("/steptrail.js", client),
             Route("/say/{session}", say, methods=["POST"]),
+            Route("/start/{flow}", start, methods=["POST"]),
+            Route("/answer/{flow}", answer, methods=["POST"]),
             Route("/go", go, methods=["POST"]),
         ],
     )

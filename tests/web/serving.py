@@ -47,7 +47,7 @@ def heard(lines: Iterator[str]) -> Iterator[Heard]:
 
 
 def is_heartbeat(body: dict[str, Any]) -> bool:
-    if body["event"] != "agent.heartbeat":
+    if not body["event"].endswith(".heartbeat"):
         return False
     assert body["data"]["every_seconds"] > 0
     return True

@@ -24,7 +24,8 @@ IndexRow = tuple[object, ...]
 
 COLUMNS: tuple[LiteralString, ...] = (
     *("version", "name", "status", "standing", "stop_reason", "resolved_by", "answered", "due_at", "paused_by"),
-    *("executions", "steps", "active_seconds", "cost", "parent", "began_by", "started_at", "updated_at"),
+    *("recorded_errors", "executions", "steps", "active_seconds", "cost", "parent", "began_by"),
+    *("started_at", "updated_at"),
 )
 """The columns of the table of streams that a row consists of."""
 
@@ -67,6 +68,7 @@ def columns(row: RunSummary) -> tuple[str | int | float | None, ...]:
         int(row.answered),
         row.due_at,
         _text(row.paused_by),
+        row.recorded_errors,
         row.executions,
         row.steps,
         row.active_seconds,

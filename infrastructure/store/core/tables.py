@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 __all__ = ["FORMAT", "INDEXES", "MEANINGS", "MIN_READER"]
 
-FORMAT = 5
-"""The format that this version writes. Formats 1 to 4 were never released, and no version converts them."""
-MIN_READER = 5
+FORMAT = 6
+"""The format that this version writes. Formats 1 to 5 were never released, and no version converts them."""
+MIN_READER = 6
 """The oldest format whose readers understand what this version writes."""
 
 INDEXES: Mapping[str, str] = {
@@ -38,6 +38,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "answered": "whether the last run stopped with an answer of its own, also at a limit",
         "due_at": "from when an owner can go on without help, in microseconds of UTC; NULL when help must come first",
         "paused_by": "who paused it while it is paused",
+        "recorded_errors": "after how many failures of nodes the last run went on, 0 while it is open",
         "executions": "how many runs have begun",
         "steps": "how many steps of the last run were recorded",
         "active_seconds": "the active time of the last run",

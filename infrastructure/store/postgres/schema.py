@@ -45,6 +45,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
         "answered smallint",
         "due_at bigint",
         "paused_by text",
+        "recorded_errors bigint",
         "executions bigint",
         "steps bigint",
         "active_seconds double precision",
@@ -164,11 +165,11 @@ _LIST = """
 CREATE FUNCTION steptrail.list_stream(place bigint, summary jsonb) RETURNS void LANGUAGE sql VOLATILE AS $function$
     -- Replaces the row of a stream in the index, with its waits.
     UPDATE steptrail.streams SET
-        (version, name, status, standing, stop_reason, resolved_by, answered, due_at, paused_by, executions, steps,
-            active_seconds, cost, parent, began_by, started_at, updated_at, damage) = (
+        (version, name, status, standing, stop_reason, resolved_by, answered, due_at, paused_by, recorded_errors,
+            executions, steps, active_seconds, cost, parent, began_by, started_at, updated_at, damage) = (
             SELECT r.version, r.name, r.status, r.standing, r.stop_reason, r.resolved_by, r.answered, r.due_at,
-                r.paused_by, r.executions, r.steps, r.active_seconds, r.cost, r.parent, r.began_by, r.started_at,
-                r.updated_at, NULL
+                r.paused_by, r.recorded_errors, r.executions, r.steps, r.active_seconds, r.cost, r.parent, r.began_by,
+                r.started_at, r.updated_at, NULL
             FROM jsonb_populate_record(NULL::steptrail.streams, summary - 'waits') AS r)
     WHERE number = place;
     DELETE FROM steptrail.waits WHERE stream = place;

@@ -36,6 +36,7 @@ _COLUMNS = {
         "answered INTEGER",
         "due_at INTEGER",
         "paused_by TEXT",
+        "recorded_errors INTEGER",
         "executions INTEGER",
         "steps INTEGER",
         "active_seconds REAL",

@@ -31,6 +31,7 @@ from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import watched
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
+from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 
@@ -205,8 +206,11 @@ def agui_app(
     A worker of its own carries on whatever is due for this agent in the store, also what another process began, at most
     `concurrency` sessions at once; with 0 there is none, for a service that has `trail.work` of its own. At a shutdown
     it drains, and what is in flight may end within `grace` seconds. Raises `MissingExtra` without the packages of the
-    extra `agui`, and `ConfigurationError` for limits that would refuse every request.
+    extra `agui`, and `ConfigurationError` for limits that would refuse every request and for a workflow.
     """
+    if is_flow(agent):
+        hint = "show its runs with `steptrail.broadcasting.asgi.event_stream`"
+        raise ConfigurationError(f"AG-UI is a conversation with an agent, and a workflow holds none: {hint}")
     require_agui("agui_app", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
     work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)

@@ -50,7 +50,8 @@ class AgentCall:
             context = None if self._agent.context is None else a_context(self._agent, said)
         except ConfigurationError as error:
             raise NodeFault(FailureClass.CONFIG, str(error)) from None
-        end = await child.run(self._agent, self._prompt, within=attempt.timeout, context=context)
+        tokens = attempt.lent.max_total_tokens if attempt.lent is not None else None
+        end = await child.run(self._agent, self._prompt, within=attempt.timeout, tokens=tokens, context=context)
         return self._outcome(child, end)
 
     def _outcome(self, child: ChildSession, end: ChildEnd) -> Outcome:
@@ -80,7 +81,8 @@ class FlowCall:
     async def run(self, attempt: Try) -> Outcome:
         """Run the workflow, or go on with it; return its output with its whole bill."""
         child = ChildFlow(_place(attempt), self._means)
-        end = await child.run(self._flow, self.given, within=attempt.timeout, context=attempt.context.context)
+        told, lent = attempt.context.context, attempt.lent
+        end = await child.run(self._flow, self.given, within=attempt.timeout, lent=lent, context=told)
         state, usage, stream = end.state, end.usage, f"flow:{child.id}"
         if end.is_out_of_time:
             return TimedOut(error=_late(self._flow.name), usage=usage)

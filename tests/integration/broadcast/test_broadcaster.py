@@ -193,7 +193,7 @@ async def test_what_cannot_be_read_is_passed_over_and_counted(monkeypatch: pytes
         await trail.store.append("agent:a", EMPTY_STREAM, commit_of("c", Written(), Written()))
         await a_run(trail, "b")
         await trail.store.append("agent:c", EMPTY_STREAM, commit_of("d", Written()))
-        await trail.store.append("flow:d", EMPTY_STREAM, commit_of("e", Noted()))
+        await trail.store.append("bell:d", EMPTY_STREAM, commit_of("e", Noted()))
         monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
         async with Broadcaster(trail, transport, config=CONFIG) as broadcaster:
             await broadcaster.caught_up()

@@ -213,6 +213,12 @@ def test_a_client_is_let_into_the_channel_of_a_session_that_it_may_follow() -> N
     with pytest.raises(ChannelForbidden):
         transport.authenticate("12.34", "private-agent.other", may=may)
     assert asked == ["a+b", "other"]
+    run = transport.channel_of("flow:a+b")
+    assert run == "private-flow.a;b"
+    asked.clear()
+    with pytest.raises(ChannelForbidden):
+        transport.authenticate("12.34", run, may=may)
+    assert asked == ["flow:a+b"]
 
 
 @pytest.mark.parametrize(

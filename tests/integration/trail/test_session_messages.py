@@ -46,7 +46,7 @@ async def test_given_a_reader_that_does_not_come_then_it_is_told_of_lost_text_wh
             while not seen or seen[-1].id != told[-1].id or seen[-1].is_ephemeral:
                 seen.append(await anext(messages))
         assert [each for each in seen if not each.is_ephemeral] == list(told)
-        lost = [each for each in seen if each.type == LOST]
+        lost = [each for each in seen if each.type == f"agent.{LOST}"]
         assert len(lost) == (1 if config.include_stream_chunks else 0)
         assert all(each.body["data"] == {"count": 3 * 18 * 3 + 3 * 2 - 64} for each in lost)
         assert any(each.is_ephemeral for each in seen) is config.include_stream_chunks

@@ -1,0 +1,179 @@
+"""The messages about runs of workflows: which lifecycle event makes which, and what it holds."""
+
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.handlers import Handlers, complete
+from steptrail.domain.live import NodeDelta, NodeProgress
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.broadcast.config import BroadcastConfig
+from steptrail.projections.broadcast.payloads import Message, Payload, error_shown
+from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
+from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
+
+__all__ = [
+    "FLOW_CHUNK",
+    "FLOW_PROGRESS",
+    "FLOW_STATUS",
+    "flow_said_of",
+    "flow_status_payload",
+    "node_chunk_payload",
+    "node_progress_payload",
+]
+
+FLOW_STATUS = "flow.status"
+FLOW_CHUNK = "flow.stream.chunk"
+FLOW_PROGRESS = "flow.node.progress"
+
+_SAID = Handlers[BroadcastConfig, [], Message | None]()
+
+
+def flow_said_of(event: FlowRunEvent, config: BroadcastConfig) -> Message | None:
+    """Return an event's message, beside that of a status; None when it has none."""
+    said = _TABLE.get(type(event))
+    return None if said is None else said(config, event)
+
+
+def flow_status_payload(
+    status: ExecutionStatus, previous: ExecutionStatus, event: FlowRunEvent, config: BroadcastConfig
+) -> Payload:
+    """Return what is said of a change. All but the two statuses is null until the execution has ended.
+
+    `errors` counts the failures that were recorded. What the run came to is in its stored view.
+    """
+    ended = event if isinstance(event, runs.FlowExecutionEnded) else None
+    failed = event if isinstance(event, runs.FlowExecutionFailed) else None
+    return {
+        "status": status.value,
+        "previous_status": previous.value,
+        "stop_reason": ended.stop_reason.value if ended is not None else None,
+        "errors": ended.errors if ended is not None else None,
+        "error_message": error_shown(failed.error, failed.failure, config) if failed is not None else None,
+        "failed_node": failed.node if failed is not None else None,
+    }
+
+
+def node_chunk_payload(delta: NodeDelta, index: int) -> Payload:
+    """Return a piece of the text that is written for a node."""
+    return {
+        "node": delta.node,
+        "visit": delta.visit,
+        "item": delta.item,
+        "attempt": delta.attempt,
+        "content": delta.text,
+        "is_complete": delta.is_final,
+        "chunk_index": index,
+    }
+
+
+def node_progress_payload(progress: NodeProgress, config: BroadcastConfig) -> Payload:
+    """Return how far a try of a node has come."""
+    return {
+        "node": progress.node,
+        "visit": progress.visit,
+        "item": progress.item,
+        "attempt": progress.attempt,
+        "message": progress.message if config.include_tool_summaries else None,
+        "done": progress.done,
+        "total": progress.total,
+    }
+
+
+def _place(event: nodes.FlowNodeEvent) -> Payload:
+    return {"node": event.node, "visit": event.visit, "item": event.item}
+
+
+@_SAID.of(nodes.FlowNodeStarted)
+def _started(config: BroadcastConfig, event: nodes.FlowNodeStarted) -> Message:
+    del config
+    return "flow.node.started", {**_place(event), "items": event.items}
+
+
+@_SAID.of(nodes.FlowNodeCompleted)
+def _completed(config: BroadcastConfig, event: nodes.FlowNodeCompleted) -> Message:
+    del config
+    chosen: Payload = {"targets": list(event.targets), "item_errors": event.item_errors}
+    return "flow.node.completed", {**_place(event), **chosen}
+
+
+def _failure(config: BroadcastConfig, event: nodes.FlowNodeFailed | nodes.FlowNodeFailureRecorded) -> Message:
+    error = error_shown(event.error, event.failure, config)
+    is_recorded = isinstance(event, nodes.FlowNodeFailureRecorded)
+    return "flow.node.failed", {**_place(event), "failure": event.failure, "error": error, "is_recorded": is_recorded}
+
+
+_SAID.of(nodes.FlowNodeFailed)(_failure)
+_SAID.of(nodes.FlowNodeFailureRecorded)(_failure)
+
+
+@_SAID.of(nodes.FlowNodeSkipped)
+def _skipped(config: BroadcastConfig, event: nodes.FlowNodeSkipped) -> Message:
+    del config
+    return "flow.node.skipped", {**_place(event), "by": event.by}
+
+
+@_SAID.of(nodes.FlowNodeCancelled)
+def _cancelled(config: BroadcastConfig, event: nodes.FlowNodeCancelled) -> Message:
+    del config
+    return "flow.node.cancelled", {**_place(event), "reason": event.reason}
+
+
+@_SAID.of(nodes.FlowAttemptStarted)
+def _tried(config: BroadcastConfig, event: nodes.FlowAttemptStarted) -> Message:
+    del config
+    return "flow.attempt.started", {**_place(event), "attempt": event.attempt}
+
+
+@_SAID.of(nodes.FlowAttemptEnded)
+def _try_ended(config: BroadcastConfig, event: nodes.FlowAttemptEnded) -> Message:
+    error = None if event.error is None else error_shown(event.error, event.failure, config)
+    said: Payload = {"attempt": event.attempt, "outcome": event.outcome, "failure": event.failure, "error": error}
+    return "flow.attempt.completed", {**_place(event), **said, "duration_ms": event.duration_ms}
+
+
+@_SAID.of(nodes.FlowRetryScheduled)
+def _retries(config: BroadcastConfig, event: nodes.FlowRetryScheduled) -> Message:
+    del config
+    due: Payload = {"attempt": event.attempt, "due_at": to_datetime(event.due_at).isoformat()}
+    return "flow.retry.scheduled", {**_place(event), **due}
+
+
+@_SAID.of(nodes.FlowQuestionAsked)
+def _asks(config: BroadcastConfig, event: nodes.FlowQuestionAsked) -> Message:
+    shown = config.include_tool_summaries
+    options: list[JsonValue] = [*event.options] if shown else []
+    return "flow.question.asked", {
+        **_place(event),
+        "question_id": event.question_id,
+        "kind": event.kind,
+        "type": event.type,
+        "prompt": event.prompt if shown else None,
+        "options": options,
+        "tool": event.tool,
+        "expires_at": None if event.expires_at is None else to_datetime(event.expires_at).isoformat(),
+    }
+
+
+@_SAID.of(nodes.FlowQuestionAnswered)
+def _answered(config: BroadcastConfig, event: nodes.FlowQuestionAnswered) -> Message:
+    del config
+    said: Payload = {"question_id": event.question_id, "kind": event.kind, "answer": event.answer, "by": event.by}
+    return "flow.question.answered", {**_place(event), **said}
+
+
+@_SAID.of(
+    runs.FlowExecutionCompleted,
+    runs.FlowExecutionFailed,
+    runs.FlowExecutionPaused,
+    runs.FlowExecutionResumed,
+    runs.FlowExecutionStarted,
+    runs.FlowExecutionStopped,
+    runs.FlowExecutionWaitEnded,
+    runs.FlowExecutionWaiting,
+    runs.FlowStopSignalReceived,
+)
+def _unsaid(config: BroadcastConfig, event: FlowRunEvent) -> None:
+    """Say nothing: the messages of a status say all that front ends are to know of these."""
+    del config, event
+
+
+_TABLE = complete(nodes.FlowLifecycleEvent, _SAID)

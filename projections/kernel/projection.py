@@ -1,0 +1,67 @@
+"""What a projection is: a pure fold of each stream that writes rows as it goes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.table import Table
+
+__all__ = ["Entry", "Projection"]
+
+F = TypeVar("F")
+
+
+class Entry(NamedTuple):
+    """One record of the log: its position in the order of all streams, its stream, and the event with its place."""
+
+    position: int
+    stream: str
+    record: Recorded[Event]
+
+
+class Projection(Protocol[F]):
+    """Makes tables of the log. `F` is what it remembers of one stream, in memory only.
+
+    The fold of a stream may be forgotten between any two entries. Then it is made again from the first entry of the
+    stream, and what that writes is thrown away. So `apply` may use the fold and the entry only: not the clock, not the
+    other streams, not chance.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name of the read model."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The version of its tables. Another version is built beside the one before."""
+        ...
+
+    @property
+    def prefixes(self) -> Sequence[str]:
+        """The kinds of streams that it reads, such as `agent:`; empty for all."""
+        ...
+
+    @property
+    def types(self) -> Sequence[str]:
+        """The stored types that it reads; empty for all."""
+        ...
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """The tables that it writes. Nobody else writes them."""
+        ...
+
+    def begin(self, stream: str) -> F:
+        """Return the fold of a stream before its first entry."""
+        ...
+
+    def apply(self, fold: F, entry: Entry, changes: Changes) -> F | None:
+        """Return the fold after an entry, and say what the entry changes. It may change the fold in place.
+
+        None when nothing of the stream needs to be remembered any more. A later entry of it begins with the first one
+        again.
+        """
+        ...

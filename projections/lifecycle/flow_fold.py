@@ -1,0 +1,376 @@
+"""Makes the lifecycle events of a run of a workflow, in the same way for a live run and for a log."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from steptrail.domain.flow import events as stored
+from steptrail.domain.flow.events import FlowEvent, LimitReached, NodeFailed, NodeThen
+from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
+from steptrail.domain.flow.evolve import evolve_all, extend, initial
+from steptrail.domain.flow.ids import task_asked_in
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.handlers import Handlers, complete
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.usage import Usage
+from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
+from steptrail.projections.lifecycle.base import RunEvent, in_ms
+from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
+from steptrail.projections.lifecycle.handler_types import Head
+
+__all__ = ["FlowLifecycleFold", "flow_lifecycle_events"]
+
+
+class _NodeHead(Head):
+    """The fields that all lifecycle events about a node share."""
+
+    node: str
+    visit: int
+    item: int | None
+
+
+@dataclass(slots=True)
+class _Moment:
+    """A stored event with the state after it, and the phase and the effect id that its task had before it.
+
+    A handler calls `head` or one of its kind once for each lifecycle event, in their order: the calls number them.
+    """
+
+    state: FlowState
+    record: Recorded[FlowEvent]
+    phase_before: TaskPhase | None
+    effect_id: str
+    position: int | None
+    heads: int = 0
+
+    def head(self) -> Head:
+        state, index = self.state, self.heads
+        self.heads += 1
+        return {
+            "session_id": state.flow_id,
+            "parent_session_id": state.parent.session if state.parent is not None else None,
+            "execution_id": state.execution_id or "",
+            "version": self.record.version,
+            "at": self.record.at,
+            "session_status": state.status,
+            "index": index,
+            "position": self.position,
+        }
+
+    def of(self, event: VisitEvent) -> _NodeHead:
+        item = event.item if isinstance(event, TaskEvent) else None
+        return {**self.head(), "node": event.node, "visit": event.visit, "item": item}
+
+    def of_request(self, request: str) -> _NodeHead:
+        node, visit, item = task_asked_in(request)
+        return {**self.head(), "node": node, "visit": visit, "item": item}
+
+
+_Events: TypeAlias = Iterable[FlowLifecycleEvent]
+
+_HANDLERS = Handlers[_Moment, [], _Events]()
+
+
+class FlowLifecycleFold:
+    """Makes the lifecycle events of one stream. `state` is the stream before the first stored event."""
+
+    def __init__(self, state: FlowState) -> None:
+        # This makes a copy, because `apply` changes the state in place.
+        self._state = evolve_all(state, ())
+
+    @property
+    def version(self) -> int:
+        """The version of the newest event that was applied."""
+        return self._state.version
+
+    def apply(self, record: Recorded[FlowEvent], /, *, position: int | None = None) -> tuple[RunEvent, ...]:
+        """Return the lifecycle events of the next stored event, none for most. `position` is its place in the log."""
+        event, run = record.event, self._state.run
+        task = None
+        if isinstance(event, TaskEvent) and run is not None:
+            task = run.tasks.get((event.node, event.visit, event.item))
+        phase, effect_id = (task.phase, task.effect_id) if task is not None else (None, "")
+        self._state = after = extend(self._state, (record,))
+        return tuple(_TABLE[type(event)](_Moment(after, record, phase, effect_id, position), event))
+
+
+def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) -> tuple[RunEvent, ...]:
+    """Return the lifecycle events of a whole stream, given its stored events, such as those of `flow.history()`."""
+    fold = FlowLifecycleFold(initial(flow_id))
+    return tuple(event for record in records for event in fold.apply(record))
+
+
+@_HANDLERS.of(
+    stored.LimitReached,
+    stored.MetadataChanged,
+    stored.NodeAttemptSettledLate,
+    stored.NodeEvaluated,
+    stored.PauseRequested,
+    stored.SessionStarted,
+)
+def _untold(moment: _Moment, event: Event) -> _Events:
+    """Return no lifecycle events: a later event leads to one, or no listener needs to know."""
+    del moment, event
+    return ()
+
+
+@_HANDLERS.of(stored.FlowStarted)
+def _started(moment: _Moment, event: stored.FlowStarted) -> _Events:
+    yield runs.FlowExecutionStarted(**moment.head(), flow=event.flow, is_retry=False)
+
+
+@_HANDLERS.of(stored.FlowRetried)
+def _retried(moment: _Moment, event: stored.FlowRetried) -> _Events:
+    del event
+    yield runs.FlowExecutionStarted(**moment.head(), flow=moment.state.name, is_retry=True)
+
+
+@_HANDLERS.of(stored.FlowResumed)
+def _resumed(moment: _Moment, event: stored.FlowResumed) -> _Events:
+    yield runs.FlowExecutionResumed(**moment.head(), ended_by=event.ended_by)
+
+
+@_HANDLERS.of(stored.ExecutionPaused)
+def _paused(moment: _Moment, event: stored.ExecutionPaused) -> _Events:
+    yield runs.FlowExecutionPaused(**moment.head(), by=event.by, reason=event.reason)
+
+
+@_HANDLERS.of(stored.WaitStarted)
+def _waits(moment: _Moment, event: stored.WaitStarted) -> _Events:
+    yield runs.FlowExecutionWaiting(**moment.head(), kind=event.kind, until=event.until)
+
+
+@_HANDLERS.of(stored.WaitEnded)
+def _waits_no_more(moment: _Moment, event: stored.WaitEnded) -> _Events:
+    yield runs.FlowExecutionWaitEnded(**moment.head(), reason=event.reason, by=event.by)
+
+
+@_HANDLERS.of(stored.StopRequested)
+def _asked_to_stop(moment: _Moment, event: stored.StopRequested) -> _Events:
+    yield runs.FlowStopSignalReceived(**moment.head(), source=event.by, message=event.reason)
+
+
+class _FlowEnded(Head):
+    status: ExecutionStatus
+    stop_reason: StopReason
+    source: str
+    visits: int
+    errors: int
+    usage: Usage
+    output: JsonValue
+
+
+@_HANDLERS.of(stored.ExecutionFinished)
+def _finished(moment: _Moment, event: stored.ExecutionFinished) -> _Events:
+    state = moment.state
+    run, _ = state.at_work()
+    ended: _FlowEnded = {
+        **moment.head(),
+        "status": event.status,
+        "stop_reason": event.stop_reason,
+        "source": event.resolved_by,
+        "visits": run.visits,
+        "errors": event.recorded_errors,
+        "usage": state.usage,
+        "output": state.output,
+    }
+    if event.status is ExecutionStatus.COMPLETED:
+        yield runs.FlowExecutionCompleted(**ended)
+    elif event.status is ExecutionStatus.STOPPED:
+        yield runs.FlowExecutionStopped(**ended)
+    else:
+        error, node, failure = _why(state, event)
+        yield runs.FlowExecutionFailed(**ended, error=error, node=node, failure=failure)
+
+
+def _why(state: FlowState, event: stored.ExecutionFinished) -> tuple[str, str | None, str | None]:
+    match state.run.ended_by if state.run is not None else None:
+        case NodeFailed(error=error, node=node):
+            return error.message, node, error.failure.value
+        case LimitReached(limit=limit, at_most=at_most, actual=actual):
+            return f"{limit} is {at_most}, and it was {actual}", None, None
+        case _:
+            return event.stop_reason.value, None, None
+
+
+@_HANDLERS.of(stored.NodeOpened)
+def _opened(moment: _Moment, event: stored.NodeOpened) -> _Events:
+    yield nodes.FlowNodeStarted(**moment.of(event), items=event.items)
+
+
+@_HANDLERS.of(stored.NodeCompleted)
+def _completed(moment: _Moment, event: stored.NodeCompleted) -> _Events:
+    targets = event.route.targets if event.route is not None else ()
+    yield nodes.FlowNodeCompleted(**moment.of(event), targets=targets, item_errors=event.item_errors)
+
+
+@_HANDLERS.of(stored.NodeFailureRecorded)
+def _recorded(moment: _Moment, event: stored.NodeFailureRecorded) -> _Events:
+    error = event.error
+    yield nodes.FlowNodeFailureRecorded(
+        **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
+    )
+
+
+@_HANDLERS.of(stored.NodeFailed)
+def _failed(moment: _Moment, event: stored.NodeFailed) -> _Events:
+    error = event.error
+    yield nodes.FlowNodeFailed(
+        **moment.of(event), failure=error.failure.value, error=error.message, attempt=error.attempt, rule=event.rule
+    )
+
+
+@_HANDLERS.of(stored.NodeSkipped)
+def _skipped(moment: _Moment, event: stored.NodeSkipped) -> _Events:
+    yield nodes.FlowNodeSkipped(**moment.of(event), by=event.by, reason=event.reason)
+
+
+@_HANDLERS.of(stored.NodeCancelled)
+def _cancelled(moment: _Moment, event: stored.NodeCancelled) -> _Events:
+    yield nodes.FlowNodeCancelled(**moment.of(event), reason=event.reason)
+
+
+@_HANDLERS.of(stored.NodeAttemptStarted)
+def _tried(moment: _Moment, event: stored.NodeAttemptStarted) -> _Events:
+    yield nodes.FlowAttemptStarted(**moment.of(event), attempt=event.attempt)
+
+
+@_HANDLERS.of(stored.NodeAttemptCompleted)
+def _try_completed(moment: _Moment, event: stored.NodeAttemptCompleted) -> _Events:
+    if moment.phase_before is TaskPhase.PARKED:
+        yield _settled(moment, event, event.settled_by)
+    elif moment.phase_before is TaskPhase.RUNNING:
+        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="completed")
+
+
+@_HANDLERS.of(stored.NodeAttemptFailed)
+def _try_failed(moment: _Moment, event: stored.NodeAttemptFailed) -> _Events:
+    if moment.phase_before is TaskPhase.PARKED:
+        yield _settled(moment, event, event.settled_by)
+    elif moment.phase_before is TaskPhase.RUNNING:
+        # What fails before it is tried is no try.
+        failure, error = event.failure.value, event.error.message
+        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="failed", failure=failure, error=error)
+
+
+@_HANDLERS.of(stored.NodeAttemptInterrupted)
+def _try_interrupted(moment: _Moment, event: stored.NodeAttemptInterrupted) -> _Events:
+    if moment.phase_before is TaskPhase.PARKED:
+        yield _settled(moment, event, None)
+    elif moment.phase_before is TaskPhase.RUNNING:
+        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="interrupted")
+        if event.then is NodeThen.PARK:
+            yield nodes.FlowQuestionAsked(**moment.of(event), question_id=moment.effect_id, kind="unknown_outcome")
+
+
+@_HANDLERS.of(stored.NodeAttemptSuspended)
+def _try_suspended(moment: _Moment, event: stored.NodeAttemptSuspended) -> _Events:
+    if moment.phase_before is TaskPhase.RUNNING:
+        yield nodes.FlowAttemptEnded(**_end(moment, event), outcome="suspended", stream=event.stream)
+
+
+class _End(_NodeHead):
+    attempt: int
+    usage: Usage | None
+    duration_ms: int
+
+
+def _end(
+    moment: _Moment,
+    event: stored.NodeAttemptCompleted
+    | stored.NodeAttemptFailed
+    | stored.NodeAttemptInterrupted
+    | stored.NodeAttemptSuspended,
+) -> _End:
+    duration = in_ms(event.duration_seconds)
+    return {**moment.of(event), "attempt": event.attempt, "usage": event.usage, "duration_ms": duration}
+
+
+def _settled(moment: _Moment, event: TaskEvent, by: str | None) -> nodes.FlowQuestionAnswered:
+    return nodes.FlowQuestionAnswered(
+        **moment.of(event), question_id=moment.effect_id, kind="unknown_outcome", answer="settled", by=by
+    )
+
+
+@_HANDLERS.of(stored.NodeRetryScheduled)
+def _retries(moment: _Moment, event: stored.NodeRetryScheduled) -> _Events:
+    yield nodes.FlowRetryScheduled(
+        **moment.of(event), attempt=event.attempt, delay_seconds=event.delay_seconds, due_at=event.due_at
+    )
+
+
+@_HANDLERS.of(stored.HumanRequested)
+def _asks(moment: _Moment, event: stored.HumanRequested) -> _Events:
+    yield nodes.FlowQuestionAsked(
+        **moment.of_request(event.request_id),
+        question_id=event.request_id,
+        kind="human",
+        type=event.type,
+        prompt=event.prompt,
+        options=event.options,
+        expires_at=event.expires_at,
+    )
+
+
+@_HANDLERS.of(stored.ApprovalRequested)
+def _asks_for_a_yes(moment: _Moment, event: stored.ApprovalRequested) -> _Events:
+    yield nodes.FlowQuestionAsked(
+        **moment.of_request(event.approval_id),
+        question_id=event.approval_id,
+        kind="approval",
+        prompt=event.reason,
+        tool=event.tool,
+        expires_at=event.expires_at,
+    )
+
+
+@_HANDLERS.of(stored.StepHeld)
+def _held(moment: _Moment, event: stored.StepHeld) -> _Events:
+    yield nodes.FlowQuestionAsked(**moment.of(event), question_id=event.node, kind="step", type=event.point)
+
+
+@_HANDLERS.of(stored.HumanAnswered)
+def _answered(moment: _Moment, event: stored.HumanAnswered) -> _Events:
+    yield _answer(moment, event.request_id, "human", "answered", event.by)
+
+
+@_HANDLERS.of(stored.HumanExpired)
+def _nobody_answered(moment: _Moment, event: stored.HumanExpired) -> _Events:
+    yield _answer(moment, event.request_id, "human", "expired", None)
+
+
+@_HANDLERS.of(stored.ApprovalGranted)
+def _granted(moment: _Moment, event: stored.ApprovalGranted) -> _Events:
+    yield _answer(moment, event.approval_id, "approval", "approved", event.by)
+
+
+@_HANDLERS.of(stored.ApprovalDenied)
+def _denied(moment: _Moment, event: stored.ApprovalDenied) -> _Events:
+    yield _answer(moment, event.approval_id, "approval", "denied", event.by)
+
+
+@_HANDLERS.of(stored.ApprovalExpired)
+def _nobody_approved(moment: _Moment, event: stored.ApprovalExpired) -> _Events:
+    yield _answer(moment, event.approval_id, "approval", "expired", None)
+
+
+@_HANDLERS.of(stored.StepAnswered)
+def _went_on(moment: _Moment, event: stored.StepAnswered) -> _Events:
+    yield nodes.FlowQuestionAnswered(
+        **moment.of(event), question_id=event.node, kind="step", answer=event.action, by=event.by
+    )
+
+
+def _answer(
+    moment: _Moment, request: str, kind: nodes.QuestionKind, answer: str, by: str | None
+) -> nodes.FlowQuestionAnswered:
+    return nodes.FlowQuestionAnswered(
+        **moment.of_request(request), question_id=request, kind=kind, answer=answer, by=by
+    )
+
+
+_TABLE = complete(FlowEvent, _HANDLERS)

@@ -1,0 +1,256 @@
+"""What the clocks of nodes and runs count, and what is cut off when a run or a map is to end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from steptrail import Steptrail, ToolEffect
+from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
+from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.workflow import (
+    BuiltWorkflow,
+    Envelope,
+    FailureClass,
+    NodeContext,
+    RetryPolicy,
+    Rule,
+    RunOptions,
+    Workflow,
+)
+from tests.flow.kit import LEAVES, World, events_of, run_to_rest
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+
+DAY = 86_400.0
+TOLERANT = RunOptions(continue_on_error=True, longest_wait=0.0)
+
+
+def twice(world: World, **settings: Any) -> BuiltWorkflow:
+    """Return a workflow of one tool that fails once, waits a minute, and has 100 seconds in all."""
+    world.fails["a"] = [ConnectionError("away")]
+    retry = RetryPolicy(max_attempts=2, backoff=60.0)
+    act = world.tool()
+    return Workflow("t").tool("a", act, args={"name": "a"}, retry=retry, timeout=100.0, **settings).build()
+
+
+async def test_the_time_of_a_node_counts_waits_that_ended_the_call() -> None:
+    world, clock = World(), HandClock()
+    flow = twice(world)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        clock.advance(150.0)
+        result = await trail.flow("f").resume(flow)
+    assert result.error is not None
+    assert (result.error.failure, world.done["a"]) == (FailureClass.TIMEOUT, 1)
+
+
+async def test_the_time_of_a_node_stands_still_while_the_run_is_paused() -> None:
+    world, clock = World(), HandClock()
+    flow = twice(world)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        await trail.flow("f").pause(by="ana")
+        clock.advance(DAY)
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
+
+
+async def test_the_time_of_a_node_stands_still_while_a_person_is_asked() -> None:
+    world, clock = World(), HandClock()
+    flow = twice(world, approval=True)
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f", options=LEAVES)
+        approval = result.state.tasks[0].approval
+        assert approval is not None
+        clock.advance(DAY)
+        await trail.flow("f").approve(approval.id, by="ana")
+        await trail.flow("f").resume(flow)
+        clock.advance(60.0)
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
+
+
+async def test_the_time_of_a_node_stands_still_after_a_crash() -> None:
+    world, clock = World(), HandClock()
+    flow = twice(world)
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("before-node")), clock, flow)
+        clock.advance(DAY)
+        result = await run_to_rest(trail, clock, flow)
+    assert result.status is ExecutionStatus.FAILED
+    assert world.done["a"] == 1
+    assert result.error is not None
+    # The crash was one of its two tries.
+    assert (result.error.attempt, result.error.failure) == (2, FailureClass.UNAVAILABLE)
+
+
+async def test_nodes_beside_each_other_use_the_time_of_the_run_once() -> None:
+    clock, begun = HandClock(), 0
+    both = asyncio.Event()
+
+    async def work(_: object) -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 2:
+            clock.advance(10.0)
+            both.set()
+        await both.wait()
+
+    flow = Workflow("t").function("a", work).function("b", work).noop("end").edge(("a", "b"), "end").build()
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f", options=RunOptions(cumulative_timeout=15.0))
+    assert result.status is ExecutionStatus.COMPLETED
+    assert result.state.run is not None
+    assert result.state.run.active_seconds(clock.utc()) == 10.0
+
+
+async def test_limits_count_anew_after_a_retry_and_tokens_go_on() -> None:
+    world, clock = World(), HandClock()
+    flow = (
+        Workflow("t")
+        .function("a", world.function("a"))
+        .rule_router("again", [Rule(lambda _: world.done["a"] < 5, to="a")])
+        .chain("a", "again")
+        .edge("again", "a", loop=True)
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f", options=RunOptions(max_visits=3))
+        assert (result.stop_reason, world.done["a"]) == (StopReason.STEPS_LIMIT, 3)
+        result = await trail.flow("f").retry(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 5)
+
+
+async def test_a_stop_cuts_what_reads_at_once_and_lets_the_rest_end_for_a_while() -> None:
+    world, clock = World(), HandClock()
+    begun, cut = asyncio.Event(), asyncio.Event()
+
+    async def read(_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cut.set()
+
+    async def write(_: object) -> str:
+        await cut.wait()
+        return await world.do("write")
+
+    flow = (
+        Workflow("t")
+        .function("read", read)
+        .function("write", write, effect="idempotent")
+        .function("next", world.function("next"))
+        .noop("end")
+        .chain("write", "next", "end")
+        .edge("read", "end")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        running = asyncio.create_task(trail.run(flow, session="f", options=RunOptions(stop_grace=60.0)))
+        await begun.wait()
+        await trail.flow("f").stop(by="ana")
+        result = await running
+        ends = [event for event in await events_of(trail) if isinstance(event, NodeAttemptInterrupted)]
+    assert result.status is ExecutionStatus.STOPPED
+    assert [(event.node, event.reason) for event in ends] == [("read", CutReason.STOP)]
+    assert (world.done, result.envelope.vars) == ({"write": 1}, {"write_output": "write is done"})
+
+
+async def test_a_failed_run_has_what_its_ended_branches_wrote_and_every_error() -> None:
+    world, clock = World(), HandClock()
+    world.breaks = {"soft": RuntimeError("soft"), "hard": RuntimeError("hard")}
+    flow = (
+        Workflow("t")
+        .function("well", world.function("well"))
+        .function("soft", world.function("soft"), on_error="record")
+        .function("hard", world.function("hard"))
+        .chain("well", "soft", "hard")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f")
+    assert result.envelope.vars == {"well_output": "well is done", "soft_output": None, "soft_output_error": "soft"}
+    assert [error.message for error in result.errors] == ["soft"]
+    assert result.error is not None
+    assert result.error.message == "hard"
+
+
+@pytest.mark.parametrize("on_error", ["fail", "record"])
+async def test_an_item_that_fails_its_map_cuts_the_others_off(on_error: str) -> None:
+    world, begun = World(), asyncio.Event()
+
+    async def work(_: Envelope, context: NodeContext) -> str:
+        if context.item == 0:
+            begun.set()
+            await asyncio.Event().wait()
+        await begun.wait()
+        raise RuntimeError("no")
+
+    flow = (
+        Workflow("t")
+        .map("each", over="input", function=work, concurrency=2, on_error=on_error, output="all")  # type: ignore[arg-type]
+        .function("end", world.function("end"))
+        .chain("each", "end")
+        .build()
+    )
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow, ["slow", "ill", "never"], session="f")
+        ends = [event for event in await events_of(trail) if isinstance(event, NodeAttemptInterrupted)]
+    assert [(event.item, event.reason) for event in ends] == [(0, CutReason.SIBLING)]
+    if on_error == "fail":
+        assert (result.status, world.done) == (ExecutionStatus.FAILED, {})
+        assert result.error is not None
+        assert result.error.item == 1
+    else:
+        assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"end": 1})
+        assert [error.item for error in result.errors] == [1]
+        assert result.envelope.vars["all"] is None
+
+
+async def test_an_unknown_outcome_is_parked_where_only_the_run_is_tolerant() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow, options=TOLERANT)
+        result = await run_to_rest(trail, clock, flow, options=TOLERANT)
+    assert (result.status, result.errors) == (ExecutionStatus.WAITING, ())
+    assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
+
+
+async def test_an_unknown_outcome_is_recorded_where_the_node_tolerates_it() -> None:
+    world, clock = World(), HandClock()
+    act = world.tool(ToolEffect.UNSAFE)
+    flow = Workflow("t").tool("a", act, args={"name": "a"}, on_error="record", retry=3).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await run_to_rest(again_on(trail, clock, crash_at("after-node")), clock, flow)
+        result = await run_to_rest(trail, clock, flow)
+    assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.UNKNOWN_OUTCOME, 1)]
+    assert world.done["a"] == 1
+
+
+@pytest.mark.parametrize(
+    ("retry", "least", "most"),
+    [
+        (RetryPolicy(max_attempts=4, backoff=2.0, max_delay=3.0), [2.0, 3.0, 3.0], [2.0, 3.0, 3.0]),
+        (RetryPolicy(max_attempts=4, backoff=4.0, jitter=0.5), [2.0, 4.0, 6.0], [4.0, 8.0, 12.0]),
+    ],
+)
+async def test_a_wait_is_drawn_once_and_recorded_with_when_it_ends(
+    retry: RetryPolicy, least: list[float], most: list[float]
+) -> None:
+    world, clock = World(), HandClock()
+    world.breaks["a"] = ConnectionError("away")
+    flow = Workflow("t").function("a", world.function("a"), retry=retry).build()
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow)
+        records = await trail.flow("f").events()
+    waits = [record for record in records if isinstance(record.event, NodeRetryScheduled)]
+    for record, low, high in zip(waits, least, most, strict=True):
+        assert isinstance(record.event, NodeRetryScheduled)
+        assert low <= record.event.delay_seconds <= high
+        assert record.event.due_at == record.at + round(record.event.delay_seconds * 1e6)

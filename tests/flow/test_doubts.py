@@ -1,0 +1,165 @@
+"""What a run does about what is in doubt after a crash or a race, and how often it is written."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from steptrail import Steptrail, ToolEffect, tool
+from steptrail.domain.flow.events import NodeAttemptStarted, NodeCompleted
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.tools import OnUnknown
+from steptrail.workflow import (
+    FailureClass,
+    RetryPolicy,
+    Rule,
+    RunOptions,
+    Workflow,
+)
+from tests.flow.kit import World, events_of, named, run_to_rest
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+
+TRIES = RetryPolicy(max_attempts=2, backoff=0.0)
+
+# What is in doubt, and what is lost.
+
+
+async def test_a_tool_that_is_out_of_its_own_time_is_tried_again_under_the_same_effect_id() -> None:
+    tries = 0
+
+    @tool(effect=ToolEffect.KEYED, timeout=0.05)
+    async def slow() -> int:
+        """Be slow once."""
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            await asyncio.sleep(60)
+        return tries
+
+    flow = Workflow("t").tool("a", slow, retry=TRIES, output="n").build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow, session="f")
+        started = [event for event in await events_of(trail) if isinstance(event, NodeAttemptStarted)]
+    assert (result.status, result.envelope.vars) == (ExecutionStatus.COMPLETED, {"n": 2})
+    assert [(event.attempt, event.effect_id) for event in started] == [(1, "f:1:a:1"), (2, "f:1:a:1")]
+
+
+async def test_an_unsafe_node_that_is_out_of_time_fails_where_that_is_tolerated_and_is_not_repeated() -> None:
+    done = 0
+
+    @tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.FAIL)
+    async def slow() -> None:
+        """Charge, and never return."""
+        nonlocal done
+        done += 1
+        await asyncio.sleep(60)
+
+    flow = Workflow("t").tool("a", slow, timeout=0.05, retry=TRIES, on_error="record").build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow)
+    assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.TIMEOUT, 1)]
+    assert done == 1
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_what_does_not_leave_the_process_is_computed_again_after_a_crash(number: int) -> None:
+    clock = HandClock()
+    flow = (
+        Workflow("t")
+        .transform("a", "template", template="{{ input }}!", output="a")
+        .rule_router("choose", [Rule(lambda seen: seen.vars["a"] == "x!", to="b")])
+        .noop("b")
+        .human("ask", prompt="{{ vars.a }}", output="said")
+        .chain("a", "choose", "b", "ask")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        try:
+            await run_to_rest(again_on(trail, clock, crash_at("before-append", number)), clock, flow, "x")
+        except Crash:
+            pass
+        result = await run_to_rest(trail, clock, flow, "x")
+        events = await events_of(trail)
+    assert result.status is ExecutionStatus.WAITING
+    assert {"node.attempt.interrupted", "node.attempt.started"} & set(named(events)) == set()
+    assert named(events).count("human.requested") == 1
+    assert [event.node for event in events if isinstance(event, NodeCompleted)] == ["a", "choose", "b"]
+
+
+@pytest.mark.acceptance("7.2-12")
+@pytest.mark.parametrize("how", ["pause", "stop"])
+async def test_what_happened_is_kept_when_a_command_comes_between_and_the_rest_is_decided_anew(
+    how: str,
+) -> None:
+    world, clock = World(), HandClock()
+    async with trail_of(clock) as trail:
+        other = again_on(trail, clock)
+
+        async def work(_: object) -> str:
+            await (other.flow("f").pause(by="ana") if how == "pause" else other.flow("f").stop(by="ana"))
+            return await world.do("a")
+
+        flow = (
+            Workflow("t")
+            .function("a", work, effect="unsafe")
+            .function("b", world.function("b"))
+            .chain("a", "b")
+            .build()
+        )
+        result = await trail.run(flow, session="f", options=RunOptions(stop_grace=60.0, longest_wait=0.0))
+        assert result.status.value == {"pause": "paused", "stop": "stopped"}[how]
+        assert (world.done, result.envelope.vars) == ({"a": 1}, {"a_output": "a is done"})
+        result = await (trail.flow("f").resume(flow) if how == "pause" else trail.flow("f").retry(flow))
+        events = await events_of(trail)
+    assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 1, "b": 1})
+    assert [event.node for event in events if isinstance(event, NodeCompleted)] == ["a", "b"]
+
+
+async def test_a_config_failure_that_was_not_stored_leaves_nothing_behind() -> None:
+    clock = HandClock()
+    flow = Workflow("t").tool("a", World().tool(), args={"name": "{{ vars.nothing }} x"}, on_error="record").build()
+    for number in range(1, 4):
+        async with trail_of(clock) as trail:
+            try:
+                await run_to_rest(again_on(trail, clock, crash_at("before-append", number)), clock, flow)
+            except Crash:
+                pass
+            result = await run_to_rest(trail, clock, flow)
+            assert named(await events_of(trail)).count("node.attempt.failed") == 1
+        assert [(error.failure, error.attempt) for error in result.errors] == [(FailureClass.CONFIG, 0)]
+
+
+# How often it is written.
+
+
+@asynccontextmanager
+async def counting(clock: HandClock) -> AsyncGenerator[tuple[Steptrail, list[str]]]:
+    appends: list[str] = []
+
+    def reach(point: str) -> None:
+        if point == "before-append":
+            appends.append(point)
+
+    async with trail_of(clock, reach) as trail:
+        yield trail, appends
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+async def test_a_chain_of_nodes_is_two_commits_more_than_it_has_nodes(length: int) -> None:
+    world, flow = World(), Workflow("t")
+    names = [f"n{number}" for number in range(length)]
+    for name in names:
+        flow.function(name, world.function(name))
+    async with counting(HandClock()) as (trail, appends):
+        await trail.run((flow.chain(*names) if length > 1 else flow).build(), session="f")
+    assert len(appends) == length + 2
+
+
+async def test_a_chain_of_nodes_that_do_not_leave_the_process_is_few_commits() -> None:
+    flow, names = Workflow("t"), [f"n{number}" for number in range(30)]
+    for name in names:
+        flow.noop(name)
+    async with counting(HandClock()) as (trail, appends):
+        await trail.run(flow.chain(*names).build(), session="f")
+    assert len(appends) <= 3
