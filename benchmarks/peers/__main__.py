@@ -1,6 +1,6 @@
 """`make bench-peers`: the same work in other libraries, in the same run, so that the ratios mean something.
 
-The works are the steps of an agent and the nodes of a workflow; each has its own contenders and its own tables.
+There are two works, the steps of an agent and the nodes of a workflow; each has contenders and tables of its own.
 
 In every pass each of them runs once under each condition, in a new process with an empty folder; every other pass goes
 the other way round. What does not install or does not run is named in the table.
@@ -23,7 +23,7 @@ from benchmarks.peers.scenarios import Scenario
 from benchmarks.peers.tables import condition_table, promise_table, rival_of, verdict
 from benchmarks.tables import table
 
-__all__ = ["Compared", "Found", "main", "report"]
+__all__ = ["Compared", "Found", "main", "report", "save"]
 
 _ROOT = Path(__file__).parents[2]
 
@@ -56,12 +56,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Not the folder for temporary files, which may be memory: a sync would cost nothing there.
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=given.scratch or out) as scratch:
         found = _measured(given, Path(scratch))
+    print(save(found, out))
+
+
+def save(found: Found, out: Path) -> str:
+    """Write `peers.json` and `peers.md` into a folder, and return the report."""
     (out / "peers.json").write_bytes(
         orjson.dumps(_as_fields(found), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     )
     text = report(found)
     (out / "peers.md").write_text(text, encoding="utf-8")
-    print(text)
+    return text
 
 
 def report(found: Found) -> str:
@@ -113,13 +118,7 @@ def _measured(given: argparse.Namespace, scratch: Path) -> Found:
             if contender.why_not(condition) is None:
                 progress(f"pass {number + 1}, {condition}: {contender.name}")
                 measure(contender, condition, scratch, shim)
-    return Found(
-        code=code,
-        machine=machine,
-        passes=given.passes,
-        compared=compared,
-        no_slow_disk=why_not,
-    )
+    return Found(code=code, machine=machine, passes=given.passes, compared=compared, no_slow_disk=why_not)
 
 
 def _sections(found: Found) -> Iterator[str]:
@@ -158,7 +157,7 @@ def _as_fields(found: Found) -> dict[str, object]:
         "machine": found.machine,
         "passes": found.passes,
         "no_slow_disk": found.no_slow_disk,
-        "scenarios": {work.scenario: _work_fields(work) for work in found.compared},
+        "scenarios": {work.scenario.value: _work_fields(work) for work in found.compared},
     }
 
 

@@ -68,7 +68,7 @@ def file_bytes(folder: Path) -> int:
 
 
 def _syncs() -> int | None:
-    """Return how often this process has synced; None without `slow_sync.c` in it."""
+    """Return how often this process and those that it started have synced; None without `slow_sync.c` in it."""
     try:
         count = ctypes.CDLL(None).steptrail_syncs
     except AttributeError:

@@ -1,7 +1,7 @@
 # pyright: basic, reportMissingImports=false
 """Prefect: the three nodes as tasks whose results are kept, with the server on loopback that it starts for itself.
 
-The server is a process of its own. Its processor time counts; its syncs are not seen.
+The server is a process of its own, whose processor time and syncs count.
 """
 
 import asyncio
@@ -54,7 +54,6 @@ async def _measured(task: Task, server: int) -> Figures:
     with watched() as figures:
         said = await asyncio.gather(*(chain() for _ in range(task.sessions)))
     figures.cost = Cost(figures.cost.wall, figures.cost.cpu + _processor(server) - before)
-    figures.syncs = None
     if said != [[reply_text(number) for number in range(1, task.steps + 1)]] * task.sessions:
         raise RuntimeError(said)
     return figures

@@ -18,8 +18,8 @@ _ALMOST = 0.9
 def rival_of(contender: Contender, everybody: Sequence[Contender], conditions: Sequence[Condition]) -> str:
     """Return with which durability of Steptrail a contender is compared: by its syncs, of one session at a time.
 
-    Sessions at once share syncs, so there they say nothing of what is promised. Where none were counted it is `full`;
-    where only theirs were not, because another process syncs for them, it is the weaker promise.
+    Sessions at once share syncs, so there they say nothing of what is promised. Where syncs were not counted it is
+    `full`.
     """
     if contender.name in {FLOOR, FULL, NORMAL}:
         return FULL
@@ -28,11 +28,7 @@ def rival_of(contender: Contender, everybody: Sequence[Contender], conditions: S
     if alone is None:
         return FULL
     theirs, needed = contender.syncs_a_step(alone), ours.syncs_a_step(alone)
-    if needed is None:
-        return FULL
-    if theirs is None:
-        return NORMAL if contender.found.get(alone) else FULL
-    return NORMAL if theirs < needed * _ALMOST else FULL
+    return NORMAL if theirs is not None and needed is not None and theirs < needed * _ALMOST else FULL
 
 
 def condition_table(

@@ -65,10 +65,11 @@ def test_the_floor_and_steptrail_run_as_the_peers_do(tmp_path: Path, scenario: S
     together = Condition(sessions=2, steps=1, delay_ms=0, scenario=scenario)
     everybody = contenders(tmp_path / "environments", ["nobody"], scenario)
     shim = build_shim(tmp_path)
-    for condition in (alone, together):
-        for each in everybody:
-            measure(each, condition, tmp_path, shim)
-            assert each.why_not(condition) is None
+    # At once only the default: what the variants change is seen of one session.
+    turns = [*((each, alone) for each in everybody), (everybody[1], together)]
+    for each, condition in turns:
+        measure(each, condition, tmp_path, shim)
+        assert each.why_not(condition) is None
     syncs = {each.name: each.syncs_a_step(alone) or 0 for each in everybody}
     assert list(syncs) == [FLOOR, FULL, NORMAL]
     assert syncs[NORMAL] <= syncs[FULL] / 2

@@ -1,9 +1,13 @@
 """Bars are held or not, tables are straight, and peers that are missing are named."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks.bars import Bar, bars_table
 from benchmarks.meter import Cost
+from benchmarks.peers.__main__ import Compared, Found, save
 from benchmarks.peers.child import Figures
 from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, Contender
 from benchmarks.peers.scenarios import Scenario
@@ -65,15 +69,9 @@ def test_a_peer_that_syncs_less_stands_apart_and_is_compared_with_durability_nor
 
 
 def test_where_syncs_are_not_counted_everybody_is_compared_with_the_default() -> None:
-    nobody = [contender(name, (1.0, 1.0), syncs=None) for name in (FLOOR, FULL, NORMAL, "peer")]
-    found = {line[0]: line[1:] for line in condition_table(nobody, ALONE, [ALONE, MANY])}
+    found = lines(contender("peer", (1.0, 1.0), (1.0, 1.0), syncs=None))
     assert found["peer"][0] == FULL
     assert found["peer"][5] == "-"
-
-
-def test_a_peer_for_which_another_process_syncs_is_compared_with_the_weaker_promise() -> None:
-    found = lines(contender("peer", (1.0, 1.0), (1.0, 1.0), syncs=None))
-    assert (found["peer"][0], found["peer"][5]) == (NORMAL, "-")
 
 
 def test_figures_of_a_workflow_are_for_each_of_its_three_nodes() -> None:
@@ -99,3 +97,17 @@ def test_a_peer_that_could_not_be_measured_stands_in_the_table_with_the_reason()
     assert lines(missing, condition=MANY)["peer"][0] == "not measured: database is locked"
     assert verdict(everybody(missing), MANY, [ALONE, MANY]) == {"peer": None}
     assert verdict(everybody(missing), ALONE, [ALONE, MANY]) == {"peer": True}
+
+
+def test_both_scenarios_are_written_down_and_reported(tmp_path: Path) -> None:
+    works = [Compared(scenario, everybody(), [ALONE, MANY]) for scenario in Scenario]
+    found = Found(code={"commit": "abc"}, machine={"cores": "2"}, passes=2, compared=works, no_slow_disk=None)
+    text = save(found, tmp_path)
+    assert [line for line in text.splitlines() if "durable:" in line] == [
+        "## What each makes durable: agent",
+        "## What each makes durable: workflow",
+    ]
+    assert (tmp_path / "peers.md").read_text() == text
+    written = json.loads((tmp_path / "peers.json").read_bytes())["scenarios"]
+    assert list(written) == ["agent", "workflow"]
+    assert [one["name"] for one in written["workflow"]["contenders"]] == [FLOOR, FULL, NORMAL]
