@@ -79,7 +79,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=100, help="steps of a session that is alone")
     parser.add_argument("--sessions", type=int, default=64, help="sessions at once")
     parser.add_argument("--session-steps", type=int, default=15, help="steps of each session that is not alone")
-    parser.add_argument("--flows", type=int, default=200, help="runs of the workflow one after another")
+    parser.add_argument("--flows", type=int, default=100, help="runs of the workflow one after another")
     parser.add_argument("--flows-at-once", type=int, default=64, help="runs of the workflow at once")
     parser.add_argument("--delay", type=float, default=2.0, help="milliseconds more for a sync of the slow disk")
     parser.add_argument("--passes", type=int, default=5)

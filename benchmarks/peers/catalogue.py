@@ -47,7 +47,8 @@ OURS = {
     Scenario.WORKFLOW: _ours(
         "benchmarks.peers.run_flow_steptrail",
         "the input and the graph before the first node; what a node returned and the start of the next before that "
-        "begins; the ending before the caller has it",
+        "begins; the ending before the caller has it. A crash repeats no finished node, and the tool under way with the "
+        "key that it had",
     ),
 }
 
@@ -68,7 +69,8 @@ PEERS = (
                 "benchmarks.peers.run_flow_dbos",
                 {
                     "wal": "the input before the first node, what a node returned before the next begins, the ending; "
-                    "no starts. The file was set to a write-ahead log by hand beforehand",
+                    "no starts: a crash repeats the node under way and no finished one. The file was set to a "
+                    "write-ahead log by hand beforehand",
                     "shipped": "the same, on the file as DBOS makes it",
                 },
             ),
@@ -91,7 +93,7 @@ PEERS = (
                 "benchmarks.peers.run_flow_langgraph",
                 {
                     "sync": "the input, and after each node what it changed, before the next begins; no starts: a "
-                    "crash repeats the node, also where it has an effect. It syncs as SQLite does by itself",
+                    "crash repeats the node under way and no finished one",
                 },
             ),
         },
@@ -129,9 +131,9 @@ PEERS = (
             Scenario.WORKFLOW: Work(
                 "benchmarks.peers.run_flow_prefect",
                 {
-                    "ephemeral": "what a task returned in a file that is not synced; states in the database of its "
-                    "server, which is started for it, survive a killed process and not a power cut, and may come later "
-                    "than the next task begins. The server's processor time counts, its start and its syncs do not",
+                    "ephemeral": "what a task returned, in a file that is not synced, before the next begins; states "
+                    "in the database of its server, not synced each time and maybe later than the next begins. A task "
+                    "whose result is kept is not repeated if the same flow run is run again",
                 },
             ),
         },

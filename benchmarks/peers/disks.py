@@ -2,7 +2,8 @@
 
 A slow disk is made by `slow_sync.c`, a library that is loaded before the C library into the process that is measured:
 each `fsync` and `fdatasync` really syncs, and then sleeps. It counts them too, on both disks, so that how often each
-peer syncs is a figure and not a claim; a server that the process starts counts with it. Reads, writes and the locks of files are as quick as they are.
+peer syncs is a figure and not a claim; a server that the process starts counts with it. Reads, writes and the locks of
+files are as quick as they are.
 """
 
 import os

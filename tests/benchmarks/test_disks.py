@@ -21,6 +21,15 @@ print(figures.syncs)
 """
 
 
+AROUND = """
+import subprocess, sys
+from benchmarks.peers.child import watched
+with watched() as figures:
+    subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+print(figures.syncs)
+"""
+
+
 def printed(folder: Path, environment: dict[str, str], *before: str, code: str = COMMITS, given: str = "") -> str:
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     command = [*before, sys.executable, "-c", code, given]
@@ -42,11 +51,9 @@ def test_each_sync_counts_and_sleeps_for_as_long_as_was_asked(tmp_path: Path) ->
 
 
 def test_a_process_that_the_measured_one_starts_counts_with_it(tmp_path: Path) -> None:
-    started = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
-    around = f"from benchmarks.peers.child import watched\nwith watched() as figures:\n    {started}\nprint(figures.syncs)"
     environment = with_shim({}, build_shim(tmp_path), 0)
     # The one that is started opens the database too, which takes syncs of its own.
-    said = printed(tmp_path, environment, code=around, given=COMMITS).split()
+    said = printed(tmp_path, environment, code=AROUND, given=COMMITS).split()
     assert int(said[1]) >= int(said[0]) == 7
 
 
