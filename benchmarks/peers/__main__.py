@@ -108,7 +108,7 @@ def _measured(given: argparse.Namespace, scratch: Path) -> Found:
         Compared(
             scenario,
             contenders(given.environments.resolve(), given.peers, scenario),
-            [Condition(*size, delay, scenario) for delay in delays for size in sizes[scenario]],
+            [Condition(many, steps, delay, scenario) for delay in delays for many, steps in sizes[scenario]],
         )
         for scenario in dict.fromkeys(given.scenarios)
     ]

@@ -47,7 +47,7 @@ OURS = {
     Scenario.WORKFLOW: _ours(
         "benchmarks.peers.run_flow_steptrail",
         "the input and the graph before the first node; what a node returned and the start of the next before that "
-        "begins; the ending before the caller has it. A crash repeats no finished node, and the tool under way with the "
+        "begins; the ending before the caller has it. A crash repeats no finished node, and a tool under way with the "
         "key that it had",
     ),
 }
