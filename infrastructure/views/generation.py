@@ -128,7 +128,12 @@ class Generation:
         return [Damage(*row) for row in rows]
 
     def write(
-        self, projection: Projection[Any], before: int, reached: Reached, changes: Changes, damage: Sequence[Damage] = ()
+        self,
+        projection: Projection[Any],
+        before: int,
+        reached: Reached,
+        changes: Changes,
+        damage: Sequence[Damage] = (),
     ) -> None:
         """Apply what the events after position `before` change, and store how far that is.
 

@@ -5,6 +5,7 @@ The schema `steptrail_views` holds the number of the generation that readers loo
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, TypeVar, cast
 
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -152,8 +153,8 @@ class PostgresSeries:
     def clean(self, keep: set[int]) -> None:
         """Remove all other generations."""
         for number in self.sizes().keys() - keep:
-            statement = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
-            self._database.write(lambda s, statement=statement: s.change(statement))
+            drop = methodcaller("change", f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE")
+            self._database.write(drop)
 
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its indexes."""

@@ -4,22 +4,21 @@ A batch ends after so many events or milliseconds, so it is quick when the proje
 large when it is far behind. Reading is asynchronous; folding and writing happen in a thread.
 
 A record that cannot be read is noted, and its stream is left as it stood before. When the projection raises, or makes
-rows that a table does not take, the batch is tried again entry by entry, and the projection stops at the one that fails.
+rows that a table does not take, the batch is tried again entry by entry, and the projection stops where it fails.
 """
 
-import asyncio
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, ProjectionStopped
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.infrastructure.views.generation import Damage, Generation, Progress, Reached
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
-from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -68,7 +67,7 @@ class Projector(Generic[F]):
         self._prefixes = tuple(projection.prefixes)
         self._damaged: dict[str, int] = {}
         self.reached = Reached()
-        self.is_stopped = False
+        self.stopped: ProjectionStopped | None = None
 
     async def begin(self) -> bool:
         """Go to the place that is stored. False when what is counted is not of this log, or can be counted better now.
@@ -79,9 +78,10 @@ class Projector(Generic[F]):
         if found is None:
             return False
         progress, damage = found
-        self._memory.forget()
+        if progress.reached != self.reached or self.stopped:
+            self._memory.forget()
         self._damaged = {each.stream: each.position for each in damage}
-        self.reached, self.is_stopped = progress.reached, False
+        self.reached, self.stopped = progress.reached, None
         if self.reached.position > await self._store.last_position():
             return False
         if self.reached.stream and await self._digest(self.reached) != self.reached.digest:
@@ -93,7 +93,7 @@ class Projector(Generic[F]):
 
         Raises `PlaceMoved` when somebody else applies it too, and `StoreError`.
         """
-        if self.is_stopped:
+        if self.stopped:
             return False
         entries, damage, reached, is_end = await self._read()
         if reached.position == self.reached.position:
@@ -106,9 +106,13 @@ class Projector(Generic[F]):
         except (Unfit, _Raised):
             self._memory.forget()
             await self._apply_one_by_one(entries, damage, reached)
+        except BaseException:
+            # The folds are ahead of what is stored.
+            self._memory.forget()
+            raise
         self._reach("after-views")
         self._memory.trim()
-        return not is_end and not self.is_stopped
+        return not is_end and not self.stopped
 
     async def _read(self) -> tuple[list[Entry], list[Damage], Reached, bool]:
         entries: list[Entry] = []
@@ -152,7 +156,7 @@ class Projector(Generic[F]):
     async def _fold(self, entries: list[Entry], changes: Changes) -> None:
         done = 0
         while True:
-            done = await self._in_thread(lambda: _raised(lambda: self._memory.fold(entries, changes, done)))
+            done = await self._in_thread(partial(_raised, partial(self._memory.fold, entries, changes, done)))
             if done == len(entries):
                 return
             await self._refold(entries[done])
@@ -166,7 +170,7 @@ class Projector(Generic[F]):
             if position >= before.position:
                 break
             past.append(Entry(position, stream, record))
-        await self._in_thread(lambda: _raised(lambda: self._memory.refold(before.stream, past)))
+        await self._in_thread(partial(_raised, partial(self._memory.refold, before.stream, past)))
 
     async def _write(self, reached: Reached, changes: Changes, damage: list[Damage]) -> None:
         before = self.reached.position
@@ -183,10 +187,10 @@ class Projector(Generic[F]):
                 passed = [each for each in damage if each.position < entry.position]
                 await self._write(self.reached._replace(position=entry.position, at=entry.record.at), changes, passed)
             except (Unfit, _Raised) as error:
-                before, said = self.reached.position, "".join(traceback.format_exception(error.__cause__ or error))
-                why = said[-_LONGEST_ERROR:]
-                await self._in_thread(lambda: self.generation.stop(self.projection, before, entry.position, why))
-                self.is_stopped = True
+                why = "".join(traceback.format_exception(error.__cause__ or error))[-_LONGEST_ERROR:]
+                self.stopped = ProjectionStopped(self.projection.name, entry.position, why)
+                stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
+                await self._in_thread(stop)
                 return
         await self._write(reached, Changes(), damage)
 
@@ -224,13 +228,3 @@ def _raised(work: Callable[[], T]) -> T:
 
 def _pass(error: CorruptRecord) -> None:
     del error
-
-
-async def through(future: "asyncio.Future[T]") -> T:
-    """Return what a future brings. A caller that is cancelled waits for its end first."""
-    cancelled = await wait_through(future)
-    if cancelled is not None:
-        if not future.cancelled():
-            future.exception()
-        raise cancelled
-    return future.result()

@@ -1,7 +1,7 @@
 """Read models of a SQLite store: one file for each generation, in a folder beside the store.
 
-The one write lock of the store's file belongs to the runs. `current.db` is a link to the file that readers look at; where
-links are not allowed, the file `current` names it.
+The one write lock of the store's file belongs to the runs. `current.db` is a link to the file that readers look at.
+Where links are not allowed, the file `current` names it.
 """
 
 import os
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -106,7 +107,7 @@ class SqliteViews:
         connection = connect(file_uri(self.path, "rw"))
         try:
             for setting in settings:
-                until_free(lambda setting=setting: connection.execute(setting).fetchall(), self._patience)
+                until_free(partial(connection.execute, setting), self._patience)
         except BaseException:
             connection.close()
             raise
@@ -130,9 +131,7 @@ class _SqliteStatements:
 class SqliteSeries:
     """The files of all generations, in one folder. A `temporary` one is removed at the end."""
 
-    def __init__(
-        self, folder: Path, *, patience: float, temporary: "TemporaryDirectory[str] | None" = None
-    ) -> None:
+    def __init__(self, folder: Path, *, patience: float, temporary: "TemporaryDirectory[str] | None" = None) -> None:
         self.folder, self._patience, self._temporary = folder, patience, temporary
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
