@@ -46,11 +46,11 @@ class Database(Protocol):
 
     @property
     def sql(self) -> Sql:
-        """What the database says in its own way."""
+        """The words that are the own ones of the database."""
         ...
 
     def write(self, work: Callable[[Statements], T]) -> T:
-        """Return `work(statements)`, all of it or nothing. Work that the database undid may be run again."""
+        """Return `work(statements)`, as a whole or not at all. Work that the database undid may be run again."""
         ...
 
     def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> T:

@@ -18,7 +18,7 @@ _UNFIT = re.compile("[\0\ud800-\udfff]")
 
 
 class Sql(NamedTuple):
-    """What one database says in its own way: its types, and the mark of a parameter."""
+    """The words that are the own ones of one database: its types, and the mark of a parameter."""
 
     types: Mapping[ColumnKind, str]
     mark: str

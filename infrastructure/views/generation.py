@@ -14,7 +14,7 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
 
-__all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Progress", "Reached"]
+__all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "ViewProgress"]
 
 _INTEGER, _TEXT = ColumnKind.INTEGER, ColumnKind.TEXT
 _PROJECTIONS = Table(
@@ -80,7 +80,7 @@ class Damage(NamedTuple):
     why: str
 
 
-class Progress(NamedTuple):
+class ViewProgress(NamedTuple):
     """How far a projection has come in a generation, and where and why it has stopped; None while it has not."""
 
     name: str
@@ -110,13 +110,13 @@ class Generation:
                 self.number,
             )
 
-    def progress(self, statements: Statements) -> list[Progress]:
+    def progress(self, statements: Statements) -> list[ViewProgress]:
         """Return how far each projection of this generation has come."""
         rows = statements.ask(
             "SELECT name, version, position, at, stream, stream_version, digest, error_position, error "  # noqa: S608
             f"FROM {self._prefix}projections ORDER BY name, version"
         )
-        return [Progress(row[0], row[1], Reached(*row[2:7]), row[7], row[8]) for row in rows]
+        return [ViewProgress(row[0], row[1], Reached(*row[2:7]), row[7], row[8]) for row in rows]
 
     def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Damage]:
         """Return the records that a projection could not read, one for each stream."""

@@ -39,7 +39,7 @@ class PostgresViews:
         self._connections, self._schema = connections, schema
 
     def write(self, work: Callable[[Statements], T]) -> T:
-        """Return `work(statements)`, all of it or nothing."""
+        """Return `work(statements)`, as a whole or not at all."""
 
         def whole(connection: Connection) -> T:
             with connection.transaction():

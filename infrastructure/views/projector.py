@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from steptrail.domain.errors import CorruptRecord, ProjectionStopped
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.infrastructure.views.generation import Damage, Generation, Progress, Reached
+from steptrail.infrastructure.views.generation import Damage, Generation, Reached, ViewProgress
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -103,7 +103,7 @@ class Projector(Generic[F]):
             await self._fold(entries, changes)
             self._reach("before-views")
             await self._write(reached, changes, damage)
-        except (Unfit, _Raised):
+        except (Unfit, _ProjectionRaised):
             self._memory.forget()
             await self._apply_one_by_one(entries, damage, reached)
         except BaseException:
@@ -186,7 +186,7 @@ class Projector(Generic[F]):
                 # The damage behind it is found again: this place is before it.
                 passed = [each for each in damage if each.position < entry.position]
                 await self._write(self.reached._replace(position=entry.position, at=entry.record.at), changes, passed)
-            except (Unfit, _Raised) as error:
+            except (Unfit, _ProjectionRaised) as error:
                 why = "".join(traceback.format_exception(error.__cause__ or error))[-_LONGEST_ERROR:]
                 self.stopped = ProjectionStopped(self.projection.name, entry.position, why)
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
@@ -194,10 +194,10 @@ class Projector(Generic[F]):
                 return
         await self._write(reached, Changes(), damage)
 
-    def _stored(self) -> tuple[Progress, list[Damage]] | None:
+    def _stored(self) -> tuple[ViewProgress, list[Damage]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
 
-        def work(statements: Any) -> tuple[Progress, list[Damage]] | None:
+        def work(statements: Any) -> tuple[ViewProgress, list[Damage]] | None:
             found = [each for each in generation.progress(statements) if each[:2] == own]
             return (found[0], generation.damaged(statements, self.projection)) if found else None
 
@@ -215,7 +215,7 @@ class Projector(Generic[F]):
         return False
 
 
-class _Raised(Exception):
+class _ProjectionRaised(Exception):
     """Carries what a projection raised, as its cause."""
 
 
@@ -223,7 +223,7 @@ def _raised(work: Callable[[], T]) -> T:
     try:
         return work()
     except Exception as error:
-        raise _Raised from error
+        raise _ProjectionRaised from error
 
 
 def _pass(error: CorruptRecord) -> None:

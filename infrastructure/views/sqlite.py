@@ -46,7 +46,7 @@ class SqliteViews:
         self._is_closed = False
 
     def write(self, work: Callable[[Statements], T]) -> T:
-        """Return `work(statements)`, all of it or nothing."""
+        """Return `work(statements)`, as a whole or not at all."""
         with self._writing:
             try:
                 self._writer = self._writer or self._opened("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from steptrail.domain.errors import ProjectionStopped, SessionBusy, StoreError, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Answer, Statements
-from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Progress
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.projection import Projection
@@ -85,7 +85,7 @@ class Views:
                     if is_free:
                         await self._apply(projection)
 
-    async def progress(self) -> Sequence[Progress]:
+    async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""
         return [found for each in self._projections if (found := await self._progress_of(each)) is not None]
 
@@ -152,7 +152,7 @@ class Views:
         try:
             present = await self._in(self._threads, self.series.current)
             generation = await self._begun()
-            keep = {generation.number} | ({present} if present is not None else set())
+            keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
             projectors = [self._projector(generation, each) for each in self._projections]
             for projector in projectors:
@@ -272,7 +272,7 @@ class Views:
     def _prepare(self, generation: Generation) -> None:
         generation.database.write(lambda statements: generation.prepare(statements, self._projections))
 
-    async def _progress_of(self, projection: Projection[Any]) -> Progress | None:
+    async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
         number = await self._in(self._readers, self.series.current)
         if number is None:
             return None
@@ -314,5 +314,5 @@ class Views:
         return future.result()
 
 
-def _slowest(found: Sequence[Progress]) -> AsOf:
+def _slowest(found: Sequence[ViewProgress]) -> AsOf:
     return min((AsOf(each.reached.position, each.reached.at) for each in found), default=AsOf(0, 0))
