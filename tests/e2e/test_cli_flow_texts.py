@@ -95,15 +95,16 @@ def next_command(lines: list[str]) -> list[str]:
 def test_a_workflow_in_yaml_is_run_answered_and_goes_on_with_the_code_that_is_brought(texts: Cli) -> None:
     asked = texts("run", "flow.yaml", GIVEN, *USE, "--id", "p")
     assert (asked.code, asked.err) == (4, "")
-    assert texts("answer", "p", "review", "--approve", "--by", "ana").code == 0
+    answered = texts("answer", "p", "review", "--approve", "--by", "ana")
+    assert answered.lines == ["flow:p: recorded; `steptrail resume flow.yaml flow:p --use app.py` goes on"]
     paused = texts("resume", "flow.yaml", "p")
     assert (paused.code, paused.out) == (2, "")
     done = texts("resume", "flow.yaml", "p", *USE)
     assert (done.code, done.lines[-1]) == (0, "6")
     again = texts("run", "flow.yaml", GIVEN, *USE, "--id", "p", "--json")
     assert (again.json["output"], again.json["stored"]) == (6, True)
-    where = "WORKFLOW is where workflow 'publish' is: FILE.py[:NAME], or FILE.yaml --use FILE.py"
-    assert where in texts("why", "p").out
+    # What is stored says where the workflow and its code were, and no other command needs to be told again.
+    assert "next        `steptrail run flow.yaml INPUT --id p --use app.py`" in texts("why", "p").lines
 
 
 def test_json_and_a_module_do_as_well(texts: Cli) -> None:
