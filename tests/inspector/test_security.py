@@ -10,7 +10,7 @@ import pytest
 
 from steptrail.inspector import Access
 from steptrail.interfaces.http.inspector import app
-from steptrail.interfaces.http.inspector.security import Door, Guarded, is_loopback
+from steptrail.interfaces.http.inspector.security import TokenDoor, Guarded, is_loopback
 from tests.inspector.conftest import Opened
 
 HERE = Path(app.__file__).parent
@@ -110,7 +110,7 @@ async def _inside(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("in" if knows else "out")(scope, receive, send)
 
 
-DOOR = Door("a-long-token")
+DOOR = TokenDoor("a-long-token")
 
 
 async def test_a_token_is_said_once_and_is_a_cookie_from_then_on() -> None:

@@ -1,4 +1,4 @@
-"""Who may see a run: the answer of `authorize`, and the tenant of a run.
+"""Access: the answer of `authorize`, and the tenant of a run, by which it is seen or not.
 
 The tenant of a run is what its metadata has under the key `tenant`, or else the tenant of the run that began it.
 """
@@ -27,7 +27,7 @@ _MOST_ABOVE = 32
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a caller of the inspector may do. `tenant` limits it to the runs of that tenant; None means all runs.
+    """The rights of a caller of the inspector. `tenant` limits it to the runs of that tenant; None means all runs.
 
     `may_act` allows what changes a run. The pages that there are so far only read.
     """

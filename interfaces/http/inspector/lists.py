@@ -56,7 +56,7 @@ class QuestionPage(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What somebody should look at. `failed` are the runs that failed within a day."""
+    """The things that somebody should look at. `failed` are the runs that failed within a day."""
 
     questions: QuestionPage
     crashed: RunPage

@@ -1,4 +1,4 @@
-"""What is shown of values: passes all content before a page is made of it.
+"""Masking: all content passes here before a page is made of it.
 
 The values of keys that mean a secret are hidden, and so is what looks like a credential in any text. A service names
 more keys, and may give a function of its own. With `show="shape"` no value is shown at all, only of which kind it is.

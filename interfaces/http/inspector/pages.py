@@ -36,7 +36,7 @@ _PART = 200_000
 """Characters of a large body on one page."""
 
 
-class _Missing(Exception):
+class _NotThere(Exception):
     """There is nothing here, or nothing that the caller may see."""
 
 
@@ -59,9 +59,9 @@ class Pages:
             try:
                 access = await access_of(self.authorize, request)
                 if access is None:
-                    raise _Missing
+                    raise _NotThere
                 return await page(request, access)
-            except (_Missing, SessionNotFound):
+            except (_NotThere, SessionNotFound):
                 return self._shown(request, "missing.html", HTTPStatus.NOT_FOUND)
             except StoreError as error:
                 _log.warning("a page could not be made: %s", error)
@@ -100,7 +100,7 @@ class Pages:
                 after=stream_named(said["after"]) if "after" in said else None,
             )
         except ConfigurationError:
-            raise _Missing from None
+            raise _NotThere from None
         found = await page_of_runs(self.trail, access, asked)
         filters = {key: said[key] for key in ("status", "stop_reason", "agent", "waits_for", "parent") if key in said}
         return self._shown(
@@ -119,7 +119,7 @@ class Pages:
         try:
             found = await page_of_questions(self.trail, access, after=stream_named(after) if after else None)
         except ConfigurationError:
-            raise _Missing from None
+            raise _NotThere from None
         cards = [(question, self._ways(question)) for question in found.questions]
         return self._shown(request, "inbox.html", cards=cards, after=found.after, is_first=not after, page="inbox")
 
@@ -132,7 +132,7 @@ class Pages:
                 self.trail, access, row, self.masking, store=self.store, execution=number, chosen=chosen
             )
         except ConfigurationError:
-            raise _Missing from None
+            raise _NotThere from None
         cards = [(question, self._ways(question)) for question in view.told.questions] if view.told is not None else []
         return self._shown(request, "run.html", run=view, cards=cards, page="run", number=number)
 
@@ -144,11 +144,11 @@ class Pages:
         try:
             record = await event_at(self.trail.store, row.stream, version)
             if record is None:
-                raise _Missing
+                raise _NotThere
             value = at_path(self.masking.event(record.event), path)
             text = value if isinstance(value, str) else pretty(value)
         except LookupError:
-            raise _Missing from None
+            raise _NotThere from None
         except CorruptRecord as error:
             damage = str(error)
         more = start + _PART if start + _PART < len(text) else None
@@ -186,10 +186,10 @@ class Pages:
         try:
             stream = stream_named(request.path_params["session"])
         except ConfigurationError:
-            raise _Missing from None
+            raise _NotThere from None
         found = await page_of_runs(self.trail, access, IndexQuery(streams=[stream]), limit=1)
         if not found.rows:
-            raise _Missing
+            raise _NotThere
         return found.rows[0]
 
     def _ways(self, question: Question) -> "Card":
@@ -208,7 +208,7 @@ class Pages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What a page shows of a question: its values as they may be shown, and the commands that answer it."""
+    """A question as a page shows it: its values as they may be shown, and the commands that answer it."""
 
     name: str
     values: str | None

@@ -1,4 +1,4 @@
-"""What holds for every answer of the inspector: headers, the name of the host, and the token of a server of its own."""
+"""The rules of every answer of the inspector: headers, the name of the host, the token of a server of its own."""
 
 import hmac
 from collections.abc import Collection
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Door", "Guarded", "is_loopback"]
+__all__ = ["HEADERS", "TokenDoor", "Guarded", "is_loopback"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -73,7 +73,7 @@ class Guarded:
         return host in self._hosts or _is_address(host)
 
 
-class Door:
+class TokenDoor:
     """Lets those in who have said a token once. It comes in the address, and from then on as a cookie.
 
     The cookie is of this origin and path alone, no script reads it, and no other page has it sent.

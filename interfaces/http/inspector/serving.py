@@ -9,7 +9,7 @@ from steptrail.domain.errors import MissingExtra
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.app import inspector
 from steptrail.interfaces.http.inspector.masking import Show
-from steptrail.interfaces.http.inspector.security import Door, Guarded, is_loopback
+from steptrail.interfaces.http.inspector.security import TokenDoor, Guarded, is_loopback
 from steptrail.interfaces.python.trail import Steptrail
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def serve(
     except ImportError as error:
         raise MissingExtra("steptrail inspect", "inspector", error.name or "uvicorn") from error
     token = None if is_loopback(host) else secrets.token_urlsafe(32)
-    door = None if token is None else Door(token)
+    door = None if token is None else TokenDoor(token)
 
     def authorize(connection: "HTTPConnection") -> Access | None:
         return Access() if door is None or door.knows(connection) else None

@@ -1,4 +1,4 @@
-"""What a page says of a run first: why it stopped or what it waits for, who decided, and how it goes on."""
+"""The head of the page of a run: why it stopped or what it waits for, who decided, and how it goes on."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
