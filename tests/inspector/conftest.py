@@ -16,6 +16,12 @@ from tests.inspector.inspected import build
 Opened: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
+def everything(request: object) -> Access:
+    """Authorize everybody."""
+    assert request is not None
+    return Access()
+
+
 @pytest.fixture(scope="session")
 def inspected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the store, which no test changes."""
@@ -30,7 +36,7 @@ def opened(inspected: Path) -> Opened:
 
     @asynccontextmanager
     async def client(**settings: Any) -> AsyncGenerator[httpx.AsyncClient]:
-        settings.setdefault("authorize", lambda request: Access())
+        settings.setdefault("authorize", everything)
         async with Steptrail.open(f"sqlite:///{inspected}", create=False, read_only=True) as trail:
             transport = httpx.ASGITransport(inspector(trail, **settings))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as made:

@@ -11,9 +11,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from steptrail import Steptrail
-from steptrail.inspector import Access, inspector
+from steptrail.inspector import inspector
 from tests.harness.hands import change_by_hand
-from tests.inspector.conftest import Opened
+from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import HOSTILE, desk
 
 PAGES = ("/", "/runs", "/inbox", "/health", "/runs/hostile", "/runs/flow:review", "/runs/failed?e=17", "/body/failed/7")
@@ -128,7 +128,7 @@ async def test_a_hostile_text_is_shown_as_it_is(opened: Opened) -> None:
 
 async def test_links_begin_where_the_application_is_mounted(inspected: Path) -> None:
     async with Steptrail.open(f"sqlite:///{inspected}", read_only=True) as trail:
-        app = Starlette(routes=[Mount("/steptrail", inspector(trail, authorize=lambda request: Access()))])
+        app = Starlette(routes=[Mount("/steptrail", inspector(trail, authorize=everything))])
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
             pages = [(await client.get(f"/steptrail{path}")).text for path in PAGES]
             style = await client.get("/steptrail/static/own/inspector.css")
@@ -144,7 +144,7 @@ async def test_a_record_that_cannot_be_read_is_named_and_what_is_before_it_is_sh
         await trail.run(desk("Hello."), "Hi", session="hurt")
     change_by_hand(tmp_path / "runs.db", "UPDATE stored_events SET state = CAST('x' AS BLOB) WHERE version = 6")
     async with Steptrail.open(url, read_only=True) as trail:
-        transport = httpx.ASGITransport(inspector(trail, authorize=lambda request: Access()))
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             page = await client.get("/runs/hurt")
             body = words((await client.get("/body/hurt/6")).text)

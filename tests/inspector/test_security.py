@@ -10,14 +10,23 @@ import pytest
 
 from steptrail.inspector import Access
 from steptrail.interfaces.http.inspector import app
-from steptrail.interfaces.http.inspector.security import TokenDoor, Guarded, is_loopback
+from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from tests.inspector.conftest import Opened
 
 HERE = Path(app.__file__).parent
 
 
+def nothing(request: object) -> None:
+    assert request is not None
+
+
+def of_acme(request: object) -> Access:
+    assert request is not None
+    return Access(tenant="acme")
+
+
 async def test_a_no_and_a_missing_run_are_one_answer(opened: Opened) -> None:
-    async with opened() as may, opened(authorize=lambda request: None) as may_not:
+    async with opened() as may, opened(authorize=nothing) as may_not:
         missing = await may.get("/runs/nobody")
         for path in ("/", "/runs", "/inbox", "/health", "/runs/failed", "/runs/nobody", "/body/failed/1"):
             refused = await may_not.get(path)
@@ -35,7 +44,7 @@ async def test_anything_but_an_access_is_a_no(opened: Opened, answer: Any) -> No
 
 @pytest.mark.acceptance("8.6-2")
 async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) -> None:
-    async with opened(authorize=lambda request: Access(tenant="acme")) as client:
+    async with opened(authorize=of_acme) as client:
         pages = {path: (await client.get(path)) for path in ("/", "/runs", "/inbox", "/health")}
         own, others = await client.get("/runs/answered"), await client.get("/runs/failed")
         nobodys, missing = await client.get("/body/asks/1"), await client.get("/runs/missing")

@@ -8,7 +8,8 @@ GET /body/{session}/{version}  one event whole, or with `?path=` a part of it
 GET /health                    what can be said of the store
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def inspector(
     Nothing is written to the store. Raises `MissingExtra` without the extra `inspector`.
     """
     try:
-        import jinja2  # noqa: F401 - pyright: used below, under its own import
+        import_module("jinja2")  # used by the templates: what is missing is said here, and not to a browser
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
         from starlette.routing import Mount, Route
@@ -87,7 +88,7 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
+    words_of_ours: dict[str, Callable[..., object]] = dict(
         ago=words.ago,
         asked=asked_text,
         clock=words.clock,
@@ -97,6 +98,7 @@ def _templates() -> "Environment":
         status=words.status_of,
         stopped=how_it_stopped,
     )
+    made.filters.update(words_of_ours)
     return made
 
 

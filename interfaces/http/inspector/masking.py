@@ -113,7 +113,7 @@ class Masking:
                 changed = {field: now for field, now in shown.items() if now is not fields[field]}
                 return structs.replace(value, **changed) if changed else value
             case tuple():
-                items: tuple[Any, ...] = value
+                items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
                 return tuple(self._struct(name, item) for item in items)
             case dict() | list():
                 return self._value(name, without_secret_values(cast("JsonValue", value)))

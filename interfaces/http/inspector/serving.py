@@ -9,7 +9,7 @@ from steptrail.domain.errors import MissingExtra
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.app import inspector
 from steptrail.interfaces.http.inspector.masking import Show
-from steptrail.interfaces.http.inspector.security import TokenDoor, Guarded, is_loopback
+from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from steptrail.interfaces.python.trail import Steptrail
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ def _said(status: ExecutionStatus, data: _Data, asked: Sequence[Question], maski
 
 
 def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
-    shown = _object(masking.value(dict(data))) if masking.shows_values else {}
+    shown: _Data = _object(masking.value(dict(data))) if masking.shows_values else {}
     error = _object(shown.get("error"))
     if error:
         where = f", in tool {error['tool']}" if error.get("tool") else ""
