@@ -88,16 +88,16 @@ def _templates() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    words_of_ours: dict[str, Callable[..., object]] = dict(
-        ago=words.ago,
-        asked=asked_text,
-        clock=words.clock,
-        duration=words.duration,
-        name=name_of,
-        size=words.size,
-        status=words.status_of,
-        stopped=how_it_stopped,
-    )
+    words_of_ours: dict[str, Callable[..., object]] = {
+        "ago": words.ago,
+        "asked": asked_text,
+        "clock": words.clock,
+        "duration": words.duration,
+        "name": name_of,
+        "size": words.size,
+        "status": words.status_of,
+        "stopped": how_it_stopped,
+    }
     made.filters.update(words_of_ours)
     return made
 
