@@ -27,7 +27,7 @@ _Number = TypeVar("_Number", int, Decimal)
 
 
 class Lent(NamedTuple):
-    """The rest that a stream below a node may use, and the prices by which its cost is counted if it has none of its own."""
+    """The rest that a stream below a node may use, and the prices that count its cost if it has none of its own."""
 
     budget: Budget
     prices: PriceTable | None
