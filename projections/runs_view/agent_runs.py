@@ -68,7 +68,7 @@ def _run_at(memory: StreamMemory, ordinal: int, moment: Moment) -> RunMemory:
 
 
 def _take(run: RunMemory, agent: AgentSnapshot) -> None:
-    run.name, run.model, run.fingerprint = plain(agent.name), plain(agent.model.model), agent.fingerprint
+    run.name, run.model, run.fingerprint = plain(agent.name), plain(agent.model.model), plain(agent.fingerprint)
     run.prices = agent.limits.prices
     run.answers = agent.output.name if agent.output is not None else None
     run.kinds_below = {tool.name: tool.runs_children for tool in agent.tools if tool.runs_children is not None}

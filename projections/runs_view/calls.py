@@ -125,7 +125,7 @@ def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: Moment) 
     call.row.update(
         **_NO_OUTCOME,
         effect=event.effect.value,
-        effect_id=event.effect_id,
+        effect_id=plain(event.effect_id),
         attempts=event.attempt,
         started_at=moment.at,
         child=None if kind is None else f"{kind}:{session_for_call(event.effect_id)}",
@@ -238,7 +238,7 @@ def _suspended(memory: StreamMemory, event: ToolExecutionSuspended, moment: Mome
 def _settled_late(memory: StreamMemory, event: ToolExecutionSettledLate, moment: Moment) -> None:
     run = memory.run
     for call in run.step.calls if run is not None and run.step is not None else ():
-        if call.row["effect_id"] == event.effect_id and call.attempt == event.attempt:
+        if call.row["effect_id"] == plain(event.effect_id) and call.attempt == event.attempt:
             status = "completed" if event.error is None else "failed"
             _end(memory, event, call.call, moment, status, bill=event.usage, error=event.error)
             return

@@ -36,7 +36,7 @@ def _started(memory: StreamMemory, event: FlowStarted, moment: Moment) -> None:
     memory.name = plain(event.flow)
     run = _run_at(memory, event.ordinal, event.worker, moment)
     run.standing = ExecutionStatus.PENDING if event.worker is None else None
-    run.fingerprint, run.definition, run.prices = event.digest, event.definition, event.options.prices
+    run.fingerprint, run.definition, run.prices = plain(event.digest), event.definition, event.options.prices
     begin_run(memory, run, moment)
 
 

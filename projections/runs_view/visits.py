@@ -95,7 +95,7 @@ def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: Moment)
 def _put(run: RunMemory, visit: VisitMemory, moment: Moment) -> Row:
     row: Row = {
         "execution": run.execution,
-        "node": visit.node,
+        "node": plain(visit.node),
         "visit": visit.visit,
         **tokens(visit.bill.usage),
         "cost_nanos": visit.bill.nanos_of_known(run.prices) if visit.bill.models else None,
@@ -121,8 +121,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: Moment) ->
     task = _try_of(visit, event.item) if visit is not None else None
     if run is None or visit is None or task is None:
         return
-    node = working_node(graph_of(run.definition).node(event.node), event.item)
-    child, kind = None, stream_kind(node)
+    child, kind = None, _kind_below(run, event)
     if kind is not None:
         effect = child_effect(event.effect_id, run.retries_of_run, task.failures)
         child, task.runs_a_stream = f"{kind}:{session_for_call(effect)}", True
@@ -131,7 +130,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: Moment) ->
         **_NEW_TRY,
         "status": "running",
         "effect": event.effect.value,
-        "effect_id": event.effect_id,
+        "effect_id": plain(event.effect_id),
         "started_at": moment.at,
         "child": child,
         "version": moment.version,
@@ -145,6 +144,15 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: Moment) ->
     _put(run, visit, moment)
 
 
+def _kind_below(run: RunMemory, event: NodeAttemptStarted) -> str | None:
+    """Return the kind of the stream that the node runs; None when it runs none, or the workflow cannot be read."""
+    try:
+        node = graph_of(run.definition).node(event.node)
+    except (LookupError, ValueError):
+        return None
+    return stream_kind(working_node(node, event.item))
+
+
 def _number(value: Scalar) -> int:
     return value if isinstance(value, int) else 0
 
@@ -154,7 +162,7 @@ def _put_try(
 ) -> None:
     key: Row = {
         "execution": run.execution,
-        "node": visit.node,
+        "node": plain(visit.node),
         "visit": visit.visit,
         "item": -1 if event.item is None else event.item,
         "attempt": attempt,
@@ -258,7 +266,7 @@ def _nothing(memory: StreamMemory, event: Event, moment: Moment) -> None:
 
 
 def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | None) -> ErrorKind:
-    return ErrorKind(failure.value, "" if error is None else plain(error.error_class), node, template_of(message))
+    return ErrorKind(failure.value, "" if error is None else plain(error.error_class), plain(node), template_of(message))
 
 
 def _kind_of(event: NodeFailureRecorded | NodeFailed, moment: Moment) -> ErrorKind:
@@ -287,7 +295,7 @@ def _end(run: RunMemory, visit: VisitMemory, status: str, moment: Moment, said: 
 
 
 def _count(memory: StreamMemory, run: RunMemory, visit: VisitMemory, moment: Moment) -> None:
-    row = {**visit.row, "tool": visit.node, "duration_us": visit.row["active_us"]}
+    row = {**visit.row, "tool": plain(visit.node), "duration_us": visit.row["active_us"]}
     count_tool_call(memory, run, row, moment)
     count_failure(memory, run, row, moment)
 
