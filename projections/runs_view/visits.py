@@ -266,7 +266,9 @@ def _nothing(memory: StreamMemory, event: Event, moment: Moment) -> None:
 
 
 def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | None) -> ErrorKind:
-    return ErrorKind(failure.value, "" if error is None else plain(error.error_class), plain(node), template_of(message))
+    return ErrorKind(
+        failure.value, "" if error is None else plain(error.error_class), plain(node), template_of(message)
+    )
 
 
 def _kind_of(event: NodeFailureRecorded | NodeFailed, moment: Moment) -> ErrorKind:
