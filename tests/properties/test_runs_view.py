@@ -1,11 +1,19 @@
 """The rows of runs say what the machine says of any life, however the log is cut, delivered or forgotten."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import msgspec
 from hypothesis import given, strategies as st
 
-from steptrail.domain.agent.events import ExecutionStarted, InferenceCompleted, InferenceStarted, StepStarted
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ExecutionStarted,
+    InferenceCompleted,
+    InferenceStarted,
+    SessionForked,
+    StepStarted,
+)
 from steptrail.domain.flow.events import FlowStarted, NodeOpened
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
@@ -29,6 +37,12 @@ from tests.properties.stored_values import EVENTS, FLOW_EVENTS
 STREAM = f"agent:{SESSION}"
 
 
+def _streams(life: Life) -> dict[str, Sequence[Recorded[AgentEvent]]]:
+    """Return the session of a life, and beside it the fork in which it goes on, if it does."""
+    own = list(takewhile(lambda record: not isinstance(record.event, SessionForked), life.committed))
+    return {STREAM: own, "agent:fork": life.committed[len(own) :]}
+
+
 @examples(150)
 @given(lives())
 def test_the_rows_of_an_agent_are_what_the_machine_says(life: Life) -> None:
@@ -46,11 +60,10 @@ def test_the_rows_are_right_at_every_place_of_the_log(life: Life, data: st.DataO
 @given(st.data())
 def test_rows_fit_their_tables_and_sums_are_those_of_the_rows(data: st.DataObject) -> None:
     life, other = data.draw(lives(forks=True)), data.draw(lives())
-    log = joined_log({STREAM: life.committed, "agent:other": other.committed})
+    log = joined_log(_streams(life) | {"agent:other": other.committed})
     tables = projected(RunsView(), log)
     fits_its_tables(tables)
     refers_to_what_is_there(tables)
-    # A fork is counted from version 1 again, so its instants are those of its own events.
     is_the_sum_of_its_rows(tables, {(entry.stream, entry.record.version): entry.record.at for entry in log})
 
 
@@ -59,7 +72,7 @@ def test_rows_fit_their_tables_and_sums_are_those_of_the_rows(data: st.DataObjec
 def test_cuts_lost_memories_and_repeats_change_nothing(data: st.DataObject) -> None:
     life, other = data.draw(lives(forks=True)), data.draw(lives())
     turns = iter(data.draw(st.lists(st.sampled_from([STREAM, "agent:other"]), max_size=200)))
-    log = joined_log({STREAM: life.committed, "agent:other": other.committed}, turns)
+    log = joined_log(_streams(life) | {"agent:other": other.committed}, turns)
     whole = projected(RunsView(), log)
     broken = projected(
         RunsView(),
