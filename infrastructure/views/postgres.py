@@ -4,11 +4,13 @@ The schema `steptrail_views` holds the number of the generation that readers loo
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import methodcaller
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from steptrail.domain.errors import QueryRefused
+from steptrail.domain.errors import QueryRefused, StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
@@ -23,6 +25,10 @@ from steptrail.projections.kernel.table import Scalar
 __all__ = ["PostgresSeries", "PostgresViews"]
 
 T = TypeVar("T")
+_GIVE_WAY = "SET LOCAL lock_timeout = 100"
+"""Readers take the locks of several views one after another, and so does the one who replaces them. Long before the
+server finds that they wait for each other, that one lets go of all, and tries again."""
+_TRIES, _REST_SECONDS = 600, 0.1
 _READER = "steptrail_reader"
 """A role that may read the public views, and not the log. It exists where somebody has made it."""
 _LOCK = "SELECT pg_advisory_xact_lock(1400139860, 3)"
@@ -186,6 +192,7 @@ class PostgresSeries:
         """Have readers look at a generation from now on, with these public views."""
 
         def publish(statements: Statements) -> None:
+            statements.change(_GIVE_WAY)
             statements.ask(_LOCK)
             statements.ask("SELECT set_config('search_path', $1, true)", f"{self._base}_{number}")
             views = dict(selects(POSTGRES, face))
@@ -213,13 +220,20 @@ class PostgresSeries:
                 statements.change(f"GRANT USAGE ON SCHEMA {self._base} TO {_READER}")
                 statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self._base} TO {_READER}")
 
-        self._database.write(publish)
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._database.write(publish)
+            except StoreLocked:
+                if not tries_left:
+                    raise
+                time.sleep(_REST_SECONDS)
 
     def clean(self, keep: set[int]) -> None:
         """Remove all other generations."""
         for number in self.sizes().keys() - keep:
-            drop = methodcaller("change", f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE")
-            self._database.write(drop)
+            drop = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
+            with suppress(StoreLocked):
+                self._database.write(partial(_dropped, drop))
 
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its indexes."""
@@ -236,3 +250,8 @@ class PostgresSeries:
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
         self._connections.close()
+
+
+def _dropped(drop: str, statements: Statements) -> None:
+    statements.change(_GIVE_WAY)
+    statements.change(drop)

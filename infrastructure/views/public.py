@@ -15,12 +15,14 @@ _SQLITE: Mapping[PublicKind, str] = {
     **_PLAIN,
     PublicKind.SECONDS: "({}) / 1000000.0",
     PublicKind.DOLLARS: "({}) / 1000000000.0",
+    PublicKind.DAY: "date(({}) * 86400, 'unixepoch')",
     PublicKind.INSTANT: "strftime('%Y-%m-%dT%H:%M:%fZ', ({}) / 1000000.0, 'unixepoch')",
 }
 _POSTGRES: Mapping[PublicKind, str] = {
     **_PLAIN,
     PublicKind.SECONDS: "({})::double precision / 1000000",
     PublicKind.DOLLARS: "({})::double precision / 1000000000",
+    PublicKind.DAY: "date '1970-01-01' + ({})::integer",
     PublicKind.INSTANT: "to_timestamp(({})::double precision / 1000000)",
 }
 
@@ -45,7 +47,7 @@ def face_page(face: Face) -> str:
     """Return the part of the page of views that is made from their description: a table for each."""
     parts: list[str] = []
     for view in face.views:
-        parts.append(f"## `{view.name}`\n\n{view.says[:1].upper()}{view.says[1:]}.\n")
+        parts.append(f"## `{view.name}`\n\n{view.says[:1].upper()}{view.says[1:].rstrip('.')}.\n")
         lines = ["| column | type | what it holds | since |", "| --- | --- | --- | --- |"]
         for column in view.columns:
             kind, unit, since, deprecated = _shown(column)

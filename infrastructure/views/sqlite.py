@@ -139,7 +139,9 @@ class _SqliteStatements:
             if isinstance(error, sqlite3.Error) and primary_code(error) in _NOT_OF_THE_TEXT:
                 raise
             raise QueryRefused(f"the question was refused: {error}") from error
-        return Selected([each[0] for each in cursor.description or ()], rows[:most], len(rows) > most)
+        if cursor.description is None:
+            raise QueryRefused("the question was refused: it asks for nothing")
+        return Selected([each[0] for each in cursor.description], rows[:most], len(rows) > most)
 
     def change(self, text: str, *values: Scalar) -> int:
         return self._connection.execute(text, _named(values)).rowcount

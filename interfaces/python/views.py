@@ -62,7 +62,12 @@ class TrailViews:
         self._views: Views | None = None
 
     async def sql(
-        self, text: str, *values: str | int | bool | None, fresh: Fresh = "now", timeout: float = 5.0, limit: int = 10_000
+        self,
+        text: str,
+        *values: str | int | bool | None,
+        fresh: Fresh = "now",
+        timeout: float = 5.0,
+        limit: int = 10_000,
     ) -> SqlAnswer:
         """Return the first `limit` rows of a question to the public views. `$1`, `$2` and so on stand for `values`.
 

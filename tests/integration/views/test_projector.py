@@ -1,50 +1,17 @@
 """Read models in both databases: what is in them is what the log says, whoever applies it and however it is cut."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from steptrail.domain.errors import ProjectionStopped
-from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import PlaceMoved
-from steptrail.infrastructure.views.opening import open_series
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
-from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Table
 from steptrail.runtime.kernel.ports import EventStore
-from tests.integration.views.counting import NOTES, STREAMS, TOTALS, Counting, note
-
-
-@asynccontextmanager
-async def viewed(url: str, *projections: Projection[Any], **settings: Any) -> AsyncGenerator[tuple[EventStore, Views]]:
-    store = open_store(url)
-    views = Views(store, open_series(store), projections or (Counting(),), **settings)
-    try:
-        yield store, views
-    finally:
-        await views.close()
-        await store.close()
-
-
-async def rows(views: Views, table: Table) -> list[tuple[Any, ...]]:
-    """Return the rows of a table in the order of the key."""
-    columns = ", ".join(f'"{column.name}"' for column in table.columns)
-    order = ", ".join(f'"{name}"' for name in table.key)
-    found = await views.fetch(f"SELECT {columns} FROM {table.name} ORDER BY {order}")  # noqa: S608
-    return found.rows
-
-
-async def contents(views: Views) -> Mapping[str, list[tuple[Any, ...]]]:
-    return {table.name: await rows(views, table) for table in (STREAMS, NOTES, TOTALS)}
-
-
-async def digest(views: Views) -> Mapping[str, str]:
-    generation = await views.present()
-    return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, Counting()))
+from tests.integration.views.counting import STREAMS, TOTALS, Counting, note
+from tests.integration.views.kit import contents, digest, rows, viewed
 
 
 async def some_notes(store: EventStore) -> None:
