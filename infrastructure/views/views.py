@@ -11,7 +11,7 @@ and then has them look at the new one.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -96,7 +96,9 @@ class Views:
             if progress is None or progress.reached.position < end:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
-                        await self._apply(projection)
+                        # On a server that may not be written by us, what others have applied is all there is.
+                        with suppress(StoreReadOnly):
+                            await self._apply(projection)
 
     async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""

@@ -25,6 +25,7 @@ from steptrail.interfaces.cli import (
     running,
     steering,
     tail,
+    views,
     why,
     working,
 )
@@ -39,7 +40,20 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    for group in (running, working, steering, answering, listing, reading, why, tail, export, flow_command, doctor):
+    for group in (
+        running,
+        working,
+        steering,
+        answering,
+        listing,
+        reading,
+        why,
+        tail,
+        views,
+        export,
+        flow_command,
+        doctor,
+    ):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:
