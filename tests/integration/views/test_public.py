@@ -41,6 +41,7 @@ async def test_public_views_show_what_is_counted_and_list_their_columns(store_ur
         "WITH gone AS (DELETE FROM projections RETURNING 1) SELECT * FROM gone",
     ],
 )
+@pytest.mark.acceptance("8.1-4")
 async def test_what_does_more_than_read_is_refused(store_url: str, text: str) -> None:
     async with viewed(store_url) as (store, views):
         await note(store, "agent:a", 1)
@@ -58,6 +59,7 @@ async def test_a_question_that_takes_too_long_is_given_up(store_url: str) -> Non
             await views.sql(endless, [], seconds=0.2, most=10)
 
 
+@pytest.mark.acceptance("8.1-3")
 async def test_readers_see_whole_generations_and_no_error_while_they_are_rebuilt(store_url: str) -> None:
     async with viewed(store_url) as (store, views), viewed(store_url) as (_, others):
         for number in range(1, 30):

@@ -19,6 +19,7 @@ def agent(*replies: str) -> Agent:
     return AgentBuilder("desk").with_model(ScriptedModel([say(reply) for reply in replies])).build()
 
 
+@pytest.mark.acceptance("8.1-1")
 async def test_what_was_stored_before_the_question_is_in_the_answer(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         await trail.run(agent("hello"), "hi", session="a")
