@@ -50,9 +50,9 @@ class _VisitPen(Rests):
         match event:
             case NodeOpened(node=node, visit=visit):
                 name = f"{node} (visit {visit})" if visit > 1 else node
-                row = WaterfallRow(name=name, began=at, version=version)
-                self.rows.append(row)
-                self._open[node, visit] = row
+                begun = WaterfallRow(name=name, began=at, version=version)
+                self.rows.append(begun)
+                self._open[node, visit] = begun
             case WaitStarted(kind=kind):
                 self.rest(kind, at, version)
             case WaitEnded(by=by):

@@ -35,7 +35,7 @@ class Lane:
 
     kind: Literal["model", "tool", "node"]
     name: str
-    bars: list[Bar] = field(default_factory=list)
+    bars: list[Bar] = field(default_factory=list[Bar])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class WaterfallRow:
     name: str
     began: int
     version: int
-    lanes: list[Lane] = field(default_factory=list)
+    lanes: list[Lane] = field(default_factory=list[Lane])
     ended: int | None = None
     outcome: Outcome = "open"
     said: str = ""

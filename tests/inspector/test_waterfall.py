@@ -219,7 +219,8 @@ def opened(node: str, visit: int = 1) -> NodeOpened:
 
 
 def error_of(node: str) -> NodeError:
-    return NodeError(node_id=node, visit=1, failure=FailureClass.TIMEOUT, message="late", tier="node", attempt=1, at=1)
+    timeout = FailureClass.TIMEOUT
+    return NodeError(node_id=node, kind="f", visit=1, failure=timeout, message="late", tier="node", attempt=1, at=1)
 
 
 def test_a_workflow_has_a_row_a_visit_and_a_lane_an_item() -> None:
