@@ -12,7 +12,7 @@ from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_graph import DRAWN_TYPES, drawn_run
 from steptrail.projections.flow_layout import HEIGHT, Layout, shown_id
 
-__all__ = ["Graph", "GraphEdge", "GraphNode", "graph_of"]
+__all__ = ["GraphEdge", "GraphNode", "GraphPicture", "graph_of"]
 
 _MOST: Final = 20_000
 """Events of a run beyond which its graph is not drawn unasked; `steptrail flow draw` draws any."""
@@ -44,8 +44,8 @@ class GraphEdge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
-    """The picture, and the same as text."""
+class GraphPicture:
+    """The graph as it is drawn, and the same as text."""
 
     width: float
     height: float
@@ -55,7 +55,7 @@ class Graph:
     text: str
 
 
-async def graph_of(trail: Steptrail, stream: str, count: int) -> Graph | None:
+async def graph_of(trail: Steptrail, stream: str, count: int) -> GraphPicture | None:
     """Return the graph of a run of a workflow; None for any other stream, and for a very long one."""
     if not stream.startswith("flow:") or count > _MOST:
         return None
@@ -67,7 +67,7 @@ async def graph_of(trail: Steptrail, stream: str, count: int) -> Graph | None:
     return None if drawn is None else _picture(drawn)
 
 
-def _picture(drawn: DrawnFlow) -> Graph:
+def _picture(drawn: DrawnFlow) -> GraphPicture:
     layout = Layout(drawn)
     nodes: list[GraphNode] = []
     for node in drawn.nodes:
@@ -80,4 +80,4 @@ def _picture(drawn: DrawnFlow) -> Graph:
         words = [edge.when.value] * (edge.when is not EdgeWhen.DONE) + [f"{edge.taken}x"] * (edge.taken > 1)
         edges.append(GraphEdge(way=way, x=x, y=y, said=", ".join(words), is_taken=bool(edge.taken), is_loop=edge.loop))
     width, height = layout.size
-    return Graph(width=width, height=height, node_height=HEIGHT, nodes=nodes, edges=edges, text=drawn.text())
+    return GraphPicture(width=width, height=height, node_height=HEIGHT, nodes=nodes, edges=edges, text=drawn.text())

@@ -12,7 +12,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.bars import DrawnRow, drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
-from steptrail.interfaces.http.inspector.graph import Graph, graph_of
+from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
 from steptrail.interfaces.http.inspector.lists import runs_below
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
@@ -71,7 +71,7 @@ class RunView:
     window: Window
     panel: DecisionPanel | None
     state: StateAt | None
-    graph: Graph | None
+    graph: GraphPicture | None
     above: RunSummary | None
     below: Sequence[tuple[int, RunSummary]]
 
