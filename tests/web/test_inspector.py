@@ -120,7 +120,7 @@ def test_somebody_on_call_finds_why_by_keyboard_alone(chromium: Browser, address
 def test_steps_and_events_are_gone_through_by_keys(chromium: Browser, address: str) -> None:
     with opened(chromium, address) as page:
         page.goto(f"{address}/runs/failed")
-        seen = []
+        seen: list[object] = []
         for key in ("]", "]", "[", ".", ".", ","):
             page.keyboard.press(key)
             seen.append(page.evaluate("document.activeElement.innerText"))
