@@ -219,6 +219,7 @@ class Attempts:
             execution=run.id,
             effect=child_effect(task.effect_id, run.retries, task.failures),
             root=above.root_stream if above is not None else None,
+            root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,
         )
         return self._child_of(parent) if self._child_of is not None else None
