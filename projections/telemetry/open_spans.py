@@ -29,7 +29,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenSpan:
     id: str
     parent: str | None
     name: str
@@ -42,10 +42,10 @@ class _Open:
 
 
 @dataclass(slots=True)
-class _Part:
+class _OpenPart:
     name: str
     attributes: dict[str, Attribute]
-    span: _Open
+    span: _OpenSpan
 
 
 class OpenSpans:
@@ -56,11 +56,11 @@ class OpenSpans:
         self._root: tuple[str, str] | None = None
         self._above: str | None = None
         self._trace, self._execution = trace_id(stream, ""), ""
-        self._segment: _Open | None = None
+        self._segment: _OpenSpan | None = None
         self._last: SpanLink | None = None
-        self._parts: dict[str, _Part] = {}
-        self._tries: dict[str, _Open] = {}
-        self._wait: _Open | None = None
+        self._parts: dict[str, _OpenPart] = {}
+        self._tries: dict[str, _OpenSpan] = {}
+        self._wait: _OpenSpan | None = None
         self._alive = 0
         self._ended: list[Span] = []
 
@@ -138,7 +138,7 @@ class OpenSpans:
             self.end_part(key, at, {})
             segment = self._segment.id if self._segment is not None else self._above
             span = self._made(name, version, at, segment, attributes, start=f"part {version} {key}")
-            self._parts[key] = _Part(name, attributes, span)
+            self._parts[key] = _OpenPart(name, attributes, span)
 
     def end_part(self, key: str, at: int, attributes: dict[str, Attribute]) -> None:
         """End a step, or the visit of a node."""
@@ -203,7 +203,7 @@ class OpenSpans:
         *,
         start: str,
         kind: SpanKind = SpanKind.INTERNAL,
-    ) -> _Open:
+    ) -> _OpenSpanSpan:
         all_of_them: dict[str, Attribute] = {
             Name.CONVERSATION_ID: id_of(self._stream),
             Own.SESSION_ID: id_of(self._stream),
@@ -211,9 +211,9 @@ class OpenSpans:
             Own.VERSION: version,
             **attributes,
         }
-        return _Open(span_id(self._stream, start), parent, name, kind, at, all_of_them)
+        return _OpenSpan(span_id(self._stream, start), parent, name, kind, at, all_of_them)
 
-    def _end(self, span: _Open, at: int, *, is_error: bool = False) -> None:
+    def _end(self, span: _OpenSpan, at: int, *, is_error: bool = False) -> None:
         made = Span(
             trace_id=self._trace,
             span_id=span.id,
