@@ -203,7 +203,7 @@ class OpenSpans:
         *,
         start: str,
         kind: SpanKind = SpanKind.INTERNAL,
-    ) -> _OpenSpanSpan:
+    ) -> _OpenSpan:
         all_of_them: dict[str, Attribute] = {
             Name.CONVERSATION_ID: id_of(self._stream),
             Own.SESSION_ID: id_of(self._stream),
