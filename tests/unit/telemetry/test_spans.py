@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from steptrail.domain.agent.events import ExecutionFinished, ExecutionStarted
+from steptrail.domain.agent.events import ExecutionFinished, ExecutionResumed, ExecutionStarted, WaitStarted
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -161,3 +161,24 @@ def test_a_run_that_nobody_took_up_has_a_span_without_length() -> None:
 
 def test_a_stream_of_another_kind_has_no_spans() -> None:
     assert spans_of("bell:b", agent("completed")) == ()
+
+
+def test_a_segment_that_waits_for_a_person_ends_where_the_wait_began_and_not_with_the_answer() -> None:
+    records = agent("settled")
+    (asked,) = [record.at for record in records if isinstance(record.event, WaitStarted)]
+    settled = [place for place, record in enumerate(records) if isinstance(record.event, ExecutionResumed)][-1]
+    later = [
+        record._replace(at=record.at + 86_400 * 10**6) if place >= settled - 1 else record
+        for place, record in enumerate(records)
+    ]
+    waiting, after = segments(spans_of("agent:a", later))[1:]
+    assert waiting.end == asked
+    assert after.start > asked + 86_400 * 10**6 - 1
+
+
+def test_a_call_that_a_crash_cut_off_ends_at_the_last_sign_of_life() -> None:
+    records = agent("crashed-and-resumed")
+    resumed = next(place for place, record in enumerate(records) if isinstance(record.event, ExecutionResumed))
+    spans = spans_of("agent:a", records)
+    cut = next(span for span in spans if span.attributes.get("steptrail.status") == "interrupted")
+    assert cut.end == segments(spans)[0].end == records[resumed - 1].at < records[resumed].at
