@@ -219,6 +219,7 @@ class Attempts:
             execution=run.id,
             effect=task.child_effect(run.retries),
             root=above.root_stream if above is not None else None,
+            root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,
         )
         if self._child_of is None:
