@@ -189,7 +189,7 @@ async def test_bodies_stay_as_long_as_another_session_names_them(store_url: str)
 async def test_a_writer_that_has_not_looked_since_brings_nothing_back(store_url: str) -> None:
     """Its head was once right, and the place behind it is free again."""
     early, late = open_store(store_url), open_store(store_url)
-    event: Event = MetadataChanged(set={"a": 1}, by="x")
+    event: Event = MetadataChanged(changes={"a": 1}, by="x")
 
     def commit(name: str) -> Commit:
         return Commit(CommitHead(commit_id=name, actor="x"), ((1, event),))

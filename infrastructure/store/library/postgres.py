@@ -25,7 +25,7 @@ from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
-from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked
+from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked, together
 from steptrail.infrastructure.store.postgres.recorder import PostgresRecorder, newest_head
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, TAKE_OFF
 
@@ -118,7 +118,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
 
 
 def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types: Mapping[str, int]) -> list[int]:
-    with connection.transaction(), connection.cursor() as cursor:
+    with together(connection), connection.cursor() as cursor:
         cursor.execute(TAKE_OFF)
         (first,) = cast(Row, cursor.execute("SELECT steptrail.draw(%s)", (len(stored_events),)).fetchone())
         positions = list(range(first, first + len(stored_events)))

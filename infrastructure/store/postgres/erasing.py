@@ -16,7 +16,7 @@ from steptrail.infrastructure.store.core.contents import encoded_parts
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, attempt
+from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, attempt, together
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.schema import TAKE_OFF
 
@@ -55,7 +55,7 @@ def erase_streams(
 ) -> list[Erasure]:
     """Erase streams that end at these versions, in one transaction. Raises `ConcurrencyConflict`."""
     ids = list(streams)
-    with connection.transaction():
+    with together(connection):
         connection.execute(TAKE_OFF)
         connection.execute(_LOCK, (ids,))
         erased = [_erase(connection, each, streams[each], type_number, at, by, reason) for each in ids]
