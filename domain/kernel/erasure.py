@@ -21,7 +21,7 @@ class Erased(Event, frozen=True, kw_only=True):
 
 
 class Erasure(Value, frozen=True, kw_only=True):
-    """What is remembered of an erased stream. `at` is in microseconds of UTC.
+    """The memory of an erased stream. `at` is in microseconds of UTC.
 
     `position` is the place of its `Erased` event in the log, 0 for one that was only asked about. `events` is how many
     were erased, and `digest` that of the last of their commits, in hexadecimal.

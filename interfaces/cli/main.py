@@ -22,6 +22,7 @@ from steptrail.interfaces.cli import (
     erasing,
     export,
     flow_command,
+    inspecting,
     listing,
     reading,
     running,
@@ -41,20 +42,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    for group in (
-        running,
-        working,
-        steering,
-        answering,
-        listing,
-        reading,
-        why,
-        tail,
-        export,
-        flow_command,
-        erasing,
-        doctor,
-    ):
+    groups = (running, working, steering, answering, listing, reading, why, tail, export, flow_command, erasing, doctor)
+    for group in (*groups, inspecting):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:

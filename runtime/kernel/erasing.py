@@ -42,14 +42,12 @@ async def erase_stream(
         async with _leased(environment, sorted(family)):
             if {each: version for each, (version, _) in family.items()} != await _versions(environment, family):
                 continue
-            environment.reach("before-erase")
             try:
                 erased = await store.erase(
                     {each: version for each, (version, _) in family.items()}, at=at, by=by, reason=reason
                 )
             except ConcurrencyConflict:
                 continue
-            environment.reach("after-erase")
             return erased
     raise SessionBusy(id_of(stream))
 

@@ -8,7 +8,7 @@ from steptrail import Agent, AgentBuilder, Limits, Steptrail, ToolEffect, tool
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.models import Usage
 from steptrail.testing import ScriptedModel, call, calls, say
-from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, RunOptions, Workflow
+from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -100,6 +100,32 @@ async def test_an_agent_without_an_answer_is_a_failure_of_the_class_child() -> N
     assert result.error is not None
     assert result.error.failure is FailureClass.CHILD
     assert result.error.details["stop_reason"] == "steps_limit"
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+@pytest.mark.parametrize("retries", ["node", "run"])
+async def test_a_child_that_failed_is_tried_again_in_a_stream_of_its_own(kind: str, retries: str) -> None:
+    world, clock = World(), HandClock()
+    policy = RetryPolicy(max_attempts=2 if retries == "node" else 1, retry_on=(FailureClass.CHILD,))
+    if kind == "agent":
+        turns = iter([call("act", name="x"), say("dogs")])
+        agent = AgentBuilder("a").with_model(ScriptedModel([lambda _: next(turns)])).with_tools(world.tool())
+        flow = Workflow("t").agent("below", agent.with_max_steps(1).build(), prompt="go", retry=policy).build()
+    else:
+        world.fails["x"] = [RuntimeError("no"), None]
+        inner = Workflow("inner").function("x", world.function("x")).build()
+        flow = Workflow("t").flow("below", inner, retry=policy).build()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow)
+        if retries == "run":
+            assert result.status is ExecutionStatus.FAILED
+            result = await trail.flow("f").retry(flow)
+        assert result.status is ExecutionStatus.COMPLETED
+        rows = [row for row in await trail.runs() if row.parent is not None]
+    assert {row.stream.partition(":")[0] for row in rows} == {kind}
+    second = {"node": "r0.1", "run": "r1.0"}[retries]
+    assert {row.parent.effect for row in rows if row.parent} == {"f:1:below:1", f"f:1:below:1:{second}"}
+    assert world.done == {"x": 1 if kind == "agent" else 2}
 
 
 async def test_a_workflow_in_a_workflow_hands_its_output_on() -> None:

@@ -63,7 +63,7 @@ def begin(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
-@pytest.mark.acceptance("9.1-5")
+@pytest.mark.acceptance("8.7-5")
 def test_a_session_whose_eraser_is_killed_is_whole_or_gone(store_url: str) -> None:
     gone = 0
     for number in range(12):

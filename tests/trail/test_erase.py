@@ -38,7 +38,7 @@ async def said(trail: Steptrail, session: str, text: str = "hello") -> None:
     await trail.run(agent_of([text]).build(), "hi", session=session)
 
 
-@pytest.mark.acceptance("9.1-1")
+@pytest.mark.acceptance("8.7-1")
 async def test_an_erased_session_is_gone_and_says_who_erased_it_when_and_why(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         await said(trail, "s1")
@@ -71,7 +71,7 @@ async def test_an_erased_session_is_gone_and_says_who_erased_it_when_and_why(sto
     await store.close()
 
 
-@pytest.mark.acceptance("9.1-2")
+@pytest.mark.acceptance("8.7-2")
 async def test_followers_before_inside_and_behind_the_gap_go_on_and_meet_the_erasure(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         await said(trail, "s1")
@@ -153,7 +153,7 @@ async def test_children_and_forks_are_named_and_go_with_it_only_when_that_is_sai
         report = await trail.erase("source", by="ana", reason="test", cascade=True)
         assert {each.stream for each in report.erased} == {"agent:source", "agent:fork"}
 
-        children = (await trail.tree("top")).children
+        children = sorted((await trail.tree("top")).children, key=lambda child: len(child.children), reverse=True)
         with pytest.raises(ErasureRefused):
             await trail.erase("top", by="ana", reason="test")
         await trail.erase(children[1].run.session_id, by="ana", reason="test")
@@ -224,7 +224,7 @@ async def test_what_has_grown_since_is_not_erased(store_url: str) -> None:
         assert await trail.session("s1").result()
 
 
-@pytest.mark.acceptance("9.1-3")
+@pytest.mark.acceptance("8.7-3")
 async def test_retention_erases_what_ended_long_ago_and_never_what_somebody_needs(store_url: str) -> None:
     clock = ManualClock()
     async with Steptrail.open(store_url, clock=clock) as trail:

@@ -44,7 +44,7 @@ async def said(trail: Steptrail, session: str, secret: str) -> None:
     )
 
 
-@pytest.mark.acceptance("9.1-4")
+@pytest.mark.acceptance("8.7-4")
 async def test_no_file_holds_what_was_said_in_an_erased_session(tmp_path: Path) -> None:
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         for number in range(20):

@@ -129,5 +129,5 @@ class _Lease:
         self._store, self._stream, self._held = store, stream, held
 
     async def release(self) -> None:
-        await self.inner.before_release(self._stream)
+        await self._store.before_release(self._stream)
         await self._held.release()
