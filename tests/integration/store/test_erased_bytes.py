@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Snapshot
 from steptrail.domain.shared.events import MetadataChanged
 from steptrail.infrastructure.store import open_store
@@ -34,7 +35,7 @@ async def said(trail: Steptrail, session: str, secret: str) -> None:
     script: Sequence[Reply] = [call("look", where=f"{secret} place"), call("broken", where="x"), f"{secret} answer"]
     agent = AgentBuilder("finder").with_model(ScriptedModel(script)).with_tools(look, broken)
     policy = ErrorPolicy.retry_tool_errors(3)
-    metadata = {"tags": {"user": f"{secret} tag"}, "note": f"{secret} note"}
+    metadata: dict[str, JsonValue] = {"tags": {"user": f"{secret} tag"}, "note": f"{secret} note"}
     await trail.run(
         agent.with_error_policy(policy).build(),
         f"{secret} input",
