@@ -155,7 +155,7 @@ def _marks(mark: LiteralString, number: int) -> LiteralString:
 def summary_of(found: IndexRow) -> RunSummary:
     """Return a row as the value that was stored. One that a hand has spoilt says so in its `damage`."""
     stream, *values, damage, awaited = found
-    said = dict(zip(COLUMNS, values, strict=True))
+    said: dict[str, object] = dict(zip(COLUMNS, values, strict=True))
     kind, session_id = prefix_of(str(stream)).removesuffix(":"), id_of(str(stream))
     _, began_by, cost = said.pop("parent"), said.pop("began_by"), said.pop("cost")
     try:
