@@ -115,7 +115,8 @@ def _tell(report: ErasureReport, output: Output) -> int:
     what = many(len(report.erased), "session")
     if report.is_dry_run:
         output.line(f"{what} would be erased; nothing was done")
-    elif report.erased:
+        return Exit.OK
+    if report.erased:
         output.line(f"{what} erased")
     output.line(f"bytes remain: {report.remains}" if report.remains else "no bytes of erased sessions remain")
     return Exit.OK

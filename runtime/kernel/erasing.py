@@ -83,7 +83,8 @@ async def retain_streams(
             except ErasureRefused as error:
                 kept.append((row.stream, error.why))
             else:
-                erased += found
+                # In a dry run a fork is still there when its source is looked at.
+                erased += [each for each in found if each.stream not in gone]
                 gone.update(each.stream for each in found)
         if len(page) < _PAGE:
             break
