@@ -99,17 +99,16 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
     task.landing = task.retry = None
     task.start_clock(at)
     run.attempts += 1
-    _begin_stream(run, task)
+    _begin_stream(run, task, event.stream_effect)
     if run.active_since is None:
         run.active_since = at
 
 
-def _begin_stream(run: RunFold, task: Task) -> None:
+def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
     """Note the stream that a try runs, if its node runs one."""
     graph, visit = graph_of(run.started.definition), run.open.get(task.node)
     kind = stream_kind(working_node(graph.node(task.node), task.item))
-    if kind is not None and visit is not None:
-        effect = task.child_effect(run.retries)
+    if kind is not None and visit is not None and effect is not None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if task.stream not in visit.streams:
             visit.streams = (*visit.streams, task.stream)

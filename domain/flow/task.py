@@ -119,14 +119,15 @@ class Task(Struct):
         """Tell whether the next try goes on with the stream that it ran before the run was retried."""
         return self.begun_under is not None and not self.failures
 
-    def child_effect(self, retries: int) -> str:
-        """Return the id under which the newest try runs a stream of its own, given how often the run was retried.
+    def next_stream_effect(self, effect: str, retries: int) -> str:
+        """Return the id under which the next try runs a stream of its own, given how often the run was retried.
 
-        After a failure it is another one, because the same would return the stored failure.
+        It is the id of its `effect`. After a failure it is another one, because the same would return the stored
+        failure. The first try after a retry of the run goes on with the stream before.
         """
-        if self.begun_under is not None and not self.failures:
+        if self.begun_under is not None and self.goes_on_below:
             return self.begun_under
-        return f"{self.effect_id}:r{retries}.{self.failures}" if retries or self.failures else self.effect_id
+        return f"{effect}:r{retries}.{self.failures}" if retries or self.failures else effect
 
     def clock_us(self, now: int) -> int:
         """Return how much of the timeout of the node is used at `now`, in microseconds."""

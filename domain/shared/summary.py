@@ -29,6 +29,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     stopped with an answer of its own, also at a limit, and `recorded_errors` after how many failures of nodes it went
     on; 0 while it is open. `cost` is that of the last execution, where prices are recorded.
 
+    `fork_of` is the stream whose past it shares, for a fork. `is_erased` says that only this row is left of it.
+
     `is_crashed` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a reader has met
     a record that it could not read.
     """
@@ -50,11 +52,13 @@ class RunSummary(Value, frozen=True, kw_only=True):
     active_seconds: float = 0.0
     cost: Cost | None = None
     parent: ParentRef | None = None
+    fork_of: str | None = None
     started_at: int = 0
     updated_at: int = 0
     version: int = 0
     is_crashed: bool = False
     damage: str | None = None
+    is_erased: bool = False
 
     @property
     def stream(self) -> str:

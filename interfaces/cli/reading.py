@@ -7,6 +7,7 @@ from typing import Any
 
 from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.kinds import shown_of, summary_of
@@ -47,7 +48,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
         [
             "· " * depth + name_of(each.run.stream),
             each.run.name,
-            each.run.status.value,
+            ERASED if each.run.is_erased else each.run.status.value,
             how_it_stopped(each.run.stop_reason, answered=each.run.answered),
             str(each.own_usage.total),
             str(each.usage.total),

@@ -57,7 +57,10 @@ async def tree_of(store: EventStore, stream: str) -> RunTree | None:
     rows = {row.stream: row for row in await store.index(IndexQuery(streams=[stream]))}
     level = list(rows)
     while level:
-        below = await store.index(IndexQuery(parents=level))
+        below = [
+            *await store.index(IndexQuery(parents=level)),
+            *await store.index(IndexQuery(parents=level, erased=True)),
+        ]
         level = [row.stream for row in below if row.stream not in rows]
         rows.update((row.stream, row) for row in reversed(below))
     if not rows:

@@ -17,6 +17,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.agents_worker import agents_worker
+from steptrail.interfaces.python.eraser import Eraser
 from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow, refuse_of_an_agent
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["Steptrail"]
 
 
-class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:

@@ -47,7 +47,6 @@ def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> Non
     run = _run_at(memory, event.ordinal, event.worker, moment)
     if before is not None:
         run.fingerprint, run.definition, run.prices = before.fingerprint, before.definition, before.prices
-        run.retries_of_run = before.retries_of_run + 1
     if event.options is not None:
         run.prices = event.options.prices
     begin_run(memory, run, moment)

@@ -92,9 +92,8 @@ class StepMemory:
 class TryMemory:
     """The open part of a visit of a node, or of one item of a map. `row` is the row of its newest try, without the key.
 
-    `attempt` is the number of that try. It is None while none is open. `failures` counts those that failed after they
-    had begun. `billed` is the part of the bill of a stream below that is counted already; None for a try that runs
-    none.
+    `attempt` is the number of that try. It is None while none is open. `billed` is the part of the bill of a stream
+    below that is counted already; None for a try that runs none.
     """
 
     row: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
@@ -102,7 +101,6 @@ class TryMemory:
     is_running: bool = False
     is_parked: bool = False
     runs_a_stream: bool = False
-    failures: int = 0
     billed: BilledUsage | None = None
 
 
@@ -128,8 +126,8 @@ class RunMemory:
     hook that raised instead of voting.
 
     Of an agent, `answers` is the name of the calls whose arguments are the answer, and `kinds_below` the kind of the
-    streams that a tool runs. Of a workflow, `definition` is its text, `retries_of_run` counts the retries since it was
-    started, and `visits` are those that have not ended well, by node. `active_since` is set while a node is at work.
+    streams that a tool runs. Of a workflow, `definition` is its text, and `visits` are those that have not ended well,
+    by node. `active_since` is set while a node is at work.
     """
 
     execution: int
@@ -168,7 +166,6 @@ class RunMemory:
     step: StepMemory | None = None
     newest_step: int = 0
     definition: str = ""
-    retries_of_run: int = 0
     active_since: int | None = None
     visits: dict[str, VisitMemory] = field(default_factory=dict[str, VisitMemory])
 

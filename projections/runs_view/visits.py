@@ -24,7 +24,6 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.graph import graph_of
-from steptrail.domain.flow.ids import child_effect
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
@@ -122,9 +121,8 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
     if run is None or visit is None or task is None:
         return
     child, kind = None, _kind_below(run, event)
-    if kind is not None:
-        effect = child_effect(event.effect_id, run.retries_of_run, task.failures)
-        child, task.runs_a_stream = f"{kind}:{session_for_call(effect)}", True
+    if kind is not None and event.stream_effect is not None:
+        child, task.runs_a_stream = f"{kind}:{session_for_call(event.stream_effect)}", True
     task.attempt, task.is_running, task.is_parked = event.attempt, True, False
     task.row = {
         **_NEW_TRY,
@@ -204,7 +202,7 @@ def _end_try(
         run.active_us, run.active_since = run.active_at(moment.at), None
     if isinstance(event, NodeAttemptFailed):
         # Another try of it begins another stream, with a bill of its own.
-        task.failures, task.billed = task.failures + (event.attempt > 0), None
+        task.billed = None
     elif isinstance(event, NodeAttemptCompleted) and event.item is not None:
         del visit.tries[event.item]
 

@@ -22,7 +22,6 @@ from steptrail.domain.flow.events import (
     SessionStarted,
 )
 from steptrail.domain.flow.events.about import TaskEvent
-from steptrail.domain.flow.ids import child_effect
 from steptrail.domain.kernel.event import Event
 from steptrail.projections.telemetry.names import Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
@@ -38,13 +37,10 @@ class FlowSpans:
         del stream
         self._spans = spans
         self._flow = ""
-        self._retries = 0
         self._unfinished: dict[int, tuple[str, int]] = {}
         """Number of a visit among all that did not succeed -> its node, and its number among those of the node."""
-        self._failures: dict[str, int] = {}
-        """Try of a visit, or of an item -> how often it has failed."""
-        self._effects: dict[str, str] = {}
-        """Try of a visit, or of an item -> the effect by which a child of it knows the span."""
+        self._begun = set[str]()
+        """The ids under which tries have begun streams of their own. A child knows the span of its first try by it."""
 
     @property
     def name(self) -> str:
@@ -58,8 +54,8 @@ class FlowSpans:
             case SessionStarted(name=name):
                 self._flow = name
             case FlowStarted():
-                self._flow, self._retries = event.flow, 0
-                self._forget()
+                self._flow = event.flow
+                self._begun.clear()
                 self._unfinished.clear()
                 spans.begin_execution(event.execution_id)
                 if event.worker is not None:
@@ -67,8 +63,6 @@ class FlowSpans:
             case FlowResumed():
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
             case FlowRetried():
-                self._retries += 1
-                self._forget()
                 spans.begin_execution(event.execution_id, goes_on=True)
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
                 for number in event.visits:
@@ -107,8 +101,6 @@ class FlowSpans:
                 spans.end_try(_key(event), at, {Own.STATUS: "completed"})
             case NodeAttemptFailed():
                 self._failed(_key(event), at, event.error.error_class)
-                if event.attempt:
-                    self._failures[_key(event)] = self._failures.get(_key(event), 0) + 1
             case NodeAttemptInterrupted():
                 about: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason.value}
                 if event.then is NodeThen.FAIL:
@@ -133,9 +125,6 @@ class FlowSpans:
         self._spans.end_part(_visit_key(node, visit), at, attributes)
         if is_over:
             self._unfinished = {number: each for number, each in self._unfinished.items() if each != (node, visit)}
-        for memory in (self._failures, self._effects):
-            for key in [key for key in memory if key.startswith(f"{_visit_key(node, visit)} ")]:
-                del memory[key]
 
     def _begin_try(self, event: NodeAttemptStarted, version: int, at: int) -> None:
         key = _key(event)
@@ -148,23 +137,17 @@ class FlowSpans:
         }
         if event.item is not None:
             about[Own.ITEM] = event.item
-        effect = child_effect(event.effect_id, self._retries, self._failures.get(key, 0))
-        is_first = self._effects.get(key) != effect
-        self._effects[key] = effect
+        effect = event.stream_effect if event.stream_effect not in self._begun else None
+        if effect is not None:
+            self._begun.add(effect)
         part = _visit_key(event.node, event.visit)
-        self._spans.begin_try(
-            key, f"try {event.node}", version, at, about, part=part, effect=effect if is_first else None
-        )
+        self._spans.begin_try(key, f"try {event.node}", version, at, about, part=part, effect=effect)
 
     def _failed(self, key: str, at: int, error: str) -> None:
         self._spans.end_try(key, at, {Own.STATUS: "failed", Name.ERROR_TYPE: error}, is_error=True)
 
     def _segment(self, number: int) -> dict[str, Attribute]:
         return {Name.OPERATION: Operation.INVOKE_WORKFLOW.value, Name.WORKFLOW_NAME: self._flow, Own.SEGMENT: number}
-
-    def _forget(self) -> None:
-        self._failures.clear()
-        self._effects.clear()
 
 
 def _visit_key(node: str, visit: int) -> str:

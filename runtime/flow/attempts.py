@@ -17,8 +17,8 @@ from steptrail.domain.flow.events import (
     NodeAttemptStarted,
     NodeAttemptSuspended,
 )
-from steptrail.domain.flow.failing import working_node
-from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.failing import stream_kind, working_node
+from steptrail.domain.flow.fold import THE_VISIT, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
@@ -105,17 +105,19 @@ class Attempts:
                 self._journal.record(kept)
                 continue
             self._prepared[key] = call
-            left = time_left_us(node, task, now)
+            left, effect = time_left_us(node, task, now), effect_id(visit.execution, *key)
+            runs_a_stream = stream_kind(node) is not None
             self._journal.record(
                 NodeAttemptStarted(
                     node=key[0],
                     visit=key[1],
                     item=key[2],
                     attempt=task.attempt + 1,
-                    effect_id=effect_id(visit.execution, *key),
+                    effect_id=effect,
                     effect=call.effect,
                     input_digest=digest_of(call.given),
                     deadline_at=None if left is None else now + left,
+                    stream_effect=task.next_stream_effect(effect, run.retries) if runs_a_stream else None,
                 )
             )
 
@@ -212,12 +214,12 @@ class Attempts:
         )
 
     def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace | None:
-        above = state.parent
+        above, visit = state.parent, run.open[task.node]
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
             execution=run.id,
-            effect=task.child_effect(run.retries),
+            effect=visit.effects.get(THE_VISIT if task.item is None else task.item, task.effect_id),
             root=above.root_stream if above is not None else None,
             root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,

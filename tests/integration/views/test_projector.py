@@ -154,3 +154,31 @@ async def test_a_wait_for_what_never_comes_times_out(store_url: str) -> None:
     async with viewed(store_url) as (_, views):
         with pytest.raises(TimeoutError):
             await views.wait(1, timeout=0.05)
+
+
+async def test_what_was_erased_is_not_counted_any_more_wherever_the_projector_stood(store_url: str) -> None:
+    async with viewed(store_url) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        before = (await views.present()).number
+        await store.erase({"agent:a": 5}, at=1, by="ana", reason="test")
+        await views.catch_up()
+        assert await contents(views) == {
+            "v1_streams": [(5, "agent:b", 1, 4, "x", True)],
+            "v1_notes": [("agent:b", 4, 1)],
+            "v1_totals": [("even", 1, 4)],
+        }
+        built = (await views.present()).number
+        assert built > before
+        # The place is that of the last event of agent:c now, which goes as well.
+        await note(store, "agent:c", 9)
+        await views.catch_up()
+        await store.erase({"agent:c": 1}, at=1, by="ana", reason="test")
+        await note(store, "agent:b", 6)
+        await views.catch_up()
+        assert (await contents(views))["v1_totals"] == [("even", 2, 10)]
+        assert (await views.as_of()).position == await store.last_position()
+        once = (await views.present()).number
+        await note(store, "agent:b", 8)
+        await views.catch_up()
+        assert (await views.present()).number == once
