@@ -276,3 +276,33 @@ async def test_two_processes_erase_at_once_and_one_of_them_does(store_url: str) 
         )
         assert sum(not isinstance(outcome, BaseException) for outcome in outcomes) == 1
         assert {type(each) for each in outcomes if isinstance(each, BaseException)} <= {SessionBusy, SessionErased}
+
+
+async def test_a_session_with_a_message_to_answer_is_kept(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await said(trail, "s1")
+        await trail.session("s1").post(agent_of(["more"]).build(), "and?")
+        with pytest.raises(ErasureRefused):
+            await trail.erase("s1", by="ana", reason="test")
+
+
+async def test_a_fork_that_has_worked_since_keeps_its_source_from_being_erased_by_age(store_url: str) -> None:
+    clock = ManualClock()
+    async with Steptrail.open(store_url, clock=clock) as trail:
+        await said(trail, "source")
+        fork = await trail.session("source").fork(session="fork")
+        clock.advance(10 * 86_400)
+        await fork.send(agent_of(["more"]).build(), "and?")
+        report = await trail.retain(older_than=timedelta(days=7), dry_run=False)
+        assert report.erased == ()
+        assert report.kept == (("agent:source", "session fork belongs to it and is younger"),)
+
+
+async def test_a_fork_that_nobody_has_named_is_a_conflict_in_the_transaction(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await said(trail, "source")
+        version = await trail.store.version("agent:source")
+        await trail.session("source").fork(session="fork")
+        with pytest.raises(ConcurrencyConflict):
+            await trail.store.erase({"agent:source": version}, at=1, by="ana", reason="test")
+        assert await trail.session("fork").state()
