@@ -6,7 +6,7 @@ from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, answers_to, typed
+from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
@@ -23,7 +23,8 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
     resume = typed(store, "resume", who, name, options=code)
     match state.status:
         case ExecutionStatus.COMPLETED:
-            return WayOn(typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code)))
+            again = typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code))
+            return WayOn(again, of=ForRun.NEXT)
         case ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             return WayOn(typed(store, "retry", who, name, options=code))
         case ExecutionStatus.WAITING if asked := questions_of_flow(stream, state):
@@ -31,6 +32,6 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
             return WayOn(first, " or ".join(f"`{other}`" for other in others))
         case ExecutionStatus.WAITING if below := [task for task in state.tasks if task.phase is TaskPhase.SUSPENDED]:
             child = typed(store, "why", name_of(below[0].stream or stream))
-            return WayOn(child, f"`{resume}` when that one can go on")
+            return WayOn(child, f"`{resume}` when that one can go on", None)
         case _:
             return WayOn(resume)
