@@ -148,7 +148,7 @@ async def in_the_books(answer: str, context: OutputContext) -> str:
 @pytest.mark.acceptance("8.5-7")
 def test_no_record_holds_a_credential_or_what_was_said_and_made(kept: KeptLog) -> None:
     run(agent(call("leaky", note="ana@example.com"), "over").with_tools(leaky))
-    run(agent('{"result": "ana@example.com"}').with_output(str, retries=0).with_output_validator(in_the_books))
+    run(agent('{"value": "ana@example.com"}').with_output(str, retries=0).with_output_validator(in_the_books))
     (failed, *_) = [each for each in kept.of(logging.WARNING) if "leaky" in each]
     assert "ConnectionError: postgresql://…@db refused 15 letters, api_key=…" in failed
     assert "in leaky" in failed  # the traceback, as a text: its words are not those of the exception
