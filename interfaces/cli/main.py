@@ -18,8 +18,10 @@ from steptrail.domain.errors import (
 from steptrail.interfaces.cli import (
     answering,
     doctor,
+    due,
     export,
     flow_command,
+    inbox,
     listing,
     reading,
     running,
@@ -39,7 +41,22 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    for group in (running, working, steering, answering, listing, reading, why, tail, export, flow_command, doctor):
+    groups = (
+        running,
+        working,
+        steering,
+        answering,
+        listing,
+        due,
+        inbox,
+        reading,
+        why,
+        tail,
+        export,
+        flow_command,
+        doctor,
+    )
+    for group in groups:
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:
