@@ -14,6 +14,7 @@
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
     ├── FollowerBusy              another process follows the log under this name
+    ├── ProjectionStopped         a read model cannot go on: its code failed at an event
     ├── OwnershipLost             this process owned the session until somebody took it over
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
@@ -70,6 +71,7 @@ __all__ = [
     "NotAStore",
     "NotStorable",
     "OwnershipLost",
+    "ProjectionStopped",
     "RecordTooNew",
     "SessionBusy",
     "SessionNotFound",
@@ -212,6 +214,15 @@ class FollowerBusy(SteptrailError):
             f"follower {name!r} is at work already{by}: wait for its end with `wait=True`, or take another name"
         )
         self.name, self.owner = name, owner
+
+
+class ProjectionStopped(SteptrailError):
+    """A projection has failed at the event at `position` of the log, and its read model does not go on."""
+
+    def __init__(self, name: str, position: int, why: str) -> None:
+        self.name, self.position, self.why = name, position, why
+        last = why.strip().rpartition("\n")[2]
+        super().__init__(f"the projection {name!r} stopped at position {position}: {last}; correct it and rebuild")
 
 
 class OwnershipLost(SteptrailError):

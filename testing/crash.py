@@ -27,7 +27,16 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 
-__all__ = ["Entry", "Fault", "Ledger", "PointCounter", "finished_effects", "kill_at", "repeated", "trail_with_fault"]
+__all__ = [
+    "Fault",
+    "Ledger",
+    "LedgerEntry",
+    "PointCounter",
+    "finished_effects",
+    "kill_at",
+    "repeated",
+    "trail_with_fault",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ def trail_with_fault(url: str, fault: Fault | None) -> Steptrail:
     return Steptrail(Environment(store=open_store(url), reach=kill_at(fault)))
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One line of a ledger: what happened, in which effect, and in which process."""
 
     what: str
@@ -101,7 +110,7 @@ class Ledger:
 
     def write(self, what: str, effect: str = "") -> None:
         """Append one entry and bring it to the disk."""
-        line = json.dumps(Entry(what, effect, os.getpid())) + "\n"
+        line = json.dumps(LedgerEntry(what, effect, os.getpid())) + "\n"
         # One write of a file opened for appending is never mixed with another process's.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
@@ -110,11 +119,11 @@ class Ledger:
         finally:
             os.close(descriptor)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LedgerEntry]:
         """Return every entry, oldest first; a ledger that nobody wrote to is empty."""
         if not self.path.exists():
             return []
-        return [Entry(*json.loads(line)) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        return [LedgerEntry(*json.loads(line)) for line in self.path.read_text(encoding="utf-8").splitlines()]
 
     def counts(self) -> Counter[str]:
         """Return how often each thing happened."""
@@ -147,7 +156,9 @@ def finished_effects(records: Sequence[Recorded[AgentEvent]]) -> Counter[str]:
     return finished
 
 
-def repeated(entries: Iterable[Entry], records: Sequence[Recorded[AgentEvent]], *, done: str = "done") -> list[str]:
+def repeated(
+    entries: Iterable[LedgerEntry], records: Sequence[Recorded[AgentEvent]], *, done: str = "done"
+) -> list[str]:
     """Return the effects that ran again although the log knew their end: none, unless exactly-once is broken.
 
     `entries` are those that tools wrote as `done` when they had taken effect. A tool whose process was killed between

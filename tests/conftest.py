@@ -83,6 +83,15 @@ def spare_databases() -> list[str]:
     return []
 
 
+_DROP_VIEWS = """
+DO $$ DECLARE name text; BEGIN
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname LIKE 'steptrail\\_%' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+END $$
+"""
+
+
 @pytest.fixture
 def postgres_database(postgres_server: "PostgresServer", spare_databases: list[str]) -> Iterator[str]:
     """The name of a database without a store, which a test has to itself."""
@@ -92,6 +101,7 @@ def postgres_database(postgres_server: "PostgresServer", spare_databases: list[s
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()",
         "DROP SCHEMA IF EXISTS steptrail CASCADE",
+        _DROP_VIEWS,
         database=name,
     )
     spare_databases.append(name)

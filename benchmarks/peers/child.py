@@ -18,7 +18,10 @@ __all__ = ["Figures", "Task", "file_bytes", "script", "watched"]
 
 
 class Task(argparse.Namespace):
-    """What a script is asked for: a variant, steps in each session, sessions at once, an empty folder for its files."""
+    """What a script is asked for: a variant, steps in each session, sessions at once, an empty folder for its files.
+
+    For a workflow, steps are runs one after another, and sessions are how many such chains of runs there are at once.
+    """
 
     variant: str
     steps: int
@@ -65,7 +68,7 @@ def file_bytes(folder: Path) -> int:
 
 
 def _syncs() -> int | None:
-    """Return how often this process has synced; None without `slow_sync.c` in it."""
+    """Return how often this process and those that it started have synced; None without `slow_sync.c` in it."""
     try:
         count = ctypes.CDLL(None).steptrail_syncs
     except AttributeError:

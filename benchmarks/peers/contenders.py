@@ -11,10 +11,11 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.meter import Cost
-from benchmarks.peers.catalogue import PEERS
+from benchmarks.peers.catalogue import OURS, PEERS
 from benchmarks.peers.child import Figures
 from benchmarks.peers.disks import with_shim
 from benchmarks.peers.environments import NotInstalled, installed_versions, python_of
+from benchmarks.peers.scenarios import Scenario
 
 __all__ = ["FLOOR", "FULL", "NORMAL", "Condition", "Contender", "contenders", "measure"]
 
@@ -27,21 +28,24 @@ _OURS = Path(sys.executable)
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """So many sessions at once, so many steps in each, and syncs that last `delay_ms` longer than the disk takes."""
+    """So many sessions at once, so many steps in each, and syncs that last `delay_ms` longer than the disk takes.
+
+    For a workflow, steps are runs one after another, and sessions are how many such chains of runs there are at once.
+    """
 
     sessions: int
     steps: int
     delay_ms: float
+    scenario: Scenario = Scenario.AGENT
 
     @property
     def total(self) -> int:
-        """The steps of all sessions."""
-        return self.sessions * self.steps
+        """The steps of all sessions, or the nodes of all runs."""
+        return self.scenario.units(self.sessions * self.steps)
 
     def __str__(self) -> str:
-        sessions = "1 session" if self.sessions == 1 else f"{self.sessions} sessions at once"
         disk = f"a slow disk (+{self.delay_ms:g} ms a sync)" if self.delay_ms else "the disk as it is"
-        return f"{sessions} of {self.steps} steps, {disk}"
+        return f"{self.scenario.described(self.sessions, self.steps)}, {disk}"
 
 
 @dataclass(slots=True)
@@ -69,20 +73,15 @@ class Contender:
         return median(counted) / condition.total if counted else None
 
 
-def contenders(environments: Path, chosen: Sequence[str] = ()) -> list[Contender]:
-    """Return the floor, Steptrail, and the peers, or those of them that are `chosen` by name, each installed."""
-    script = "benchmarks.peers.run_steptrail"
-    said = (
-        "the reply and the start of the tool before it runs; its result, every vote and the next start before the next "
-        "model call"
-    )
+def contenders(environments: Path, chosen: Sequence[str] = (), scenario: Scenario = Scenario.AGENT) -> list[Contender]:
+    """Return the floor, Steptrail, and the peers of a scenario, or those `chosen` by name, each installed."""
+    names, ours = {"floor": FLOOR, "full": FULL, "normal": NORMAL}, OURS[scenario]
     found = [
-        Contender(FLOOR, "plain sqlite3 that writes the rows of Steptrail, commit by commit", script=(script, "floor")),
-        Contender(FULL, f"{said}: all of it has reached the disk", script=(script, "full")),
-        Contender(NORMAL, f"{said}: it survives a killed process, not a power cut", script=(script, "normal")),
+        Contender(names[variant], durable, script=(ours.script, variant)) for variant, durable in ours.variants.items()
     ]
     for peer in PEERS:
-        if chosen and peer.name not in chosen:
+        work = peer.works.get(scenario)
+        if work is None or (chosen and peer.name not in chosen):
             continue
         failed: dict[Condition | None, str] = {}
         python, version = _OURS, ""
@@ -91,9 +90,9 @@ def contenders(environments: Path, chosen: Sequence[str] = ()) -> list[Contender
             version = installed_versions(peer, python)
         except NotInstalled as error:
             failed[None] = f"does not install: {error}"
-        for variant, durable in peer.variants.items():
+        for variant, durable in work.variants.items():
             name = f"{peer.name}, {variant}"
-            found.append(Contender(name, durable, version, (peer.script, variant), python, failed=dict(failed)))
+            found.append(Contender(name, durable, version, (work.script, variant), python, failed=dict(failed)))
     return found
 
 

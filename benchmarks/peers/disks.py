@@ -2,7 +2,8 @@
 
 A slow disk is made by `slow_sync.c`, a library that is loaded before the C library into the process that is measured:
 each `fsync` and `fdatasync` really syncs, and then sleeps. It counts them too, on both disks, so that how often each
-peer syncs is a figure and not a claim. Reads, writes and the locks of files are as quick as they are.
+peer syncs is a figure and not a claim; a server that the process starts counts with it. Reads, writes and the locks of
+files are as quick as they are.
 """
 
 import os
@@ -32,6 +33,7 @@ def build_shim(folder: Path) -> Path:
     if done.returncode:
         msg = f"its library does not compile: {(done.stderr.strip().splitlines() or ['no reason given'])[0]}"
         raise NoShim(msg)
+    _count(library).write_bytes(bytes(8))
     return library
 
 
@@ -46,4 +48,13 @@ def with_shim(environment: Mapping[str, str], shim: Path | None, delay_ms: float
             raise ValueError(msg)
         return dict(environment)
     preloaded = ":".join(filter(None, (str(shim), os.environ.get("LD_PRELOAD"))))
-    return {**environment, "LD_PRELOAD": preloaded, "STEPTRAIL_SYNC_DELAY_US": str(round(delay_ms * 1000))}
+    return {
+        **environment,
+        "LD_PRELOAD": preloaded,
+        "STEPTRAIL_SYNC_COUNT": str(_count(shim)),
+        "STEPTRAIL_SYNC_DELAY_US": str(round(delay_ms * 1000)),
+    }
+
+
+def _count(library: Path) -> Path:
+    return library.with_suffix(".count").resolve()

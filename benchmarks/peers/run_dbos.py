@@ -10,25 +10,12 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
+__all__ = ["configure", "measure"]
 
 
 def measure(task: Task) -> Figures:
     """Run the workflow once, or as many of them at once as there are sessions."""
-    database = task.folder / "dbos.db"
-    if task.variant == "wal":
-        # The mode stays with the file, once there is something in it.
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("CREATE TABLE made_by_the_benchmark (empty)")
-    config: DBOSConfig = {
-        "name": "benchmark",
-        "system_database_url": f"sqlite:///{database}",
-        "log_level": "ERROR",
-        "run_admin_server": False,
-        "max_executor_threads": max(64, task.sessions),
-    }
-    DBOS(config=config)
+    configure(task)
 
     @DBOS.step()
     def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -58,6 +45,24 @@ def measure(task: Task) -> Figures:
         DBOS.destroy()
     figures.bytes = file_bytes(task.folder)
     return figures
+
+
+def configure(task: Task) -> None:
+    """Point DBOS at a file in the folder; `wal` sets the file to a write-ahead log first."""
+    database = task.folder / "dbos.db"
+    if task.variant == "wal":
+        # The mode stays with the file, once there is something in it.
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE made_by_the_benchmark (empty)")
+    config: DBOSConfig = {
+        "name": "benchmark",
+        "system_database_url": f"sqlite:///{database}",
+        "log_level": "ERROR",
+        "run_admin_server": False,
+        "max_executor_threads": max(64, task.sessions),
+    }
+    DBOS(config=config)
 
 
 def _alone(work: Any) -> str:

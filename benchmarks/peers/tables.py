@@ -35,8 +35,9 @@ def condition_table(
     everybody: Sequence[Contender], condition: Condition, conditions: Sequence[Condition]
 ) -> list[list[str]]:
     """Return the lines of the table of a condition, its head first: those that sync as often before the others."""
-    head = ["library", "against", "processor, ms a step", "ratio", "time, ms a step", "ratio", "syncs a step"]
-    lines = [[*head, "KB a step", "Steptrail ahead?"]]
+    unit = condition.scenario.unit
+    head = ["library", "against", f"processor, ms a {unit}", "ratio", f"time, ms a {unit}", "ratio", f"syncs a {unit}"]
+    lines = [[*head, f"KB a {unit}", "Steptrail ahead?"]]
     named = {each.name: each for each in everybody}
     for rival in (FULL, NORMAL):
         for one in everybody:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from steptrail.domain.errors import ConfigurationError, shown as cut
 from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.store.core.durability import Durability
+from steptrail.infrastructure.store.core.origin import Origin
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.store.core.event_store import RecorderEventStore
@@ -48,16 +49,21 @@ def open_store(
     if url.startswith(_POSTGRESQL):
         from steptrail.infrastructure.store.postgres.store import open_postgres
 
-        return open_postgres(url, durability, busy_timeout, create=create, read_only=read_only)
+        store = open_postgres(url, durability, busy_timeout, create=create, read_only=read_only)
+        store.origin = Origin(url, None, busy_timeout, read_only)
+        return store
     path = _path(url)
 
     from steptrail.infrastructure.store.sqlite import opening as sqlite
 
     if path is None:
-        return sqlite.open_memory(busy_timeout, create=create and not read_only)
-    if read_only:
-        return sqlite.open_for_reading(path, busy_timeout)
-    return sqlite.open_file(path, durability, busy_timeout, create=create)
+        store = sqlite.open_memory(busy_timeout, create=create and not read_only)
+    elif read_only:
+        store = sqlite.open_for_reading(path, busy_timeout)
+    else:
+        store = sqlite.open_file(path, durability, busy_timeout, create=create)
+    store.origin = Origin(url, path, busy_timeout, read_only)
+    return store
 
 
 def _is_a_name(text: str) -> bool:

@@ -89,5 +89,5 @@ def _worker(run: RunSummary, states: Mapping[str, Any]) -> str | None:
 
 def _command(run: RunSummary, states: Mapping[str, Any], store: str | None) -> str:
     shown, state = shown_of(run.stream), states.get(run.stream)
-    code = "AGENT" if shown is None or state is None else shown.code_of(state)
-    return typed(store, "resume", code, name_of(run.stream))
+    code, *options = ("AGENT",) if shown is None or state is None else shown.code_of(state)
+    return typed(store, "resume", code, name_of(run.stream), options=options)

@@ -1,5 +1,6 @@
 """The command that takes a run of a workflow further, as it can be typed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from steptrail.domain.flow.ids import flow_stream
@@ -10,16 +11,28 @@ from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
-__all__ = ["WORKFLOW", "how_a_flow_goes_on"]
+__all__ = ["WORKFLOW", "code_of_flow", "how_a_flow_goes_on"]
 
 WORKFLOW = "WORKFLOW"
-"""The word for the file of the workflow where it is not known. What is stored does not say it."""
+"""The word for the file of a workflow that was begun in Python."""
+
+
+def code_of_flow(state: FlowState, given: GivenWords = GivenWords()) -> Sequence[str]:
+    """Return where the workflow is that was given or recorded, then the options that bring its code."""
+    started = state.run.started if state.run is not None else None
+    who, use = given.agent, given.use
+    if who is None and started is not None:
+        who, use = started.locator, started.use
+    return (who or WORKFLOW, *(word for each in use for word in ("--use", each)))
 
 
 def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
-    """Return the command that takes the run further, with the workflow and its code where they were given."""
-    stream, who, store = flow_stream(state.flow_id), given.agent or WORKFLOW, given.store
-    name, code = name_of(stream), [word for each in given.use for word in ("--use", each)]
+    """Return the command that takes the run further.
+
+    A workflow that was given, with its code, stands in place of the recorded one.
+    """
+    stream, store = flow_stream(state.flow_id), given.store
+    name, (who, *code) = name_of(stream), code_of_flow(state, given)
     resume = typed(store, "resume", who, name, options=code)
     match state.status:
         case ExecutionStatus.COMPLETED:

@@ -22,6 +22,7 @@ from steptrail.interfaces.cli import (
     export,
     flow_command,
     inbox,
+    inspecting,
     listing,
     reading,
     running,
@@ -41,22 +42,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    groups = (
-        running,
-        working,
-        steering,
-        answering,
-        listing,
-        due,
-        inbox,
-        reading,
-        why,
-        tail,
-        export,
-        flow_command,
-        doctor,
-    )
-    for group in groups:
+    lists, rest = (listing, due, inbox, reading), (why, tail, export, flow_command, doctor, inspecting)
+    for group in (running, working, steering, answering, *lists, *rest):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:

@@ -1,4 +1,4 @@
-"""What a projection is: a pure fold of each stream that writes rows as it goes."""
+"""Says what a projection is: a pure fold of each stream that writes rows as it goes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -61,7 +61,7 @@ class Projection(Protocol[F]):
     def apply(self, fold: F, entry: Entry, changes: Changes) -> F | None:
         """Return the fold after an entry, and say what the entry changes. It may change the fold in place.
 
-        None when nothing of the stream needs to be remembered any more. A later entry of it begins with the first one
-        again.
+        None when nothing of the stream needs to be remembered any more. A later entry of it is then folded from what
+        `begin` returns.
         """
         ...

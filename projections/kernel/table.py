@@ -17,7 +17,7 @@ Row = Mapping[str, Scalar]
 
 
 class ColumnKind(StrEnum):
-    """What a column holds."""
+    """The kinds of values that a column holds."""
 
     INTEGER = "integer"
     TEXT = "text"

@@ -64,10 +64,10 @@ def name_of(opener: object) -> str:
 
 
 class OpenResources:
-    """The resources of one segment of a run. `whose` names the run in log records."""
+    """The resources of one segment of a session."""
 
-    def __init__(self, whose: str, opener: Opener, means: Means) -> None:
-        self._whose, self._opener, self._means = whose, opener, means
+    def __init__(self, run: str, opener: Opener, means: Means) -> None:
+        self._run, self._opener, self._means = run, opener, means
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -99,9 +99,9 @@ class OpenResources:
             task.cancel()
             cancelled = await wait_through(task, timeout=PATIENCE) or cancelled
         if not task.done():
-            RUNS.warning("%s: its resources did not close in time and are left behind", self._whose)
+            RUNS.warning("%s: its resources did not close in time and are left behind", self._run)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            resources_failed(self._whose, "could not be closed", error)
+            resources_failed(self._run, "could not be closed", error)
         if cancelled is not None:
             raise cancelled
 

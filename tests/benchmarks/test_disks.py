@@ -21,9 +21,18 @@ print(figures.syncs)
 """
 
 
-def printed(folder: Path, environment: dict[str, str], *before: str) -> str:
+AROUND = """
+import subprocess, sys
+from benchmarks.peers.child import watched
+with watched() as figures:
+    subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
+print(figures.syncs)
+"""
+
+
+def printed(folder: Path, environment: dict[str, str], *before: str, code: str = COMMITS, given: str = "") -> str:
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    command = [*before, sys.executable, "-c", COMMITS]
+    command = [*before, sys.executable, "-c", code, given]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
 
 
@@ -39,6 +48,13 @@ def test_each_sync_counts_and_sleeps_for_as_long_as_was_asked(tmp_path: Path) ->
     for sync, sleep in pairs:
         assert sync.startswith(("fsync(", "fdatasync("))
         assert "tv_nsec=1250000}" in sleep
+
+
+def test_a_process_that_the_measured_one_starts_counts_with_it(tmp_path: Path) -> None:
+    environment = with_shim({}, build_shim(tmp_path), 0)
+    # The one that is started opens the database too, which takes syncs of its own.
+    said = printed(tmp_path, environment, code=AROUND, given=COMMITS).split()
+    assert int(said[1]) >= int(said[0]) == 7
 
 
 def test_without_a_delay_syncs_only_count(tmp_path: Path) -> None:

@@ -1,11 +1,16 @@
 """Bars are held or not, tables are straight, and peers that are missing are named."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks.bars import Bar, bars_table
 from benchmarks.meter import Cost
+from benchmarks.peers.__main__ import Compared, Found, save
 from benchmarks.peers.child import Figures
 from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, Contender
+from benchmarks.peers.scenarios import Scenario
 from benchmarks.peers.tables import condition_table, verdict
 from benchmarks.tables import table
 
@@ -69,6 +74,17 @@ def test_where_syncs_are_not_counted_everybody_is_compared_with_the_default() ->
     assert found["peer"][5] == "-"
 
 
+def test_figures_of_a_workflow_are_for_each_of_its_three_nodes() -> None:
+    flows = Condition(1, 100, 0, Scenario.WORKFLOW)
+    peers = everybody(contender("peer", (0.6, 1.2), (0.6, 1.2), syncs=600))
+    for one in peers:
+        one.found[flows] = one.found[ALONE]
+    head, *rest = condition_table(peers, flows, [flows])
+    assert (head[2], head[6]) == ("processor, ms a node", "syncs a node")
+    assert next(line for line in rest if line[0] == "peer")[2:7:2] == ["2.00", "4.00", "2.00"]
+    assert str(flows).startswith("100 runs of a workflow of 3 nodes, one after another")
+
+
 @pytest.mark.parametrize(("cpu", "wall", "ahead"), [(0.3, 1.0, True), (0.3, 0.1, False), (0.05, 1.0, False)])
 def test_to_be_ahead_takes_both_clocks(cpu: float, wall: float, ahead: bool) -> None:
     peer = contender("peer", (cpu, wall), (cpu, wall))
@@ -81,3 +97,17 @@ def test_a_peer_that_could_not_be_measured_stands_in_the_table_with_the_reason()
     assert lines(missing, condition=MANY)["peer"][0] == "not measured: database is locked"
     assert verdict(everybody(missing), MANY, [ALONE, MANY]) == {"peer": None}
     assert verdict(everybody(missing), ALONE, [ALONE, MANY]) == {"peer": True}
+
+
+def test_both_scenarios_are_written_down_and_reported(tmp_path: Path) -> None:
+    works = [Compared(scenario, everybody(), [ALONE, MANY]) for scenario in Scenario]
+    found = Found(code={"commit": "abc"}, machine={"cores": "2"}, passes=2, compared=works, no_slow_disk=None)
+    text = save(found, tmp_path)
+    assert [line for line in text.splitlines() if "durable:" in line] == [
+        "## What each makes durable: agent",
+        "## What each makes durable: workflow",
+    ]
+    assert (tmp_path / "peers.md").read_text() == text
+    written = json.loads((tmp_path / "peers.json").read_bytes())["scenarios"]
+    assert list(written) == ["agent", "workflow"]
+    assert [one["name"] for one in written["workflow"]["contenders"]] == [FLOOR, FULL, NORMAL]

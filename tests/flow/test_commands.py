@@ -16,7 +16,7 @@ from steptrail.errors import CommandRejected, ConfigurationError, SessionNotFoun
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.flow_kind import PROJECTIONS_OF_FLOWS
 from steptrail.runtime.kernel.control import StreamControl
-from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
+from steptrail.workflow import BuiltWorkflow, Envelope, FailureClass, FunctionNode, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -90,6 +90,8 @@ async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_o
     old = Workflow("t").human("ask", prompt="?").function("b", world.function("b")).chain("ask", "b").build()
     new = Workflow("t").human("ask", prompt="!").function("c", world.function("c")).chain("ask", "c").build()
     assert changes_between(old.definition, new.definition) == ("-b", "+c", "ask", "edges")
+    node = old.definition.nodes[1]
+    assert isinstance(node, FunctionNode)
     async with trail_of() as trail:
         await trail.run(old, session="f", options=LEAVES)
         await trail.flow("f").answer("ask", approved=True, by="ana")
@@ -97,7 +99,8 @@ async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_o
             await trail.flow("f").resume(new, strict=True)
         result = await trail.flow("f").resume(new)
         assert result.error is not None
-        assert "nobody brought the function" in result.error.message
+        assert result.error.message == f"nobody brought the function {node.function}"
+        assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 0)
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
     assert world.done == {"b": 1}
 
@@ -227,6 +230,8 @@ async def test_the_command_line_tells_why_of_every_way_to_stand(
         assert told.strip()
         if not more:
             assert expected in told
+            # A run that was begun in Python has no file, and a wait for a person is no matter of one.
+            assert how != "failed" or "WORKFLOW is where workflow 't' is: FILE.py[:NAME]" in told
     assert await asyncio.to_thread(main, ["show", "flow:f", "--store", url]) == 0
     assert "f" in capsys.readouterr().out
     assert await asyncio.to_thread(main, ["inbox", "--store", url]) == 0

@@ -30,7 +30,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.testing.crash import Entry, Ledger
+from steptrail.testing.crash import Ledger, LedgerEntry
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 from tests.harness.crash_audit import Log
 from tests.harness.store_urls import opened
@@ -152,7 +152,7 @@ class Contest:
         return counted + len(self.lost) + len(self.doubled) + (not self.log_is_whole)
 
 
-def judge(entries: Sequence[Entry], log: Log, said: Sequence[str]) -> Contest:
+def judge(entries: Sequence[LedgerEntry], log: Log, said: Sequence[str]) -> Contest:
     """Hold the ledger and the log of a contest against each other; `said` is everything anybody wanted to say."""
     heard = Counter(_heard(log))
     segments = [r.event.segment for r in log.records if isinstance(r.event, ExecutionStarted | ExecutionResumed)]
@@ -184,7 +184,7 @@ def _heard(log: Log) -> Iterator[str]:
                 continue
 
 
-def _overlaps(entries: Sequence[Entry]) -> int:
+def _overlaps(entries: Sequence[LedgerEntry]) -> int:
     inside: Counter[int] = Counter()
     count = 0
     for what, _, pid in entries:
@@ -196,7 +196,7 @@ def _overlaps(entries: Sequence[Entry]) -> int:
     return count
 
 
-def _late_refusals(entries: Sequence[Entry]) -> int:
+def _late_refusals(entries: Sequence[LedgerEntry]) -> int:
     touched: set[int] = set()
     count = 0
     for what, _, pid in entries:

@@ -20,7 +20,7 @@ from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
-from steptrail.testing.crash import Entry, repeated
+from steptrail.testing.crash import LedgerEntry, repeated
 from steptrail.testing.normalise import normalise
 from tests.harness.crash_workload import Ending, Variant, Workload, perform
 from tests.harness.store_urls import opened
@@ -130,13 +130,13 @@ def lost(killed: Sequence[Sequence[Recorded[Any]]], after: Sequence[Recorded[Any
     return sum(record not in after[i : i + 1] for records in killed for i, record in enumerate(records))
 
 
-def untrue(entries: Sequence[Entry], after: Sequence[Recorded[Any]]) -> int:
+def untrue(entries: Sequence[LedgerEntry], after: Sequence[Recorded[Any]]) -> int:
     """Count the commits that a process was told are stored, and that are not there."""
     there = {f"{record.version} {record.event.TYPE}" for record in after}
     return sum(entry.what == "stored" and entry.effect not in there for entry in entries)
 
 
-def repeats(entries: Sequence[Entry], on_unknown: OnUnknown) -> int:
+def repeats(entries: Sequence[LedgerEntry], on_unknown: OnUnknown) -> int:
     """Count what happened twice of effects that may not."""
     # Who waits for a person has a call begin once more when that person knows that it did nothing.
     counted = {"done"} if on_unknown is OnUnknown.PARK else {"begun", "done"}

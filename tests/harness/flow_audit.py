@@ -34,7 +34,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
-from steptrail.testing.crash import Entry, repeated
+from steptrail.testing.crash import LedgerEntry, repeated
 from tests.harness.crash_audit import Finding, lost, repeats, untrue
 from tests.harness.crash_workload import Ending
 from tests.harness.flow_workload import FlowVariant, FlowWorkload, perform_flow
@@ -146,7 +146,7 @@ def _events(log: FlowLog) -> list[Any]:
     return [record.event for records in (log.records, *log.below.values()) for record in records]
 
 
-def _repeated(entries: Sequence[Entry], log: FlowLog) -> int:
+def _repeated(entries: Sequence[LedgerEntry], log: FlowLog) -> int:
     """Count what ran again although the log knew its end, and questions and streams that were begun twice."""
     again = sum(_starts_after_the_end([record.event for record in records]) for records in _of_flows(log))
     of_agents: list[Recorded[AgentEvent]] = [

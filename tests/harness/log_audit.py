@@ -29,7 +29,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.kernel.record import Recorded
-from steptrail.testing.crash import Entry
+from steptrail.testing.crash import LedgerEntry
 
 __all__ = ["LogAudit", "audit_log"]
 
@@ -69,7 +69,7 @@ class LogAudit:
         return ", ".join(f"{field.name} {getattr(self, field.name)}" for field in fields(self))
 
 
-def audit_log(records: Sequence[Recorded[AgentEvent]], entries: Sequence[Entry]) -> LogAudit:
+def audit_log(records: Sequence[Recorded[AgentEvent]], entries: Sequence[LedgerEntry]) -> LogAudit:
     """Hold the whole log of a session against the ledger of everybody who took part in it."""
     began = Counter(entry.effect for entry in entries if entry.what == "began")
     started = Counter(r.event.effect_id for r in records if isinstance(r.event, ToolExecutionStarted))
@@ -144,7 +144,7 @@ def _started_in_spite(records: Sequence[Recorded[AgentEvent]]) -> int:
     return count
 
 
-def _never_stored(records: Sequence[Recorded[AgentEvent]], entries: Sequence[Entry]) -> int:
+def _never_stored(records: Sequence[Recorded[AgentEvent]], entries: Sequence[LedgerEntry]) -> int:
     # Who asks for what somebody has asked for already is told so, and stores nothing: so only whether it is there.
     asked = {entry.effect for entry in entries if entry.what == "asked"}
     there = {word for word, kind in _REQUESTS.items() if any(isinstance(record.event, kind) for record in records)}

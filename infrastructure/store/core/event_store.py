@@ -42,6 +42,7 @@ from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import read_log, read_proven, read_sound, read_stream, verify_stream
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
@@ -94,6 +95,8 @@ class RecorderEventStore:
         live_bus: LiveBus | None = None,
     ) -> None:
         self.recorder, self.live_bus = recorder, live_bus
+        self.origin: Origin | None = None
+        """The address that the store was opened at; None for one that was put together otherwise."""
         self._leases, self._name = leases, name
         self._writer = WorkThreads("steptrail-writer")
         self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer

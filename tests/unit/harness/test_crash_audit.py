@@ -9,7 +9,7 @@ import pytest
 
 from steptrail.domain.agent.events import InferenceCompleted, ToolExecutionCompleted, ToolExecutionStarted
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.testing.crash import Entry
+from steptrail.testing.crash import LedgerEntry
 from tests.harness.contention import judge
 from tests.harness.crash_audit import Finding, Log, Whole, audit, undisturbed
 from tests.harness.crash_workload import Ending, Variant
@@ -84,9 +84,9 @@ def test_another_end_other_messages_and_other_metadata_are_another_outcome(two: 
     assert not found(two, after=replace(log, is_whole=False)).is_good
 
 
-def entry(text: str) -> Entry:
+def entry(text: str) -> LedgerEntry:
     what, pid = text.split()
-    return Entry(what, "", int(pid))
+    return LedgerEntry(what, "", int(pid))
 
 
 @pytest.mark.parametrize(

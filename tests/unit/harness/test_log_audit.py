@@ -21,7 +21,7 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolEffect
-from steptrail.testing.crash import Entry
+from steptrail.testing.crash import LedgerEntry
 from tests.harness.log_audit import LogAudit, audit_log
 from tests.unit.agent.story import resumed, started
 
@@ -41,7 +41,7 @@ def found(events: list[tuple[int, AgentEvent]], *entries: tuple[str, str]) -> Lo
         Recorded(version, 0, event, CommitHead(commit_id=f"c{version}", actor="a", segment=segment))
         for version, (segment, event) in enumerate(events, 1)
     ]
-    return audit_log(records, [Entry(what, effect, 1) for what, effect in entries])
+    return audit_log(records, [LedgerEntry(what, effect, 1) for what, effect in entries])
 
 
 BEGUN: list[tuple[int, AgentEvent]] = [(1, SessionStarted(name="a")), (1, started()), (1, StepStarted(number=1))]

@@ -1,0 +1,137 @@
+"""The statements for a table of a read model, made from its description, for SQLite and PostgreSQL.
+
+A statement that changes many rows has the marks of the database's driver in it, and takes the values in the order of
+`values_of`.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from steptrail.projections.kernel.changes import Key
+from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
+
+__all__ = ["POSTGRES", "SQLITE", "Sql", "cleaner", "quoted", "statements_to_make", "values_of"]
+
+_UNFIT = re.compile("[\0\ud800-\udfff]")
+"""No server takes a NUL in a text, and no database half of a surrogate pair."""
+
+
+class Sql(NamedTuple):
+    """The words that are the own ones of one database: its types, and the mark of a parameter."""
+
+    types: Mapping[ColumnKind, str]
+    mark: str
+    has_comments: bool
+    """Whether a comment on a column is a statement; otherwise it stands in the text of the table."""
+
+    def put(self, table: Table, prefix: str = "") -> str:
+        """Return the statement that writes whole rows, given as the values of all columns."""
+        behind = [quoted(column.name) for column in table.amounts]
+        change = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in behind)}" if behind else "NOTHING"
+        return f"{self._insert(table, prefix)} DO {change}"
+
+    def add(self, table: Table, prefix: str = "") -> str:
+        """Return the statement that adds amounts to rows, given as the values of all columns."""
+        place = prefix + quoted(table.name)
+        sums = [f"{name} = there.{name} + excluded.{name}" for name in map(quoted, _names(table.amounts))]
+        inserted = self._insert(table, prefix).replace(f"INTO {place} ", f"INTO {place} AS there ", 1)
+        return f"{inserted} DO UPDATE SET {', '.join(sums)}"
+
+    def drop(self, table: Table, prefix: str = "") -> str:
+        """Return the statement that deletes rows, given as the values of their keys."""
+        found = " AND ".join(f"{quoted(name)} = {self.mark}" for name in table.key)
+        return f"DELETE FROM {prefix}{quoted(table.name)} WHERE {found}"  # noqa: S608 - names of ours
+
+    def in_order(self, table: Table, prefix: str = "") -> str:
+        """Return the statement that reads all rows in the order of the key."""
+        columns = ", ".join(map(quoted, _names(table.columns)))
+        order = ", ".join(map(quoted, table.key))
+        return f"SELECT {columns} FROM {prefix}{quoted(table.name)} ORDER BY {order}"  # noqa: S608 - names of ours
+
+    def _insert(self, table: Table, prefix: str) -> str:
+        columns = ", ".join(map(quoted, _names(table.columns)))
+        marks = ", ".join([self.mark] * len(table.columns))
+        key = ", ".join(map(quoted, table.key))
+        return f"INSERT INTO {prefix}{quoted(table.name)} ({columns}) VALUES ({marks}) ON CONFLICT ({key})"  # noqa: S608
+
+
+SQLITE = Sql({ColumnKind.INTEGER: "INTEGER", ColumnKind.TEXT: "TEXT", ColumnKind.BOOLEAN: "INTEGER"}, "?", False)
+# By bytes, whatever the language of the database, so that both databases have one order.
+POSTGRES = Sql(
+    {ColumnKind.INTEGER: "bigint", ColumnKind.TEXT: 'text COLLATE "C"', ColumnKind.BOOLEAN: "boolean"}, "%s", True
+)
+
+
+def statements_to_make(sql: Sql, table: Table, prefix: str = "") -> list[str]:
+    """Return the statements that make a table with its indexes and comments. They may run again on it."""
+    place = prefix + quoted(table.name)
+    lines = [_line(sql, column) for column in table.columns]
+    key = f"    PRIMARY KEY ({', '.join(map(quoted, table.key))})"
+    kinds = {column.name: column.kind for column in table.columns}
+    # A single number is the place of its row already. Rows of a longer key lie together when the key is their place.
+    is_number = len(table.key) == 1 and kinds[table.key[0]] is ColumnKind.INTEGER
+    end = ")" if sql.has_comments or is_number else ") WITHOUT ROWID"
+    made = [f"CREATE TABLE IF NOT EXISTS {place} (\n" + "\n".join([*lines, key]) + f"\n{end}"]
+    for number, index in enumerate(table.indexes, 1):
+        columns = ", ".join(map(quoted, index.columns))
+        where = f" WHERE {index.where}" if index.where else ""
+        made.append(f"CREATE INDEX IF NOT EXISTS {quoted(f'{table.name}_{number}')} ON {place} ({columns}){where}")
+    if sql.has_comments:
+        made.append(f"COMMENT ON TABLE {place} IS {_text(table.says)}")
+        made += [
+            f"COMMENT ON COLUMN {place}.{quoted(column.name)} IS {_text(_meaning(column))}" for column in table.columns
+        ]
+    return made
+
+
+def values_of(table: Table) -> tuple[Callable[[Row], list[Scalar]], Callable[[Key, Mapping[str, int]], list[Scalar]]]:
+    """Return what makes the values of all columns from a row, and what makes them from a key and its amounts."""
+    names, clean = _names(table.columns), cleaner(table.columns)
+    amounts, clean_key = _names(table.amounts), cleaner(table.columns[: len(table.key)])
+
+    def of_row(row: Row) -> list[Scalar]:
+        return clean([row[name] for name in names])
+
+    def of_sum(key: Key, added: Mapping[str, int]) -> list[Scalar]:
+        return [*clean_key(list(key)), *[added.get(name, 0) for name in amounts]]
+
+    return of_row, of_sum
+
+
+def cleaner(columns: Sequence[Column]) -> Callable[[list[Scalar]], list[Scalar]]:
+    """Return what replaces, in the values of columns, the characters that a database does not take."""
+    texts = [place for place, column in enumerate(columns) if column.kind is ColumnKind.TEXT]
+
+    def cleaned(values: list[Scalar]) -> list[Scalar]:
+        for place in texts:
+            value = values[place]
+            if isinstance(value, str) and ("\0" in value or not value.isascii()):
+                values[place] = _UNFIT.sub("\ufffd", value)
+        return values
+
+    return cleaned
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL: some of ours are words of the language."""
+    return f'"{name}"'
+
+
+def _names(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
+
+
+def _line(sql: Sql, column: Column) -> str:
+    needed = "" if column.is_optional else " NOT NULL"
+    meaning = "" if sql.has_comments else f"  -- {_meaning(column)}"
+    return f"    {quoted(column.name)} {sql.types[column.kind]}{needed},{meaning}"
+
+
+def _meaning(column: Column) -> str:
+    said = f"{column.says}, in {column.unit}" if column.unit else column.says
+    return " ".join(said.split())
+
+
+def _text(said: str) -> str:
+    return "'" + said.replace("'", "''") + "'"

@@ -1,0 +1,55 @@
+"""The folds of the streams that a projection has seen lately, in memory only."""
+
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.projection import Entry, Projection
+
+__all__ = ["FoldMemory"]
+
+F = TypeVar("F")
+
+
+class FoldMemory(Generic[F]):
+    """Folds entries, and remembers the folds of the newest streams. Those that are missing are made again."""
+
+    def __init__(self, projection: Projection[F], *, most: int = 5_000) -> None:
+        self._projection, self._most = projection, most
+        self._folds: dict[str, F] = {}
+
+    def fold(self, entries: Sequence[Entry], changes: Changes, start: int = 0) -> int:
+        """Fold entries from the one with the number `start`, and return the number of the first that was not folded.
+
+        That is one whose fold is missing: call `refold` for its stream, and go on there. Raises what the projection
+        raises; then the folds are of no use any more.
+        """
+        apply, folds = self._projection.apply, self._folds
+        for number in range(start, len(entries)):
+            entry = entries[number]
+            stream = entry.stream
+            fold = folds.pop(stream, None)
+            if fold is None:
+                if entry.record.version > 1:
+                    return number
+                fold = self._projection.begin(stream)
+            after = apply(fold, entry, changes)
+            folds[stream] = self._projection.begin(stream) if after is None else after
+        return len(entries)
+
+    def refold(self, stream: str, entries: Iterable[Entry]) -> None:
+        """Make the fold of a stream again from its first entries. What that writes is thrown away."""
+        fold = self._projection.begin(stream)
+        for entry in entries:
+            after = self._projection.apply(fold, entry, Changes())
+            fold = self._projection.begin(stream) if after is None else after
+        self._folds[stream] = fold
+
+    def trim(self) -> None:
+        """Forget the folds that were not used for the longest time, if there are too many."""
+        for stream in list(self._folds)[: max(0, len(self._folds) - self._most)]:
+            del self._folds[stream]
+
+    def forget(self) -> None:
+        """Forget all folds."""
+        self._folds.clear()

@@ -1,0 +1,245 @@
+"""One generation of read models: their tables, and beside them how far each projection has come.
+
+What a batch of events changes and the place behind it are one transaction, which also compares the place before it. So
+nothing is counted twice, whatever is delivered again, and of two who write one is refused.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from steptrail.infrastructure.views.database import Database, Statements, Unfit
+from steptrail.infrastructure.views.ddl import cleaner, quoted, statements_to_make, values_of
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.projection import Projection
+from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
+
+__all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "ViewProgress"]
+
+_INTEGER, _TEXT = ColumnKind.INTEGER, ColumnKind.TEXT
+_PROJECTIONS = Table(
+    name="projections",
+    says="how far each projection has come",
+    columns=(
+        Column("name", _TEXT, "the name of the projection"),
+        Column("version", _INTEGER, "the version of its tables"),
+        Column("generation", _INTEGER, "the generation that this is"),
+        Column("position", _INTEGER, "the place in the log up to which everything is counted"),
+        Column("at", _INTEGER, "the instant of the event there", "microseconds of UTC"),
+        Column("stream", _TEXT, "the stream of an event that is counted"),
+        Column("stream_version", _INTEGER, "its version"),
+        Column("digest", _TEXT, "the digest of its commit, which tells this log from another one"),
+        Column("error_position", _INTEGER, "the place of the event at which it stopped", is_optional=True),
+        Column("error", _TEXT, "why it stopped there", is_optional=True),
+    ),
+    key=("name", "version"),
+)
+_DAMAGED = Table(
+    name="damaged",
+    says="the streams of which something could not be read: their rows are as before that",
+    columns=(
+        Column("name", _TEXT, "the name of the projection"),
+        Column("version", _INTEGER, "the version of its tables"),
+        Column("stream", _TEXT, "the stream"),
+        Column("position", _INTEGER, "the place of the first record of it that could not be read"),
+        Column("stream_version", _INTEGER, "the version of that record"),
+        Column("why", _TEXT, "why not"),
+    ),
+    key=("name", "version", "stream"),
+)
+BOOKS = (_PROJECTIONS, _DAMAGED)
+"""The tables that every generation has."""
+
+_PAGE = 1000
+_OF = "name = $1 AND version = $2"
+
+
+class PlaceMoved(Exception):
+    """Raised when somebody else has applied events meanwhile. Nothing was written."""
+
+
+class Reached(NamedTuple):
+    """How far a projection has come: a position of the log, its instant, and an event that was counted by then.
+
+    The digest is that of the event's commit in hex, by which one sees later whether this is the log that was counted.
+    """
+
+    position: int = 0
+    at: int = 0
+    stream: str = ""
+    stream_version: int = 0
+    digest: str = ""
+
+
+class Damage(NamedTuple):
+    """A record that could not be read: its place, its stream and version, and why not."""
+
+    position: int
+    stream: str
+    stream_version: int
+    why: str
+
+
+class ViewProgress(NamedTuple):
+    """How far a projection has come in a generation, and where and why it has stopped; None while it has not."""
+
+    name: str
+    version: int
+    reached: Reached
+    error_position: int | None
+    error: str | None
+
+
+class Generation:
+    """The tables of one generation; blocking. `prefix` stands before the names of its tables."""
+
+    def __init__(self, number: int, database: Database, prefix: str = "") -> None:
+        self.number, self.database, self._prefix = number, database, prefix
+
+    def prepare(self, statements: Statements, projections: Sequence[Projection[Any]]) -> None:
+        """Make the tables that are missing, and begin what has not begun. Safe to call again."""
+        for table in (*BOOKS, *(table for each in projections for table in each.tables)):
+            for statement in statements_to_make(self.database.sql, table, self._prefix):
+                statements.change(statement)
+        for each in projections:
+            statements.change(
+                f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
+                "stream_version, digest) VALUES ($1, $2, $3, 0, 0, '', 0, '') ON CONFLICT (name, version) DO NOTHING",
+                each.name,
+                each.version,
+                self.number,
+            )
+
+    def progress(self, statements: Statements) -> list[ViewProgress]:
+        """Return how far each projection of this generation has come."""
+        rows = statements.ask(
+            "SELECT name, version, position, at, stream, stream_version, digest, error_position, error "  # noqa: S608
+            f"FROM {self._prefix}projections ORDER BY name, version"
+        )
+        return [ViewProgress(row[0], row[1], Reached(*row[2:7]), row[7], row[8]) for row in rows]
+
+    def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Damage]:
+        """Return the records that a projection could not read, one for each stream."""
+        rows = statements.ask(
+            f"SELECT position, stream, stream_version, why FROM {self._prefix}damaged WHERE {_OF} ORDER BY position",  # noqa: S608
+            projection.name,
+            projection.version,
+        )
+        return [Damage(*row) for row in rows]
+
+    def write(
+        self,
+        projection: Projection[Any],
+        before: int,
+        reached: Reached,
+        changes: Changes,
+        damage: Sequence[Damage] = (),
+    ) -> None:
+        """Apply what the events after position `before` change, and store how far that is.
+
+        Raises `PlaceMoved` when the projection does not stand at `before`, and `Unfit` for rows that cannot be stored.
+        """
+
+        def work(statements: Statements) -> None:
+            # First of all, so that the second of two writers waits for the first one here.
+            self._move(statements, projection, before, reached)
+            self._apply(statements, projection, changes)
+            for each in damage:
+                statements.change(
+                    f"INSERT INTO {self._prefix}damaged (name, version, position, stream, stream_version, why) "  # noqa: S608
+                    "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+                    projection.name,
+                    projection.version,
+                    *each._replace(stream=_plain(each.stream), why=_plain(each.why)),
+                )
+
+        self.database.write(work)
+
+    def stop(self, projection: Projection[Any], before: int, position: int, error: str) -> None:
+        """Store where a projection has stopped, and why."""
+
+        def work(statements: Statements) -> None:
+            statements.change(
+                f"UPDATE {self._prefix}projections SET error_position = $3, error = $4 WHERE {_OF} AND position = $5",  # noqa: S608
+                projection.name,
+                projection.version,
+                position,
+                _plain(error),
+                before,
+            )
+
+        self.database.write(work)
+
+    def rows(self, statements: Statements, table: Table) -> Iterator[tuple[Scalar, ...]]:
+        """Yield all rows of a table in the order of the key, with the values that were put in."""
+        select = self.database.sql.in_order(table, self._prefix)
+        truths = [place for place, column in enumerate(table.columns) if column.kind is ColumnKind.BOOLEAN]
+        key, after = ", ".join(map(quoted, table.key)), ""
+        last: tuple[Scalar, ...] = ()
+        while True:
+            page = statements.ask(f"{select.replace(' ORDER BY', after + ' ORDER BY')} LIMIT {_PAGE}", *last)
+            for row in page:
+                values = list(row)
+                for place in truths:
+                    values[place] = None if values[place] is None else bool(values[place])
+                yield tuple(values)
+            if len(page) < _PAGE:
+                return
+            last = page[-1][: len(table.key)]
+            after = f" WHERE ({key}) > ({', '.join(f'${n}' for n in range(1, len(last) + 1))})"
+
+    def digest(self, statements: Statements, projection: Projection[Any]) -> Mapping[str, str]:
+        """Return a digest of the rows of each table of a projection. It is the same in both databases."""
+        found: dict[str, str] = {}
+        for table in projection.tables:
+            digest = sha256()
+            for row in self.rows(statements, table):
+                digest.update(repr(row).encode())
+            found[table.name] = digest.hexdigest()
+        return found
+
+    def analyze(self, projections: Sequence[Projection[Any]]) -> None:
+        """Have the database count what is in the tables, for its plans."""
+
+        def work(statements: Statements) -> None:
+            for table in (table for each in projections for table in each.tables):
+                statements.change(f"ANALYZE {self._prefix}{quoted(table.name)}")
+
+        self.database.write(work)
+
+    def _move(self, statements: Statements, projection: Projection[Any], before: int, reached: Reached) -> None:
+        moved = statements.change(
+            f"UPDATE {self._prefix}projections SET position = $3, at = $4, stream = $5, stream_version = $6, "  # noqa: S608
+            f"digest = $7, error_position = NULL, error = NULL WHERE {_OF} AND position = $8",
+            projection.name,
+            projection.version,
+            *reached._replace(stream=_plain(reached.stream)),
+            before,
+        )
+        if not moved:
+            raise PlaceMoved
+
+    def _apply(self, statements: Statements, projection: Projection[Any], changes: Changes) -> None:
+        sql, known = self.database.sql, set(projection.tables)
+        if strange := (changes.rows.keys() | changes.sums.keys()) - known:
+            names = ", ".join(sorted(table.name for table in strange))
+            raise Unfit(f"{projection.name} wrote to {names}, which it does not list")
+        for table, rows in changes.rows.items():
+            of_row, _ = values_of(table)
+            if gone := [key for key, row in rows.items() if row is None]:
+                clean = cleaner(table.columns[: len(table.key)])
+                statements.change_all(sql.drop(table, self._prefix), [clean(list(key)) for key in gone])
+            whole: list[Row] = [row for row in rows.values() if row is not None]
+            try:
+                put = [of_row(row) for row in whole]
+            except KeyError as error:
+                raise Unfit(f"a row of {table.name} lacks the column {error}") from error
+            if put:
+                statements.change_all(sql.put(table, self._prefix), put)
+        for table, sums in changes.sums.items():
+            _, of_sum = values_of(table)
+            statements.change_all(sql.add(table, self._prefix), [of_sum(key, added) for key, added in sums.items()])
+
+
+def _plain(text: str) -> str:
+    return text.replace("\0", "\ufffd").encode(errors="backslashreplace").decode()

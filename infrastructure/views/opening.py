@@ -1,0 +1,56 @@
+"""Finds the place of the read models of a store: beside its file, or in its database.
+
+Where the folder of a file cannot be written, they are kept in the user's cache. A store in memory has them in a
+temporary folder.
+"""
+
+import os
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.origin import Origin
+from steptrail.infrastructure.views.series import Series
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["folder_of", "open_series"]
+
+
+def open_series(store: EventStore, name: str = "views") -> Series:
+    """Return the generations of a set of read models of an open store.
+
+    Raises `ConfigurationError` for a store that was not opened at an address.
+    """
+    origin = store.origin if isinstance(store, RecorderEventStore) else None
+    if origin is None:
+        raise ConfigurationError("read models need a store that was opened at an address")
+    if origin.url.startswith(("postgresql://", "postgres://")):
+        from steptrail.infrastructure.store.postgres.address import PostgresAddress
+        from steptrail.infrastructure.views.postgres import PostgresSeries
+
+        return PostgresSeries(PostgresAddress.parse(origin.url), patience=origin.patience, name=name)
+
+    from steptrail.infrastructure.views.sqlite import SqliteSeries
+
+    if origin.path is None:
+        temporary = tempfile.TemporaryDirectory(prefix="steptrail-views-", ignore_cleanup_errors=True)
+        return SqliteSeries(Path(temporary.name), patience=origin.patience, temporary=temporary)
+    return SqliteSeries(folder_of(origin, name), patience=origin.patience)
+
+
+def folder_of(origin: Origin, name: str = "views") -> Path:
+    """Return the folder for the read models of a SQLite file: beside it, or in the user's cache."""
+    path = origin.path or Path()
+    beside = path.with_name(f"{path.name}-{name}")
+    if os.access(beside if beside.exists() else path.parent, os.W_OK):
+        return beside
+    return _cache() / "steptrail" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}-{name}"
+
+
+def _cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

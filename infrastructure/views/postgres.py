@@ -1,0 +1,173 @@
+"""Read models of a PostgreSQL store: one schema for each generation, in the database of the store.
+
+The schema `steptrail_views` holds the number of the generation that readers look at.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
+from typing import Any, TypeVar, cast
+
+from steptrail.infrastructure.store.postgres.address import PostgresAddress
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections
+from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
+from steptrail.infrastructure.store.postgres.errors import translate
+from steptrail.infrastructure.views.database import Answer, Statements, TooSlow, Unfit
+from steptrail.infrastructure.views.ddl import POSTGRES
+from steptrail.infrastructure.views.generation import Generation
+from steptrail.projections.kernel.table import Scalar
+
+__all__ = ["PostgresSeries", "PostgresViews"]
+
+T = TypeVar("T")
+_LOCK = "SELECT pg_advisory_xact_lock(1400139860, 3)"
+"""The first number is `StpT` in ASCII. Held by who changes which generations there are."""
+_SETTINGS = (
+    "SELECT set_config('search_path', $1, true), set_config('enable_seqscan', 'on', true), "
+    "set_config('enable_bitmapscan', 'on', true), set_config('statement_timeout', "
+    "coalesce($2::text, current_setting('statement_timeout')), true)"
+)
+"""The store's own questions each have an index, so its connections do not let the server choose."""
+
+
+class PostgresViews:
+    """A database, to write to and to read. Without another word, a reader finds the tables of `schema`."""
+
+    sql = POSTGRES
+
+    def __init__(self, connections: PostgresConnections, schema: str) -> None:
+        self._connections, self._schema = connections, schema
+
+    def write(self, work: Callable[[Statements], T]) -> T:
+        """Return `work(statements)`, as a whole or not at all."""
+
+        def whole(connection: Connection) -> T:
+            with connection.transaction():
+                return work(_PostgresStatements(connection))
+
+        try:
+            return self._connections.write(whole)
+        except OverflowError as error:
+            raise Unfit(str(error)) from error
+        except ServerFailure as failure:
+            # Without a code it is the driver that could not send a value.
+            if not failure.is_lost and (failure.state is None or failure.state[:2] in {"22", "23", "42", "54"}):
+                raise Unfit(failure.text) from failure
+            raise translate(failure, self._connections.address.name, is_writing=True) from failure
+
+    def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> T:
+        """Return `work(statements)`, which sees one instant and changes nothing."""
+        limit = None if seconds is None else str(max(1, round(seconds * 1000)))
+
+        def whole(connection: Connection) -> T:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                statements = _PostgresStatements(connection)
+                statements.ask(_SETTINGS, self._schema, limit)
+                try:
+                    return work(statements)
+                except Exception as error:
+                    if getattr(error, "sqlstate", None) == "57014" and seconds is not None:
+                        raise TooSlow(f"it took longer than {seconds:g} s") from error
+                    raise
+
+        return self._connections.read(whole)
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        self._connections.close()
+
+
+class _PostgresStatements:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def ask(self, text: str, *values: Scalar) -> Answer:
+        return cast(Answer, self._run(text, values).fetchall())
+
+    def change(self, text: str, *values: Scalar) -> int:
+        return int(self._run(text, values).rowcount)
+
+    def change_all(self, text: str, rows: Iterable[Sequence[Scalar]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(text.encode(), rows)
+
+    def _run(self, text: str, values: Sequence[Scalar]) -> Any:
+        from psycopg import RawCursor
+
+        # Prepared, so that it is one statement and no more, whatever is in the text.
+        return RawCursor(cast(Any, self._connection)).execute(text.encode(), values, prepare=True)
+
+
+class PostgresSeries:
+    """The schemas of all generations, `steptrail_views_1` and so on, and the schema `steptrail_views`."""
+
+    def __init__(self, address: PostgresAddress, *, patience: float, name: str = "views") -> None:
+        # What is lost in a crash of the server is lost with the place behind it.
+        self._connections = PostgresConnections(address, durability="normal", patience=patience)
+        self._base = f"steptrail_{name}"
+        self._database = PostgresViews(self._connections, self._base)
+        self._opened: dict[int, Generation] = {}
+        self._lock = threading.Lock()
+
+    def current(self) -> int | None:
+        """Return the number of the generation that readers look at; None when there is none yet."""
+
+        def work(statements: Statements) -> int | None:
+            if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
+                return None
+            found: int | None = statements.ask(f"SELECT generation FROM {self._base}.series")[0][0]  # noqa: S608
+            return found
+
+        return self._database.read(work)
+
+    def open(self, number: int) -> Generation:
+        """Return a generation."""
+        with self._lock:
+            found = self._opened.get(number)
+            if found is None:
+                schema = f"{self._base}_{number}"
+                database = PostgresViews(self._connections, schema)
+                found = self._opened[number] = Generation(number, database, f"{schema}.")
+            return found
+
+    def begin(self) -> Generation:
+        """Make a new generation, without tables, that nobody points at."""
+
+        def work(statements: Statements) -> int:
+            statements.ask(_LOCK)
+            if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
+                statements.change(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
+                statements.change(f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint)")
+                statements.change(f"INSERT INTO {self._base}.series VALUES (0, NULL)")  # noqa: S608
+            (number,) = statements.ask(f"UPDATE {self._base}.series SET last = last + 1 RETURNING last")[0]  # noqa: S608
+            statements.change(f"CREATE SCHEMA {self._base}_{number}")
+            return int(number)
+
+        return self.open(self._database.write(work))
+
+    def point_at(self, number: int) -> None:
+        """Have readers look at a generation from now on."""
+        self._database.write(lambda s: s.change(f"UPDATE {self._base}.series SET generation = $1", number))  # noqa: S608
+
+    def clean(self, keep: set[int]) -> None:
+        """Remove all other generations."""
+        for number in self.sizes().keys() - keep:
+            drop = methodcaller("change", f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE")
+            self._database.write(drop)
+
+    def sizes(self) -> Mapping[int, int]:
+        """Return the number of bytes of each generation, with its indexes."""
+        rows = self._database.read(
+            lambda s: s.ask(
+                "SELECT n.nspname, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_namespace n "
+                "LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = 'r' "
+                "WHERE n.nspname ~ ('^' || $1 || '_[0-9]+$') GROUP BY n.nspname",
+                self._base,
+            )
+        )
+        return {int(name.rpartition("_")[2]): size for name, size in rows}
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        self._connections.close()

@@ -1,0 +1,43 @@
+"""The generations of one set of read models, and which of them readers look at."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from steptrail.infrastructure.views.generation import Generation
+
+__all__ = ["Series"]
+
+
+class Series(Protocol):
+    """Makes generations and points at one of them; blocking. Raises `StoreError`.
+
+    Readers look at the one that is pointed at. A generation that nobody points at may be removed.
+    """
+
+    def current(self) -> int | None:
+        """Return the number of the generation that readers look at; None when there is none yet."""
+        ...
+
+    def open(self, number: int) -> Generation:
+        """Return a generation. One that was opened before is the same object."""
+        ...
+
+    def begin(self) -> Generation:
+        """Make a new generation, without tables, that nobody points at."""
+        ...
+
+    def point_at(self, number: int) -> None:
+        """Have readers look at a generation from now on."""
+        ...
+
+    def clean(self, keep: set[int]) -> None:
+        """Remove all other generations. One that cannot be removed now is left to the next time."""
+        ...
+
+    def sizes(self) -> Mapping[int, int]:
+        """Return the number of bytes of each generation."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        ...

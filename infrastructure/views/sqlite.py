@@ -1,0 +1,248 @@
+"""Read models of a SQLite store: one file for each generation, in a folder beside the store.
+
+The one write lock of the store's file belongs to the runs. `current.db` is a link to the file that readers look at.
+Where links are not allowed, the file `current` names it.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
+from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
+from steptrail.infrastructure.views.database import Answer, Statements, TooSlow, Unfit
+from steptrail.infrastructure.views.ddl import SQLITE
+from steptrail.infrastructure.views.generation import Generation
+from steptrail.projections.kernel.table import Scalar
+
+__all__ = ["SqliteSeries", "SqliteViews"]
+
+T = TypeVar("T")
+_LINK, _POINTER = "current.db", "current"
+_STEPS = 10_000
+"""How many steps of SQLite's machine pass between two looks at the clock."""
+_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_UNFIT = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE}
+
+
+class SqliteViews:
+    """The file of one generation: one connection that writes, and some that read."""
+
+    sql = SQLITE
+
+    def __init__(self, path: Path, *, patience: float) -> None:
+        self.path, self._patience = path, patience
+        self._writing, self._lock = threading.Lock(), threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
+
+    def write(self, work: Callable[[Statements], T]) -> T:
+        """Return `work(statements)`, as a whole or not at all."""
+        with self._writing:
+            try:
+                self._writer = self._writer or self._opened("PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL")
+                connection = self._writer
+                return until_free(lambda: _whole(connection, work), self._patience)
+            except sqlite3.Error as error:
+                raise translate(error, str(self.path)) from error
+
+    def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> T:
+        """Return `work(statements)`, which sees one instant and can only select."""
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        try:
+            connection = connection or self._opened("PRAGMA query_only = ON")
+            answer = self._watched(connection, work, seconds)
+        except sqlite3.Error as error:
+            if connection is not None:
+                connection.close()
+            if primary_code(error) == sqlite3.SQLITE_INTERRUPT and seconds is not None:
+                raise TooSlow(f"it took longer than {seconds:g} s") from error
+            raise translate(error, str(self.path)) from error
+        except BaseException:
+            if connection is not None:
+                connection.close()
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._idle.append(connection)
+                return answer
+        connection.close()
+        return answer
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        with self._writing, self._lock:
+            self._is_closed = True
+            for connection in (*self._idle, *([self._writer] if self._writer else ())):
+                connection.close()
+            self._idle.clear()
+            self._writer = None
+
+    def _watched(self, connection: sqlite3.Connection, work: Callable[[Statements], T], seconds: float | None) -> T:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        connection.execute("BEGIN")
+        try:
+            if deadline is not None:
+                connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+            connection.set_authorizer(_only_selects)
+            return until_free(lambda: work(_SqliteStatements(connection)), self._patience)
+        finally:
+            connection.set_progress_handler(None, 0)
+            connection.set_authorizer(None)
+            connection.execute("ROLLBACK")
+
+    def _opened(self, *settings: str) -> sqlite3.Connection:
+        if self._is_closed:
+            raise StoreUnavailable(f"the views {self.path} are closed")
+        connection = connect(file_uri(self.path, "rw"))
+        try:
+            for setting in settings:
+                until_free(partial(connection.execute, setting), self._patience)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class _SqliteStatements:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def ask(self, text: str, *values: Scalar) -> Answer:
+        return self._connection.execute(text, _named(values)).fetchall()
+
+    def change(self, text: str, *values: Scalar) -> int:
+        return self._connection.execute(text, _named(values)).rowcount
+
+    def change_all(self, text: str, rows: Iterable[Sequence[Scalar]]) -> None:
+        self._connection.executemany(text, rows)
+
+
+class SqliteSeries:
+    """The files of all generations, in one folder. A `temporary` one is removed at the end."""
+
+    def __init__(self, folder: Path, *, patience: float, temporary: "TemporaryDirectory[str] | None" = None) -> None:
+        self.folder, self._patience, self._temporary = folder, patience, temporary
+        self._opened: dict[int, Generation] = {}
+        self._lock = threading.Lock()
+
+    def current(self) -> int | None:
+        """Return the number of the generation that readers look at; None when there is none yet."""
+        try:
+            name = os.readlink(self.folder / _LINK)
+        except OSError:
+            try:
+                name = (self.folder / _POINTER).read_text(encoding="ascii").strip()
+            except (OSError, UnicodeError):
+                return None
+        number = _number(name)
+        return number if number is not None and (self.folder / name).exists() else None
+
+    def open(self, number: int) -> Generation:
+        """Return a generation."""
+        with self._lock:
+            found = self._opened.get(number)
+            if found is None:
+                database = SqliteViews(self._file(number), patience=self._patience)
+                found = self._opened[number] = Generation(number, database)
+            return found
+
+    def begin(self) -> Generation:
+        """Make a new generation, without tables, that nobody points at."""
+        try:
+            self.folder.mkdir(exist_ok=True, parents=True)
+            number = max(self.sizes(), default=0)
+            while True:
+                number += 1
+                with suppress(FileExistsError):
+                    os.close(os.open(self._file(number), os.O_CREAT | os.O_EXCL, 0o666))
+                    return self.open(number)
+        except OSError as error:
+            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error}") from error
+
+    def point_at(self, number: int) -> None:
+        """Have readers look at a generation from now on."""
+        new = self.folder / f"{_POINTER}-{os.getpid()}-{threading.get_ident()}"
+        try:
+            try:
+                new.unlink(missing_ok=True)
+                new.symlink_to(f"{number}.db")
+                new.replace(self.folder / _LINK)
+            except (OSError, NotImplementedError):
+                new.unlink(missing_ok=True)
+                new.write_text(f"{number}.db\n", encoding="ascii")
+                new.replace(self.folder / _POINTER)
+        except OSError as error:
+            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error}") from error
+
+    def clean(self, keep: set[int]) -> None:
+        """Remove all other generations."""
+        for number in self.sizes().keys() - keep:
+            with self._lock:
+                unused = self._opened.pop(number, None)
+            if unused is not None:
+                unused.database.close()
+            for name in (f"{number}.db", f"{number}.db-wal", f"{number}.db-shm"):
+                with suppress(OSError):
+                    (self.folder / name).unlink(missing_ok=True)
+
+    def sizes(self) -> Mapping[int, int]:
+        """Return the number of bytes of each generation, with its log."""
+        found: dict[int, int] = {}
+        for path in self.folder.glob("*.db"):
+            if (number := _number(path.name)) is not None:
+                for each in (path, path.with_name(path.name + "-wal")):
+                    with suppress(OSError):
+                        found[number] = found.get(number, 0) + each.stat().st_size
+        return found
+
+    def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        with self._lock:
+            for each in self._opened.values():
+                each.database.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _file(self, number: int) -> Path:
+        return self.folder / f"{number}.db"
+
+
+def _whole(connection: sqlite3.Connection, work: Callable[[Statements], T]) -> T:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        done = work(_SqliteStatements(connection))
+        connection.execute("COMMIT")
+    except (OverflowError, sqlite3.ProgrammingError, sqlite3.InterfaceError, UnicodeError) as error:
+        raise Unfit(str(error)) from error
+    except sqlite3.Error as error:
+        if primary_code(error) in _UNFIT:
+            raise Unfit(str(error)) from error
+        raise
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return done
+
+
+def _only_selects(action: int, *_: object) -> int:
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _named(values: Sequence[Scalar]) -> Mapping[str, Scalar]:
+    return {str(number): value for number, value in enumerate(values, 1)}
+
+
+def _number(name: str) -> int | None:
+    stem, _, ending = name.partition(".")
+    return int(stem) if ending == "db" and stem.isascii() and stem.isdigit() else None

@@ -1,0 +1,318 @@
+"""A set of read models of one store: who applies the log to them, who reads them, and how they are built anew.
+
+Of all processes one applies the log to a projection at a time, because it holds the lease `projector:<name>`. Who asks
+applies what is missing first, if the lease is free. Without the lease nothing would go wrong, only work be done twice:
+each batch compares the place that it begins at.
+
+A rebuild makes the tables of the next generation from the beginning of the log, while readers look at the present one,
+and then has them look at the new one.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from steptrail.domain.errors import ProjectionStopped, SessionBusy, StoreError, StoreReadOnly, StoreUnavailable
+from steptrail.infrastructure.store.core.work_threads import WorkThreads
+from steptrail.infrastructure.views.database import Answer, Statements
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.projector import Projector
+from steptrail.infrastructure.views.series import Series
+from steptrail.projections.kernel.projection import Projection
+from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.log_reader import watch_log
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["AsOf", "Found", "Views"]
+
+T = TypeVar("T")
+_LOOK_SECONDS = 0.02
+"""How often to look how far another process has come, while somebody waits for that."""
+_AGAIN_SECONDS = 1.0
+"""How often to try again to get a lease, or to apply what could not be applied."""
+_TRIES = 5
+"""How many times in a row to begin again where somebody else applied the log, or changed the generation."""
+
+_log = logging.getLogger("steptrail.views")
+
+
+class AsOf(NamedTuple):
+    """Up to where read models are counted: a position of the log, and the instant of the event there.
+
+    The instant is in microseconds of UTC; 0 while nothing is counted.
+    """
+
+    position: int
+    at: int
+
+
+class Found(NamedTuple):
+    """The rows of an answer, and up to where all is counted in them."""
+
+    rows: Answer
+    as_of: AsOf
+
+
+class Views:
+    """The read models that some projections make. Takes ownership of the series. Blocks no event loop."""
+
+    def __init__(
+        self,
+        store: EventStore,
+        series: Series,
+        projections: Sequence[Projection[Any]],
+        *,
+        reach: Reach = no_faults,
+        most: int = 2_000,
+    ) -> None:
+        self._store, self.series, self._projections = store, series, tuple(projections)
+        self._reach, self._most = reach, most
+        self._projectors: dict[str, Projector[Any]] = {}
+        self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
+        self._grown = asyncio.Condition()
+
+    async def catch_up(self) -> None:
+        """Apply what the log has now. A projection that another process applies it to is left to that."""
+        end = await self._store.last_position()
+        for projection in self._projections:
+            progress = await self._progress_of(projection)
+            if progress is None or progress.reached.position < end:
+                async with self._lease(f"projector:{projection.name}") as is_free:
+                    if is_free:
+                        await self._apply(projection)
+
+    async def progress(self) -> Sequence[ViewProgress]:
+        """Return how far each projection has come. One that was never begun is left out."""
+        return [found for each in self._projections if (found := await self._progress_of(each)) is not None]
+
+    async def as_of(self) -> AsOf:
+        """Return up to where all projections have come."""
+        found = await self.progress()
+        return _slowest(found) if len(found) == len(self._projections) else AsOf(0, 0)
+
+    async def lag(self) -> int:
+        """Return how many positions of the log are not counted yet."""
+        return max(0, await self._store.last_position() - (await self.as_of()).position)
+
+    async def wait(self, position: int, *, timeout: float) -> None:
+        """Return as soon as everything up to a position of the log is counted. Applies it, if nobody else does.
+
+        Raises `ProjectionStopped` for a projection that does not go on, and `TimeoutError` after `timeout` seconds.
+        """
+        async with asyncio.timeout(timeout):
+            while True:
+                await self.catch_up()
+                found = await self.progress()
+                if len(found) == len(self._projections) and _slowest(found).position >= position:
+                    return
+                for each in found:
+                    if each.error_position is not None and each.reached.position < position:
+                        raise ProjectionStopped(each.name, each.error_position, each.error or "")
+                async with self._grown:
+                    try:
+                        await asyncio.wait_for(self._grown.wait(), _LOOK_SECONDS)
+                    except TimeoutError:
+                        continue
+
+    async def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> tuple[T, AsOf]:
+        """Return `work(statements)` of one instant and one generation, and up to where that is counted.
+
+        `work` may be called again when the generation is removed meanwhile. Raises `TooSlow` after so many seconds.
+        """
+        for _ in range(_TRIES):
+            generation = await self.present()
+
+            def whole(statements: Statements, generation: Generation = generation) -> tuple[T, AsOf]:
+                own = [each for each in generation.progress(statements) if each[:2] in self._names]
+                return work(statements), _slowest(own) if len(own) == len(self._projections) else AsOf(0, 0)
+
+            try:
+                return await self._in(self._readers, partial(generation.database.read, whole, seconds=seconds))
+            except StoreError:
+                if await self._in(self._readers, self.series.current) == generation.number:
+                    raise
+        raise StoreUnavailable("the read models were rebuilt again and again while they were read: try again")
+
+    async def fetch(self, text: str, *values: Any, seconds: float | None = None) -> Found:
+        """Return the rows of a question with `$1`, `$2` and so on for its values."""
+        rows, as_of = await self.read(lambda statements: statements.ask(text, *values), seconds=seconds)
+        return Found(rows, as_of)
+
+    async def rebuild(self) -> int:
+        """Build a new generation from the beginning of the log, have readers look at it, and return its number.
+
+        Raises `SessionBusy` while another process does, and `ProjectionStopped` when a projection fails at an event;
+        then readers look at the present generation as before.
+        """
+        lease = await self._store.acquire("projector:rebuild", owner="a steptrail rebuild")
+        try:
+            present = await self._in(self._threads, self.series.current)
+            generation = await self._begun()
+            keep = {generation.number, *([] if present is None else [present])}
+            await self._in(self._threads, partial(self.series.clean, keep))
+            projectors = [self._projector(generation, each) for each in self._projections]
+            for projector in projectors:
+                await projector.begin()
+                await self._to_the_end(projector)
+            await self._in(self._threads, partial(generation.analyze, self._projections))
+            for projector in projectors:
+                await self._to_the_end(projector)
+            self._reach("before-switch")
+            await self._in(self._threads, partial(self.series.point_at, generation.number))
+            self._reach("after-switch")
+            return generation.number
+        finally:
+            await lease.release()
+
+    @asynccontextmanager
+    async def kept_going(self) -> AsyncGenerator[None]:
+        """Apply every event as soon as it is stored, until the block is left. Waits for the lease where it is held."""
+        tasks = [asyncio.create_task(self._keep(each), name=f"steptrail-{each.name}") for each in self._projections]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Close every connection. Safe to call twice."""
+        self._threads.shutdown(wait=False)
+        self._readers.shutdown(wait=False)
+        await asyncio.to_thread(self.series.close)
+
+    @property
+    def _names(self) -> set[tuple[str, int]]:
+        return {(each.name, each.version) for each in self._projections}
+
+    async def _keep(self, projection: Projection[Any]) -> None:
+        while True:
+            try:
+                async with self._lease(f"projector:{projection.name}") as is_free:
+                    if is_free:
+                        await self._follow(projection)
+            except ProjectionStopped as error:
+                _log.error("%s", error)
+                return
+            except StoreError as error:
+                _log.warning("the projection %s goes on in a moment: %s", projection.name, error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _follow(self, projection: Projection[Any]) -> None:
+        grown = asyncio.Event()
+        watch = watch_log(self._store, lambda _: grown.set(), lambda _: grown.set())
+        try:
+            while not watch.is_over:
+                grown.clear()
+                await self._apply(projection)
+                progress = await self._progress_of(projection)
+                if progress is not None and progress.error_position is not None:
+                    raise ProjectionStopped(progress.name, progress.error_position, progress.error or "")
+                await grown.wait()
+        finally:
+            watch.leave()
+
+    async def _apply(self, projection: Projection[Any]) -> None:
+        for _ in range(_TRIES):
+            generation = await self.present()
+            projector = self._projectors.get(projection.name)
+            if projector is None or projector.generation is not generation:
+                projector = self._projectors[projection.name] = self._projector(generation, projection)
+            try:
+                if not await projector.begin():
+                    _log.warning("the read models are not of this log as it is now: they are built anew")
+                    await self.rebuild()
+                    continue
+                while await projector.apply():
+                    await self._tell()
+                    if await self._in(self._threads, self.series.current) != generation.number:
+                        break
+                else:
+                    await self._tell()
+                    return
+            except PlaceMoved:
+                continue
+
+    async def _to_the_end(self, projector: Projector[Any]) -> None:
+        while await projector.apply():
+            pass
+        if projector.stopped is not None:
+            raise projector.stopped
+
+    def _projector(self, generation: Generation, projection: Projection[Any]) -> Projector[Any]:
+        in_thread = partial(self._in, self._threads)
+        return Projector(self._store, generation, projection, in_thread, reach=self._reach, most=self._most)
+
+    async def present(self) -> Generation:
+        """Return the generation that readers look at, with the tables of all projections. Makes the first one."""
+        number = await self._in(self._threads, self.series.current)
+        if number is None:
+            generation = await self._begun()
+            await self._in(self._threads, partial(self.series.point_at, generation.number))
+            return generation
+        generation = self.series.open(number)
+
+        def complete() -> None:
+            found = {each[:2] for each in generation.database.read(generation.progress)}
+            if not self._names <= found:
+                self._prepare(generation)
+
+        await self._in(self._threads, complete)
+        return generation
+
+    async def _begun(self) -> Generation:
+        generation = await self._in(self._threads, self.series.begin)
+        await self._in(self._threads, partial(self._prepare, generation))
+        return generation
+
+    def _prepare(self, generation: Generation) -> None:
+        generation.database.write(lambda statements: generation.prepare(statements, self._projections))
+
+    async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
+        number = await self._in(self._readers, self.series.current)
+        if number is None:
+            return None
+        generation = self.series.open(number)
+        found = await self._in(self._readers, lambda: generation.database.read(generation.progress))
+        return next((each for each in found if each[:2] == (projection.name, projection.version)), None)
+
+    async def _tell(self) -> None:
+        async with self._grown:
+            self._grown.notify_all()
+
+    @asynccontextmanager
+    async def _lease(self, name: str) -> AsyncGenerator[bool]:
+        try:
+            lease = await self._store.acquire(name, owner="a steptrail projector")
+        except SessionBusy:
+            yield False
+            return
+        except StoreReadOnly:
+            # Such a store grants none, and the read models are not in it.
+            yield True
+            return
+        try:
+            yield True
+        finally:
+            await lease.release()
+
+    async def _in(self, threads: WorkThreads, work: Callable[[], T]) -> T:
+        """Return `work()` of a thread. A caller that is cancelled waits for its end first."""
+        try:
+            future = asyncio.wrap_future(threads.submit(work))
+        except RuntimeError as error:
+            raise StoreUnavailable("the read models are closed") from error
+        cancelled = await wait_through(future)
+        if cancelled is not None:
+            if not future.cancelled():
+                future.exception()
+            raise cancelled
+        return future.result()
+
+
+def _slowest(found: Sequence[ViewProgress]) -> AsOf:
+    return min((AsOf(each.reached.position, each.reached.at) for each in found), default=AsOf(0, 0))

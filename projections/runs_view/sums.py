@@ -1,0 +1,125 @@
+"""The tables of sums: what ended, by day. A day that is over does not change any more.
+
+Something is counted on the day of UTC on which it ended. Its streams below are counted as runs of their own, so nothing
+is counted twice.
+"""
+
+from steptrail.projections.kernel.table import Column, ColumnKind, Table
+from steptrail.projections.runs_view.tables import TOKENS
+
+__all__ = ["FAILURES_DAILY", "MODELS_DAILY", "RUNS_DAILY", "SPREAD_DAILY", "SUMS", "TOOLS_DAILY"]
+
+
+def _text(name: str, says: str) -> Column:
+    return Column(name, ColumnKind.TEXT, says)
+
+
+def _sum(name: str, says: str, unit: str = "") -> Column:
+    return Column(name, ColumnKind.INTEGER, says, unit)
+
+
+_DAY = Column("day", ColumnKind.INTEGER, "The day of UTC on which it ended.", "days since 1970-01-01")
+_OWNER = (
+    _text("tenant", "The tenant of the run; empty for none."),
+    _text("kind", "The kind of the stream: `agent` or `flow`."),
+    _text("name", "The name of the agent or of the workflow."),
+)
+_TOKENS = tuple(_sum(name, f"Tokens of the kind {name.removeprefix('tokens_')}.", "tokens") for name in TOKENS)
+_COST = _sum("cost_nanos", "The cost of what has a price.", "10^-9 dollars")
+
+RUNS_DAILY = Table(
+    name="v1_runs_daily",
+    says="Executions that ended, by how they ended.",
+    key=("day", "tenant", "kind", "name", "status", "stop_reason", "answered"),
+    columns=(
+        _DAY,
+        *_OWNER,
+        _text("status", "The status with which it ended: completed, failed or stopped."),
+        _text("stop_reason", "Why it stopped."),
+        Column("answered", ColumnKind.BOOLEAN, "Whether it ended with an answer of its own."),
+        _sum("runs", "How many there were."),
+        _sum("steps", "Their steps, or visits of nodes."),
+        _sum("tool_calls", "Their calls of tools, or tries of nodes."),
+        _sum("errors", "Their failed steps, or visits and items."),
+        _sum("retries", "Their tries again."),
+        _sum("approvals", "Their questions to people."),
+        _sum("active_us", "The time in which they were at work.", "microseconds"),
+        _sum("wall_us", "The time from their starts to their ends.", "microseconds"),
+        _sum("idle_us", "The time of their rests.", "microseconds"),
+        _sum("people_us", "The part of that in which they waited for a person, or were paused.", "microseconds"),
+        *_TOKENS,
+        _sum("wasted_tokens", "The part of their tokens that failed steps used.", "tokens"),
+        _COST,
+        _sum("wasted_nanos", "The part of that cost that failed steps used.", "10^-9 dollars"),
+        _sum("unpriced_runs", "How many of them have a cost that is not whole: no prices, or usage without a price."),
+    ),
+    is_sums=True,
+)
+
+MODELS_DAILY = Table(
+    name="v1_models_daily",
+    says="Model calls of agents that ended.",
+    key=("day", "tenant", "kind", "name", "model", "status"),
+    columns=(
+        _DAY,
+        *_OWNER,
+        _text("model", "The model that was asked for."),
+        _text("status", "completed, failed or interrupted."),
+        _sum("calls", "How many there were."),
+        _sum("duration_us", "How long they took.", "microseconds"),
+        *_TOKENS,
+        _COST,
+        _sum("unpriced_calls", "How many of them have no cost."),
+    ),
+    is_sums=True,
+)
+
+TOOLS_DAILY = Table(
+    name="v1_tools_daily",
+    says="Tool calls of agents, and tries of the nodes of workflows, that ended for good. The answers are not counted.",
+    key=("day", "tenant", "kind", "name", "tool", "status", "error_type", "error_class"),
+    columns=(
+        _DAY,
+        *_OWNER,
+        _text("tool", "The tool, or the node."),
+        _text("status", "The status with which it ended, as in `tool_calls` or `visits`."),
+        _text("error_type", "The class of its error; empty for none."),
+        _text("error_class", "The class of its exception; empty for none."),
+        _sum("calls", "How many there were."),
+        _sum("attempts", "How many tries they had."),
+        _sum("duration_us", "How long the newest try of each took.", "microseconds"),
+    ),
+    is_sums=True,
+)
+
+FAILURES_DAILY = Table(
+    name="v1_failures_daily",
+    says="Failures by signature.",
+    key=("day", "tenant", "kind", "name", "signature"),
+    columns=(
+        _DAY,
+        *_OWNER,
+        _text("signature", "The signature of the error; see `signatures`."),
+        _sum("runs", "Executions that failed because of it."),
+        _sum("calls", "Model calls, tool calls and visits of nodes that ended with it."),
+        _sum("retried", "Tries that failed with it and were made again."),
+    ),
+    is_sums=True,
+)
+
+SPREAD_DAILY = Table(
+    name="v1_spread_daily",
+    says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
+    key=("measure", "day", "tenant", "kind", "name", "bucket"),
+    columns=(
+        _text("measure", "The time that is measured: active, wall, idle or people."),
+        _DAY,
+        *_OWNER,
+        Column("bucket", ColumnKind.INTEGER, "floor(ln(microseconds) / ln(1.04)); -1 for no time at all."),
+        _sum("runs", "How many executions are in it."),
+    ),
+    is_sums=True,
+)
+
+SUMS = (RUNS_DAILY, MODELS_DAILY, TOOLS_DAILY, FAILURES_DAILY, SPREAD_DAILY)
+"""The tables of sums."""

@@ -1,0 +1,187 @@
+"""Read models in both databases: what is in them is what the log says, whoever applies it and however it is cut."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from steptrail.domain.errors import ProjectionStopped
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.views.generation import PlaceMoved
+from steptrail.infrastructure.views.opening import open_series
+from steptrail.infrastructure.views.projector import Projector
+from steptrail.infrastructure.views.views import Views
+from steptrail.projections.kernel.projection import Projection
+from steptrail.projections.kernel.table import Table
+from steptrail.runtime.kernel.ports import EventStore
+from tests.integration.views.counting import NOTES, STREAMS, TOTALS, Counting, note
+
+
+@asynccontextmanager
+async def viewed(url: str, *projections: Projection[Any], **settings: Any) -> AsyncGenerator[tuple[EventStore, Views]]:
+    store = open_store(url)
+    views = Views(store, open_series(store), projections or (Counting(),), **settings)
+    try:
+        yield store, views
+    finally:
+        await views.close()
+        await store.close()
+
+
+async def rows(views: Views, table: Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a table in the order of the key."""
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    order = ", ".join(f'"{name}"' for name in table.key)
+    found = await views.fetch(f"SELECT {columns} FROM {table.name} ORDER BY {order}")  # noqa: S608
+    return found.rows
+
+
+async def contents(views: Views) -> Mapping[str, list[tuple[Any, ...]]]:
+    return {table.name: await rows(views, table) for table in (STREAMS, NOTES, TOTALS)}
+
+
+async def digest(views: Views) -> Mapping[str, str]:
+    generation = await views.present()
+    return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, Counting()))
+
+
+async def some_notes(store: EventStore) -> None:
+    await note(store, "agent:a", 1, 2, 3)
+    await note(store, "flow:other", 7)
+    await note(store, "agent:b", 4, text="x")
+    await note(store, "agent:a", 0, 5, text="it's \N{BELL}")
+
+
+async def test_the_tables_hold_what_the_log_says(store_url: str) -> None:
+    async with viewed(store_url) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        assert await contents(views) == {
+            "v1_streams": [(1, "agent:a", 5, 11, "it's \N{BELL}", False), (5, "agent:b", 1, 4, "x", True)],
+            "v1_notes": [("agent:a", 2, 2), ("agent:a", 3, 3), ("agent:a", 5, 5), ("agent:b", 4, 1)],
+            "v1_totals": [("even", 3, 6), ("odd", 3, 9)],
+        }
+        assert (await views.as_of()).position == await store.last_position() == 7
+        assert await views.lag() == 0
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 1000])
+async def test_the_cuts_of_batches_and_another_process_change_nothing(store_url: str, most: int) -> None:
+    async with viewed(store_url, most=most) as (store, views):
+        await note(store, "agent:a", 1, 2)
+        await views.catch_up()
+        async with viewed(store_url, most=most) as (_, others):
+            await some_notes_again(store)
+            await others.catch_up()
+        await note(store, "agent:a", 9, 0)
+        await views.catch_up()
+        once = await contents(views)
+        assert once["v1_totals"] == [("even", 3, 6), ("odd", 5, 19)]
+        await views.catch_up()
+        assert await contents(views) == once
+
+
+async def some_notes_again(store: EventStore) -> None:
+    await note(store, "agent:b", 1, 1, 4)
+    await note(store, "agent:a", 7)
+
+
+async def test_a_rebuild_makes_the_same_bytes_in_a_generation_of_its_own(store_url: str) -> None:
+    async with viewed(store_url, most=2) as (store, views):
+        await some_notes(store)
+        await views.catch_up()
+        before = await digest(views)
+        assert await views.rebuild() == 2
+        assert await digest(views) == before
+        await note(store, "agent:a", 8)
+        await views.catch_up()
+        changed = await digest(views)
+        assert changed != before
+        assert await views.rebuild() == 3
+        assert await digest(views) == changed
+        assert set(await asyncio.to_thread(views.series.sizes)) == {2, 3}
+
+
+async def test_a_projection_that_raises_stops_there_and_others_go_on(store_url: str) -> None:
+    class Other(Counting):
+        name = "other"
+        tables = ()
+
+        def apply(self, fold: Any, entry: Any, changes: Any) -> Any:
+            return fold
+
+    async with viewed(store_url, Counting(fails_at="bad"), Other()) as (store, views):
+        await note(store, "agent:a", 1, 2)
+        await note(store, "agent:b", 3)
+        await note(store, "agent:a", 4, text="bad")
+        await note(store, "agent:b", 5)
+        await views.catch_up()
+        stopped, other = await views.progress()
+        assert (stopped.reached.position, stopped.error_position, stopped.name) == (3, 4, "counting")
+        assert "ValueError: I hate bad" in (stopped.error or "")
+        assert (other.reached.position, other.error) == (5, None)
+        assert [row[:4] for row in await rows(views, STREAMS)] == [(1, "agent:a", 2, 3), (3, "agent:b", 1, 3)]
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 2, 4)]
+        with pytest.raises(ProjectionStopped, match="'counting' stopped at position 4: ValueError: I hate bad"):
+            await views.wait(5, timeout=30)
+        with pytest.raises(ProjectionStopped):
+            await views.rebuild()
+    async with viewed(store_url, Counting(), Other()) as (_, mended):
+        await mended.wait(5, timeout=30)
+        assert [each.error for each in await mended.progress()] == [None, None]
+        assert await rows(mended, TOTALS) == [("even", 2, 6), ("odd", 3, 9)]
+
+
+async def test_a_row_that_a_table_does_not_take_stops_the_projection_at_its_event(store_url: str) -> None:
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:a", 2**62)
+        await note(store, "agent:a", 2**62)
+        await views.catch_up()
+        (stopped,) = await views.progress()
+        assert (stopped.reached.position, stopped.error_position) == (2, 3)
+
+
+async def test_texts_that_no_database_takes_are_made_fit(store_url: str) -> None:
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1, text="a\0b")
+        await views.catch_up()
+        assert (await rows(views, STREAMS))[0][4] == "a\ufffdb"
+
+
+async def test_two_who_apply_the_log_at_once_count_each_event_once(store_url: str) -> None:
+    async def apply_all(store: EventStore, views: Views) -> int:
+        projector, moved = Projector(store, await views.present(), Counting(), asyncio.to_thread, most=1), 0
+        while True:
+            await projector.begin()
+            try:
+                while await projector.apply():
+                    pass
+            except PlaceMoved:
+                moved += 1
+            else:
+                return moved
+
+    async with viewed(store_url) as (store, views), viewed(store_url) as (_, others):
+        for number in range(20):
+            await note(store, f"agent:{number % 3}", number)
+        # Without leases, as on a store that only reads.
+        await asyncio.gather(*(apply_all(store, views) for _ in range(3)), apply_all(store, others))
+        assert await rows(views, TOTALS) == [("even", 10, 90), ("odd", 10, 100)]
+
+
+async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: str) -> None:
+    async with viewed(store_url) as (store, views), viewed(store_url) as (_, others), others.kept_going():
+        await note(store, "agent:a", 1)
+        await views.wait(1, timeout=60)
+        await note(store, "agent:a", 2)
+        await views.wait(2, timeout=60)
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
+
+
+async def test_a_wait_for_what_never_comes_times_out(store_url: str) -> None:
+    async with viewed(store_url) as (_, views):
+        with pytest.raises(TimeoutError):
+            await views.wait(1, timeout=0.05)
