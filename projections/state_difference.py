@@ -46,7 +46,7 @@ class StateChange(NamedTuple):
 
 
 class StateDifference(NamedTuple):
-    """What has changed, in the order of the first state; `is_cut` says that there is more."""
+    """The changes, in the order of the first state; `is_cut` says that there is more."""
 
     changes: tuple[StateChange, ...]
     is_cut: bool

@@ -17,7 +17,7 @@ WORKFLOW = "WORKFLOW"
 """The word for the file of a workflow that was begun in Python."""
 
 
-def code_of_flow(state: FlowState, given: GivenWords = GivenWords()) -> Sequence[str]:
+def code_of_flow(state: FlowState, given: GivenWords) -> Sequence[str]:
     """Return where the workflow is that was given or recorded, then the options that bring its code."""
     started = state.run.started if state.run is not None else None
     who, use = given.agent, given.use

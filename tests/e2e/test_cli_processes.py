@@ -48,7 +48,7 @@ def test_given_a_killed_run_when_asked_why_then_it_says_crashed_and_how_to_go_on
 def test_given_a_killed_run_then_lists_and_why_say_on_which_worker_and_in_which_call_it_crashed(cli: Cli) -> None:
     killed_in_the_second_tool(cli)
     events = cli("show", "s1", "--events", "--json").json
-    (worker,) = [event["data"]["worker"] for event in events if event["type"] == "execution.started.v1"]
+    (worker,) = [event["event"]["worker"] for event in events if event["type"] == "execution.started.v1"]
     assert worker.startswith(f"{socket.gethostname()}:")
     assert [row["sessionId"] for row in cli("runs", "--status", "crashed", "--json").json] == ["s1"]
     (row,) = cli("due", "--json").json
