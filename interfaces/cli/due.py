@@ -11,7 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.due import DueCause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import store_given, typed
+from steptrail.interfaces.cli.going_on import GivenWords, store_given, typed
 from steptrail.interfaces.cli.kinds import shown_of
 from steptrail.interfaces.cli.listing import PAGE, marks, run_data
 from steptrail.interfaces.cli.output import Output
@@ -89,5 +89,5 @@ def _worker(run: RunSummary, states: Mapping[str, Any]) -> str | None:
 
 def _command(run: RunSummary, states: Mapping[str, Any], store: str | None) -> str:
     shown, state = shown_of(run.stream), states.get(run.stream)
-    code, *options = ("AGENT",) if shown is None or state is None else shown.code_of(state)
+    code, *options = ("AGENT",) if shown is None or state is None else shown.code_of(state, GivenWords())
     return typed(store, "resume", code, name_of(run.stream), options=options)

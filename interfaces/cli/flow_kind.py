@@ -5,7 +5,6 @@ from steptrail.interfaces.cli.flow_results import exit_of_flow, flow_result_data
 from steptrail.interfaces.cli.flow_state import TYPES, flow_state_data, print_flow_state
 from steptrail.interfaces.cli.flow_summaries import flow_summary
 from steptrail.interfaces.cli.flow_why import flow_why_data, print_flow_why
-from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.kinds import KindShown
 from steptrail.runtime.flow.result import FlowResult
 
@@ -14,7 +13,7 @@ __all__ = ["SHOWN_OF_FLOWS"]
 SHOWN_OF_FLOWS = KindShown(
     summary=flow_summary,
     how_to_go_on=how_a_flow_goes_on,
-    code_of=lambda state: code_of_flow(state, GivenWords()),
+    code_of=code_of_flow,
     result=FlowResult,
     print_result=print_flow_result,
     result_data=flow_result_data,

@@ -26,8 +26,8 @@ __all__ = [
     "ForRun",
     "GivenWords",
     "WayOn",
-    "agent_named",
     "answers_to",
+    "code_of_agent",
     "given_again",
     "how_to_go_on",
     "is_option",
@@ -90,7 +90,7 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
 
     An AGENT that was given stands in place of the recorded one. With `advice` a retry makes its changes of limits.
     """
-    who = given.agent or agent_named(state)
+    (who,) = code_of_agent(state, given)
     say = partial(typed, given.store)
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
@@ -109,9 +109,9 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
             return WayOn(say("resume", who, state.agent_id))
 
 
-def agent_named(state: AgentState) -> str:
-    """Return where the agent of a session is; a word in its place when it was run from Python."""
-    return (state.agent.locator if state.agent is not None else None) or "AGENT"
+def code_of_agent(state: AgentState, given: GivenWords) -> Sequence[str]:
+    """Return where the agent is that was given or recorded; a word in its place when it was run from Python."""
+    return (given.agent or (state.agent.locator if state.agent is not None else None) or "AGENT",)
 
 
 def why_of(session: str, *, store: str | None = None) -> WayOn:

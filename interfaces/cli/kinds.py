@@ -26,7 +26,7 @@ class KindShown(NamedTuple):
 
     summary: Callable[[Event], str]
     how_to_go_on: Callable[[Any, GivenWords], WayOn]
-    code_of: Callable[[Any], Sequence[str]]
+    code_of: Callable[[Any, GivenWords], Sequence[str]]
     result: Callable[[Any], Any]
     print_result: Callable[[Output, Any, GivenWords], None]
     result_data: Callable[[Any], dict[str, JsonValue]]

@@ -1,7 +1,7 @@
 """Keeps the records of loggers, as a handler with the filter of the library sees them."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from steptrail import LogContext
@@ -47,7 +47,7 @@ class KeptLog(logging.Handler):
 
 
 @contextmanager
-def kept_log(*names: str) -> Iterator[KeptLog]:
+def kept_log(*names: str) -> Generator[KeptLog]:
     handler, loggers = KeptLog(), [logging.getLogger(name) for name in names]
     for logger in loggers:
         logger.addHandler(handler)

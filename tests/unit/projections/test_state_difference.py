@@ -89,7 +89,7 @@ def patched(value: Any, path: str, kind: str, after: Any) -> Any:
         inner = inner[step]
     if kind == "removed":
         del inner[steps[-1]]
-    elif kind == "added" and isinstance(inner, list):
+    elif kind == "added" and not isinstance(inner, dict):
         inner.append(after)
     else:
         inner[steps[-1]] = after
