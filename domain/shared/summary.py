@@ -5,12 +5,13 @@ from msgspec import structs
 from steptrail.domain.base import Value
 from steptrail.domain.kernel.standing import OPEN, StandingState, Wait
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.due import Due
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["RunSummary"]
 
-_GROWN = ("steps", "active_seconds", "cost", "updated_at", "version", "is_crashed", "damage")
+_GROWN = ("steps", "active_seconds", "cost", "updated_at", "version", "is_crashed", "due", "damage")
 
 
 class RunSummary(Value, frozen=True, kw_only=True):
@@ -31,8 +32,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
     `fork_of` is the stream whose past it shares, for a fork. `is_erased` says that only this row is left of it.
 
-    `is_crashed` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a reader has met
-    a record that it could not read.
+    `is_crashed`, `due` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a list of
+    what is due says why; a reader has met a record that it could not read.
     """
 
     kind: str
@@ -57,6 +58,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     updated_at: int = 0
     version: int = 0
     is_crashed: bool = False
+    due: Due | None = None
     damage: str | None = None
     is_erased: bool = False
 

@@ -19,9 +19,11 @@ from steptrail.domain.errors import (
 from steptrail.interfaces.cli import (
     answering,
     doctor,
+    due,
     erasing,
     export,
     flow_command,
+    inbox,
     inspecting,
     listing,
     reading,
@@ -43,8 +45,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    groups = (running, working, steering, answering, listing, reading, why, tail, export, flow_command, erasing, doctor)
-    for group in (*groups, views, inspecting):
+    lists, rest = (listing, due, inbox, reading), (why, tail, export, flow_command, erasing, doctor, views, inspecting)
+    for group in (running, working, steering, answering, *lists, *rest):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:

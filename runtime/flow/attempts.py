@@ -43,6 +43,7 @@ from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.live import ShownTry
 from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
@@ -98,6 +99,7 @@ class Attempts:
             try:
                 call = self._prepare(run, graph, visit, task)
             except NodeFault as fault:
+                could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
                 self._journal.record(faulty(key, fault, task.attempt))
                 continue
             now = self._journal.asked.as_of
@@ -154,6 +156,7 @@ class Attempts:
         try:
             call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)
         except NodeFault as fault:
+            could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
             self._journal.record(faulty(key, fault, task.attempt))
             return
         left = time_left_us(node, task, now)
@@ -203,7 +206,7 @@ class Attempts:
         )
         self._reach("before-node")
         RUNS.debug("flow %s: node %s starts, attempt %d", state.flow_id, key[0], task.attempt)
-        place = LogPlace(state.flow_id, run.id, run.visits, task.effect_id)
+        place = LogPlace(state.flow_id, run.id, effect_id=task.effect_id, node=key[0], visit=key[1])
         self._flight.begin(
             key,
             within(place, partial(_in_time, call, made, node)),

@@ -106,14 +106,17 @@ def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str
         where.append(clause)
         parameters.extend(values)
 
-    of_row: tuple[tuple[LiteralString, str | None], ...] = (
-        ("status", asked.status),
-        ("stop_reason", asked.stop_reason),
-        ("name", asked.name),
+    of_row: tuple[tuple[LiteralString, str | int | None], ...] = (
+        ("status =", asked.status),
+        ("stop_reason =", asked.stop_reason),
+        ("name =", asked.name),
+        ("standing =", asked.standing),
+        ("started_at >=", asked.since),
+        ("started_at <", asked.until),
     )
-    for column, value in of_row:
+    for comparison, value in of_row:
         if value is not None:
-            demand(f"s.{column} = {mark}", value)
+            demand(f"s.{comparison} {mark}", value)
     among: tuple[tuple[LiteralString, Sequence[str] | None], ...] = (
         ("id", asked.streams),
         ("parent", asked.parents),
