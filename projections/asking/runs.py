@@ -11,7 +11,7 @@ from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import RunOrder
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["ORDERED_BY", "RUN_COLUMNS", "Answer", "RunCount", "RunRow", "page_of_runs", "run_row"]
+__all__ = ["ORDERED_BY", "RUN_COLUMNS", "AnswerPart", "RunCount", "RunRow", "page_of_runs", "run_row"]
 
 RUN_COLUMNS = (
     "execution",
@@ -62,7 +62,7 @@ ORDERED_BY = {
 """The column that a list is in the order of; of equals, the newest execution comes first."""
 
 
-class Answer(Struct, frozen=True, kw_only=True, rename="camel"):
+class AnswerPart(Struct, frozen=True, kw_only=True, rename="camel"):
     """A part of an answer."""
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -71,7 +71,7 @@ class Answer(Struct, frozen=True, kw_only=True, rename="camel"):
         return made
 
 
-class RunRow(Answer, frozen=True, kw_only=True):
+class RunRow(AnswerPart, frozen=True, kw_only=True):
     """One run, as of its event `version`. Its columns are those of the view `executions`.
 
     `stream` is the id with its prefix, `cost_usd` None where there are no prices, and a lower bound when the run
@@ -115,7 +115,7 @@ class RunRow(Answer, frozen=True, kw_only=True):
     is_crashed: bool = False
 
 
-class RunCount(Answer, frozen=True, kw_only=True):
+class RunCount(AnswerPart, frozen=True, kw_only=True):
     """How many runs a list has: exactly `runs`, or more than that. As text, such as `212` or `10,000+`."""
 
     runs: int

@@ -1,4 +1,4 @@
-"""What all runs of a time come to: how they ended, how long they took, what they cost, and what went wrong in them.
+"""Says what all runs of a time come to: how they ended, how long they took, what they cost, and what went wrong in them.
 
 Runs, calls and failures are counted on the day of UTC on which they ended, so a time begins and ends with a whole day.
 Percentiles are read from buckets and are at most two per cent off.
@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from steptrail.domain.instants import Datetime, to_datetime
-from steptrail.projections.asking.runs import Answer
+from steptrail.projections.asking.runs import AnswerPart
 from steptrail.projections.asking.statements import Period, Questions, Statement
 from steptrail.projections.runs_view.spread import middle_of
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["GROUPS", "FailureGroup", "Group", "GroupBy", "ModelStats", "Percentiles", "Retries", "Shadow", "Stats"]
+__all__ = ["GROUPS", "FailureGroup", "Group", "GroupBy", "ModelStats", "Percentiles", "Retries", "ShadowVotes", "Stats"]
 __all__ += ["StatsQuestion", "ToolStats", "failure_groups", "percentiles"]
 
 GroupBy = Literal["agent", "day", "kind"]
-"""What runs are grouped by. Their status and stop reason are told for each group."""
+"""Names the groups of runs. Their status and stop reason are told for each group."""
 
 GROUPS: Mapping[GroupBy, str] = {"agent": "name", "day": "day", "kind": "kind"}
 _MEASURES = ("active", "wall", "idle", "people")
@@ -26,7 +26,7 @@ _DAY = 86_400_000_000
 _OFF = 2.0
 
 
-class Percentiles(Answer, frozen=True, kw_only=True):
+class Percentiles(AnswerPart, frozen=True, kw_only=True):
     """Seconds that half, 90, 95 and 99 per cent of runs did not exceed, at most two per cent off."""
 
     p50: float
@@ -35,7 +35,7 @@ class Percentiles(Answer, frozen=True, kw_only=True):
     p99: float
 
 
-class Group(Answer, frozen=True, kw_only=True):
+class Group(AnswerPart, frozen=True, kw_only=True):
     """Runs that ended, those with the same values of `by`, such as `{"agent": "desk"}`; all of them without any.
 
     `stop_reasons` counts them by why they stopped, and `statuses` by status. `unpriced_runs` have no cost, or one that
@@ -63,7 +63,7 @@ class Group(Answer, frozen=True, kw_only=True):
     percentiles: Mapping[str, Percentiles]
 
 
-class ToolStats(Answer, frozen=True, kw_only=True):
+class ToolStats(AnswerPart, frozen=True, kw_only=True):
     """Calls of a tool, or of a node of workflows: `errors` of `calls` failed, `by_error` by type and class."""
 
     kind: str
@@ -77,7 +77,7 @@ class ToolStats(Answer, frozen=True, kw_only=True):
     by_error: Mapping[str, int]
 
 
-class ModelStats(Answer, frozen=True, kw_only=True):
+class ModelStats(AnswerPart, frozen=True, kw_only=True):
     """Calls of a model, by how they ended."""
 
     model: str
@@ -89,7 +89,7 @@ class ModelStats(Answer, frozen=True, kw_only=True):
     unpriced_calls: int
 
 
-class Retries(Answer, frozen=True, kw_only=True):
+class Retries(AnswerPart, frozen=True, kw_only=True):
     """Tries that came to nothing, of a `model`, a `tool` or a `node`, with one type of error, and what they cost."""
 
     kind: str
@@ -101,7 +101,7 @@ class Retries(Answer, frozen=True, kw_only=True):
     cost_usd: float
 
 
-class FailureGroup(Answer, frozen=True, kw_only=True):
+class FailureGroup(AnswerPart, frozen=True, kw_only=True):
     """Failures with one signature. `days` counts by day all that failed so, and `runs` the runs that it ended.
 
     `sample` is the stream of the newest run that failed because of it, and `ordinal` the number of that run there.
@@ -122,7 +122,7 @@ class FailureGroup(Answer, frozen=True, kw_only=True):
     ordinal: int | None
 
 
-class Shadow(Answer, frozen=True, kw_only=True):
+class ShadowVotes(AnswerPart, frozen=True, kw_only=True):
     """For how many runs a criterion in shadow voted so."""
 
     criterion: str
@@ -130,8 +130,8 @@ class Shadow(Answer, frozen=True, kw_only=True):
     runs: int
 
 
-class Stats(Answer, frozen=True, kw_only=True):
-    """What the runs of a time come to. `groups` has them by what was asked, `days` by day.
+class Stats(AnswerPart, frozen=True, kw_only=True):
+    """The runs of a time and what they come to. `groups` has them by what was asked, `days` by day.
 
     `since` is the beginning of the first day that is counted, None for the beginning of the log. `as_of` is the
     position of the log up to which all is counted, and `lag` how many positions behind it are not.
@@ -145,7 +145,7 @@ class Stats(Answer, frozen=True, kw_only=True):
     models: Sequence[ModelStats]
     retries: Sequence[Retries]
     failures: Sequence[FailureGroup]
-    shadow: Sequence[Shadow]
+    shadow: Sequence[ShadowVotes]
     as_of: int
     lag: int
     percentiles_off_percent: float = _OFF
@@ -199,7 +199,7 @@ class StatsQuestion:
             retries=_retries([row for each in retries for row in each]),
             failures=failures,
             shadow=[
-                Shadow(criterion=row[0], vote=row[1], runs=row[2])
+                ShadowVotes(criterion=row[0], vote=row[1], runs=row[2])
                 for row in sorted(shadow, key=lambda row: str(row[:2]))
             ],
             as_of=as_of,
