@@ -17,7 +17,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import ModelUsage, Usage
 
-__all__ = ["Cost", "ModelPrice", "PriceTable", "Unpriced", "Usd", "next_microdollar", "usd_text"]
+__all__ = ["Cost", "ModelPrice", "PriceTable", "Unpriced", "Usd", "next_microdollar", "usd_left", "usd_text"]
 
 _PER_TOKEN = 10**6
 """Picodollars a token for one dollar per million tokens."""
@@ -43,6 +43,11 @@ def wrong_money(amount: Decimal, places: int) -> str:
         return "Expected an amount of money, 0 or more"
     exponent = amount.as_tuple().exponent
     return f"Expected no more than {places} decimals" if isinstance(exponent, int) and -exponent > places else ""
+
+
+def usd_left(most: Decimal, used: Decimal) -> Decimal:
+    """Return what is left of an amount, at least the smallest that there is: 0 would be no limit in some places."""
+    return _dollars(max(1, _whole(most, 10**USD_PLACES) - _whole(used, 10**USD_PLACES)))
 
 
 def next_microdollar(usd: Decimal) -> Decimal:

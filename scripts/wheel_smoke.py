@@ -26,6 +26,7 @@ HEAVY = (
     "anthropic",
     "cel_expr_python",
     "eventsourcing.postgres",
+    "jinja2",
     "mcp",
     "openai",
     "psycopg",
@@ -34,6 +35,7 @@ HEAVY = (
     "sqlite3",
     "sse_starlette",
     "starlette",
+    "uvicorn",
     "xllamacpp",
     "yaml",
 )
@@ -112,6 +114,13 @@ def check_files() -> None:
     require(not foreign, f"the wheel installs foreign top-level names: {sorted(foreign)}")
     names = {file.as_posix() for file in files}
     require("steptrail/py.typed" in names, "py.typed is not in the wheel")
+    pages = "steptrail/interfaces/http/inspector"
+    for name in (
+        f"{pages}/templates/run.html",
+        f"{pages}/static/own/inspector.css",
+        f"{pages}/static/vendor/SHA256SUMS",
+    ):
+        require(name in names, f"{name} is not in the wheel")
     require(any(name.endswith("/LICENSE") for name in names), "LICENSE is not in the wheel")
 
 

@@ -34,11 +34,16 @@ Verdict = Literal["completed", "failed", "rerun"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brought:
-    """A workflow as a caller brings it: the definition, its recorded text, and the digest of that."""
+    """A workflow as a caller brings it: the definition, its recorded text, and the digest of that.
+
+    `locator` is the text by which the command line found it, and `use` those by which it found its code.
+    """
 
     definition: FlowDefinition
     text: str
     digest: str
+    locator: str | None = None
+    use: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,6 +144,8 @@ def _started(state: FlowState, command: StartFlow) -> FlowStarted:
         flow=command.flow.definition.name,
         definition=command.flow.text,
         digest=command.flow.digest,
+        locator=command.flow.locator,
+        use=command.flow.use,
         options=command.options,
         input=command.input,
         vars=command.vars,

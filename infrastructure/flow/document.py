@@ -330,7 +330,7 @@ class EdgeEntry(_Form):
 
 
 class FlowDocument(_Form):
-    """A workflow."""
+    """A workflow. `resources` is the name under which the caller brings what opens the resources of a run."""
 
     steptrail: Literal["flow/v1"]
     name: str
@@ -338,5 +338,6 @@ class FlowDocument(_Form):
     result: str | None = None
     entry: str | list[str] = []
     options: RunOptions | None = None
+    resources: str | None = None
     nodes: list[NodeEntry]
     edges: list[str | EdgeEntry] = []

@@ -23,7 +23,7 @@ from steptrail.infrastructure.flow.strict_yaml import Place
 from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.written import Case, Check, Rule, When
 
-__all__ = ["UnknownUse", "add_entry", "cel_sources"]
+__all__ = ["UnknownUse", "add_entry", "brought_under", "cel_sources"]
 
 _FIRST: Final = {
     "conditional": "cases",
@@ -78,8 +78,11 @@ def _inner(form: BaseModel, use: Mapping[str, object] | None) -> dict[str, Any]:
 
 
 def _brought(kind: str, name: str, use: Mapping[str, object] | None) -> object:
-    if use is None:
-        return stand_in(kind)
+    return stand_in(kind) if use is None else brought_under(name, use)
+
+
+def brought_under(name: str, use: Mapping[str, object]) -> object:
+    """Return what the caller brings under a name. Raises `UnknownUse`."""
     if name not in use:
         raise UnknownUse(name, use)
     return use[name]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec import structs
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from steptrail.domain.flow.resolving import WrittenEdge, resolved_edges
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.flow.cel import CelExpressions
 from steptrail.infrastructure.flow.document import FlowDocument
-from steptrail.infrastructure.flow.entries import UnknownUse, add_entry, cel_sources
+from steptrail.infrastructure.flow.entries import UnknownUse, add_entry, brought_under, cel_sources
 from steptrail.infrastructure.flow.placing import WRONG_VALUE, located, place_in, problems_of
 from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, read_yaml
 from steptrail.runtime.flow.builder import Workflow
@@ -85,6 +85,7 @@ class _Building:
                 description=document.description,
             )
             self._add_nodes(builder, use)
+            self._add_resources(builder, use)
             self._add_edges(builder)
             # What is missing because of a fault would be a fault again.
             if self._is_whole:
@@ -115,6 +116,17 @@ class _Building:
                     break
             else:
                 self._is_whole = False
+
+    def _add_resources(self, builder: Workflow, use: Mapping[str, object] | None) -> None:
+        name = self._document.resources
+        if name is None or use is None:
+            return
+        try:
+            builder.with_resources(cast("Any", brought_under(name, use)))
+        except UnknownUse as error:
+            self._note(("resources",), str(error), "FL-105", error.hint)
+        except ConfigurationError as error:
+            self._note(("resources",), str(error))
 
     def _add_edges(self, builder: Workflow) -> None:
         for index, entry in enumerate(self._document.edges):

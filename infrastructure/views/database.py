@@ -18,7 +18,7 @@ Answer = list[tuple[Any, ...]]
 
 
 class Selected(NamedTuple):
-    """What somebody has asked for: the names of the columns, the rows, and whether there were more."""
+    """The answer to a question of somebody else: the names of the columns, the rows, and whether there were more."""
 
     columns: Sequence[str]
     rows: Answer

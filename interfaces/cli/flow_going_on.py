@@ -13,13 +13,20 @@ from steptrail.projections.flow_questions import questions_of_flow
 __all__ = ["WORKFLOW", "how_a_flow_goes_on"]
 
 WORKFLOW = "WORKFLOW"
-"""The word for the file of the workflow where it is not known. What is stored does not say it."""
+"""The word for the file of a workflow that was begun in Python."""
 
 
 def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
-    """Return the command that takes the run further, with the workflow and its code where they were given."""
-    stream, who, store = flow_stream(state.flow_id), given.agent or WORKFLOW, given.store
-    name, code = name_of(stream), [word for each in given.use for word in ("--use", each)]
+    """Return the command that takes the run further.
+
+    A workflow that was given, with its code, stands in place of the recorded one.
+    """
+    started = state.run.started if state.run is not None else None
+    who, use = given.agent, given.use
+    if who is None and started is not None:
+        who, use = started.locator, started.use
+    who, stream, store = who or WORKFLOW, flow_stream(state.flow_id), given.store
+    name, code = name_of(stream), [word for each in use for word in ("--use", each)]
     resume = typed(store, "resume", who, name, options=code)
     match state.status:
         case ExecutionStatus.COMPLETED:

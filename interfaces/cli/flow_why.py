@@ -136,9 +136,12 @@ def _attempt(attempt: FlowAttempt) -> str:
 
 
 def _recorded(error: NodeError) -> str:
-    after = f" after {error.attempt} attempts" if error.attempt > 1 else ""
+    after, said = "", error.message
+    if error.attempt > 1 and error.error is not None:
+        # The message of the node says how often it was tried too.
+        after, said = f" after {error.attempt} attempts", error.error.message
     name = task_name(error.node_id, error.visit, error.item)
-    return f"{name} ({error.tier} tier): {error.failure.value}{after}: {one_line(error.message, _MOST)}"
+    return f"{name} ({error.tier} tier): {error.failure.value}{after}: {one_line(said, _MOST)}"
 
 
 def _question(question: Question) -> str:

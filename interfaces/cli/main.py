@@ -20,6 +20,7 @@ from steptrail.interfaces.cli import (
     doctor,
     export,
     flow_command,
+    inspecting,
     listing,
     reading,
     running,
@@ -40,20 +41,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    for group in (
-        running,
-        working,
-        steering,
-        answering,
-        listing,
-        reading,
-        why,
-        tail,
-        views,
-        export,
-        flow_command,
-        doctor,
-    ):
+    groups = (running, working, steering, answering, listing, reading, why, tail, export, flow_command, doctor)
+    for group in (*groups, views, inspecting):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:

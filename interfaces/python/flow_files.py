@@ -46,6 +46,11 @@ class BroughtCode(Mapping[str, object]):
         self._modules = {each: load_module(each, "FILE.py or package.module") for each in references}
         self._built: dict[str, object] = {}
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The files and modules, as they were named."""
+        return tuple(self._modules)
+
     def __getitem__(self, name: str) -> object:
         """Return what a name stands for."""
         homes = [each for each, module in self._modules.items() if name in _names(module)]

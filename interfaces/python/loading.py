@@ -39,12 +39,13 @@ def load_runnable(
 
     That is an `Agent`, an `AgentBuilder`, a `Workflow`, built or not, an async context manager that yields one (for
     what needs something open, such as an MCP server), or a callable that returns any of these. Without a name it is
-    called `agent`, or `flow`. The agent's `locator` is the reference. A file of YAML or JSON is a workflow, whose code
+    called `agent`, or `flow`. Its `locator` is the reference. A file of YAML or JSON is a workflow, whose code
     is what `use` brings. Raises `ConfigurationError` that says what is wrong, here or where the
     block is entered.
     """
     if is_flow_file(reference):
-        return _block(flow_of_file(reference, use or BroughtCode()), reference)
+        code = use or BroughtCode()
+        return _block(replace(flow_of_file(reference, code), use=code.references), reference)
     if use:
         raise ConfigurationError(f"{reference} brings its own code: --use is for a workflow in YAML or JSON")
     target, name = split_reference(reference)
@@ -133,7 +134,7 @@ async def _block(
                 said = f"{reference} yields {_kind(entered)}"
                 raise ConfigurationError(f"{said}: it has to yield an Agent, an AgentBuilder or a workflow")
             found = _built(entered, reference)
-        yield replace(found, locator=reference) if isinstance(found, Agent) else cast("BuiltWorkflow", found)
+        yield replace(cast("AnyAgent | BuiltWorkflow", found), locator=reference)
 
 
 def _is_buildable(given: object) -> "TypeGuard[AgentBuilder[Any] | GraphBuilder]":

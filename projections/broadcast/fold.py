@@ -2,9 +2,11 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, cast
 
 from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, ReplyDelta, TextDelta
@@ -23,6 +25,7 @@ from steptrail.projections.broadcast.flow_payloads import (
 from steptrail.projections.broadcast.payloads import CHUNK, CONTINUATION, STATUS, chunk_payload, said_of, status_payload
 from steptrail.projections.lifecycle import RunEvent, lifecycle_events
 from steptrail.projections.lifecycle.executions import AgentExecutionEnded
+from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
 from steptrail.projections.lifecycle.flow_nodes import FlowAttemptEnded, FlowAttemptStarted
 from steptrail.projections.lifecycle.flow_runs import FlowExecutionEnded, FlowRunEvent
 from steptrail.projections.lifecycle.steps import AgentStepCompleted, AgentStepStarted
@@ -179,14 +182,22 @@ def chunk_of(
 
 
 def envelopes_of(
-    session_id: str, records: Iterable[Recorded[AgentEvent]], config: BroadcastConfig | None = None
+    session_id: str,
+    records: Iterable[Recorded[AgentEvent]] | Iterable[Recorded[FlowEvent]],
+    config: BroadcastConfig | None = None,
 ) -> tuple[BroadcastEnvelope, ...]:
     """Return the messages of a whole session, such as of `session.history()`; no chunk is among them.
 
-    Of a fork they are its own alone, like its lifecycle events.
+    `session_id` is the id of an agent's session, or `flow:order-7` for the runs of a workflow. Of a fork they are its
+    own alone, like its lifecycle events.
     """
     fold = EnvelopeFold(config or BroadcastConfig())
-    return tuple(made for event in lifecycle_events(session_id, records) for made in fold.apply(event))
+    if session_id.startswith(FLOWS):
+        of_flow = cast("Iterable[Recorded[FlowEvent]]", records)
+        told = flow_lifecycle_events(session_id.removeprefix(FLOWS), of_flow)
+    else:
+        told = lifecycle_events(session_id, cast("Iterable[Recorded[AgentEvent]]", records))
+    return tuple(made for event in told for made in fold.apply(event))
 
 
 def _kind_of(event: RunEvent) -> StreamKind:

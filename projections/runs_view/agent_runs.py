@@ -24,19 +24,19 @@ from steptrail.projections.runs_view.executions import (
     put_execution,
     resume_run,
 )
-from steptrail.projections.runs_view.memory import Moment, RestMemory, RunMemory, StreamMemory
+from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.tags import tenant_in
 from steptrail.projections.runs_view.values import plain
 
 __all__ = ["AGENT_RUN_HANDLERS"]
 
-AGENT_RUN_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+AGENT_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.WAITING})
 
 
 @AGENT_RUN_HANDLERS.of(ExecutionStarted)
-def _started(memory: StreamMemory, event: ExecutionStarted, moment: Moment) -> None:
+def _started(memory: StreamMemory, event: ExecutionStarted, moment: RunMoment) -> None:
     run = _run_at(memory, event.ordinal, moment)
     run.segments, run.worker = int(event.worker is not None), None if event.worker is None else plain(event.worker)
     run.standing = ExecutionStatus.PENDING if event.worker is None else None
@@ -45,7 +45,7 @@ def _started(memory: StreamMemory, event: ExecutionStarted, moment: Moment) -> N
 
 
 @AGENT_RUN_HANDLERS.of(SessionForked)
-def _forked(memory: StreamMemory, event: SessionForked, moment: Moment) -> None:
+def _forked(memory: StreamMemory, event: SessionForked, moment: RunMoment) -> None:
     """Begin with the execution that the fork goes on with, if it is open: here it begins with the fork."""
     memory.name, memory.parent = plain(event.name), None
     change_metadata(memory, event.metadata)
@@ -56,7 +56,7 @@ def _forked(memory: StreamMemory, event: SessionForked, moment: Moment) -> None:
         begin_rest(run, RestMemory(moment.version, "pause", True, moment.at, by=event.by), moment)
 
 
-def _run_at(memory: StreamMemory, ordinal: int, moment: Moment) -> RunMemory:
+def _run_at(memory: StreamMemory, ordinal: int, moment: RunMoment) -> RunMemory:
     return RunMemory(
         execution=moment.position,
         ordinal=ordinal,
@@ -68,14 +68,14 @@ def _run_at(memory: StreamMemory, ordinal: int, moment: Moment) -> RunMemory:
 
 
 def _take(run: RunMemory, agent: AgentSnapshot) -> None:
-    run.name, run.model, run.fingerprint = plain(agent.name), plain(agent.model.model), agent.fingerprint
+    run.name, run.model, run.fingerprint = plain(agent.name), plain(agent.model.model), plain(agent.fingerprint)
     run.prices = agent.limits.prices
     run.answers = agent.output.name if agent.output is not None else None
     run.kinds_below = {tool.name: tool.runs_children for tool in agent.tools if tool.runs_children is not None}
 
 
 @AGENT_RUN_HANDLERS.of(ExecutionResumed)
-def _resumed(memory: StreamMemory, event: ExecutionResumed, moment: Moment) -> None:
+def _resumed(memory: StreamMemory, event: ExecutionResumed, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     prices = run.prices
@@ -90,7 +90,7 @@ def _resumed(memory: StreamMemory, event: ExecutionResumed, moment: Moment) -> N
 
 
 @AGENT_RUN_HANDLERS.of(WaitEnded)
-def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: Moment) -> None:
+def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     wait, run.wait = run.wait, None
@@ -101,14 +101,14 @@ def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: Moment) -> None:
 
 
 @AGENT_RUN_HANDLERS.of(ExecutionFinished)
-def _finished(memory: StreamMemory, event: ExecutionFinished, moment: Moment) -> None:
+def _finished(memory: StreamMemory, event: ExecutionFinished, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         close_step(memory, run, moment)
         end_run(memory, run, event, moment)
 
 
 @AGENT_RUN_HANDLERS.of(UsageRecorded)
-def _used(memory: StreamMemory, event: UsageRecorded, moment: Moment) -> None:
+def _used(memory: StreamMemory, event: UsageRecorded, moment: RunMoment) -> None:
     """Count what a hook used. It is written with the next row of the execution."""
     del moment
     if (run := memory.run) is not None:
@@ -116,6 +116,6 @@ def _used(memory: StreamMemory, event: UsageRecorded, moment: Moment) -> None:
 
 
 @AGENT_RUN_HANDLERS.of(MessagesAppended, InferenceRequestAmended)
-def _nothing(memory: StreamMemory, event: Event, moment: Moment) -> None:
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: it is content."""
     del memory, event, moment

@@ -38,14 +38,14 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_tool_call
 from steptrail.projections.runs_view.executions import put_execution
-from steptrail.projections.runs_view.memory import CallMemory, Moment, RunMemory, StepMemory, StreamMemory
+from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
 from steptrail.projections.runs_view.tables import ATTEMPTS, TOOL_CALLS
 from steptrail.projections.runs_view.values import micros, plain
 
 __all__ = ["CALL_HANDLERS", "ask_for", "close_step", "move_call"]
 
-CALL_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _NEW: Row = {
     "effect": None,
@@ -63,7 +63,7 @@ _NEW: Row = {
 _NO_OUTCOME: Row = {"duration_us": None, **NO_ERROR, "end_version": None}
 
 
-def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: Moment) -> None:
+def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: RunMoment) -> None:
     """Begin the calls of a reply, given the names of their tools."""
     answers = run.answers if step.takes_answers_in_calls else None
     for place, tool in enumerate(tools):
@@ -74,13 +74,13 @@ def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: Mome
         _put(run, step, call, moment)
 
 
-def _put(run: RunMemory, step: StepMemory, call: CallMemory, moment: Moment) -> None:
+def _put(run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
     key: Row = {"execution": run.execution, "step": step.number, "call": call.call}
     moment.changes.put(TOOL_CALLS, {**key, "status": CALL_STATUS[call.phase].value, **call.row})
 
 
 def move_call(
-    run: RunMemory | None, position: int | None, event: AgentEvent, moment: Moment, **said: Scalar
+    run: RunMemory | None, position: int | None, event: AgentEvent, moment: RunMoment, **said: Scalar
 ) -> CallMemory | None:
     """Move a call of the open step, and change these columns of its row; None when the event does not apply."""
     step = run.step if run is not None else None
@@ -96,7 +96,7 @@ def move_call(
     return call
 
 
-def close_step(memory: StreamMemory, run: RunMemory, moment: Moment) -> None:
+def close_step(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
     """Count the calls of the step, which nothing can change any more, and forget it."""
     if (step := run.step) is None:
         return
@@ -109,7 +109,7 @@ def close_step(memory: StreamMemory, run: RunMemory, moment: Moment) -> None:
 
 
 @CALL_HANDLERS.of(ToolExecutionStarted)
-def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: Moment) -> None:
+def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: RunMoment) -> None:
     run = memory.run
     call = move_call(run, event.position, event, moment)
     if run is None or run.step is None or call is None:
@@ -125,7 +125,7 @@ def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: Moment) 
     call.row.update(
         **_NO_OUTCOME,
         effect=event.effect.value,
-        effect_id=event.effect_id,
+        effect_id=plain(event.effect_id),
         attempts=event.attempt,
         started_at=moment.at,
         child=None if kind is None else f"{kind}:{session_for_call(event.effect_id)}",
@@ -133,7 +133,7 @@ def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: Moment) 
     _put(run, run.step, call, moment)
 
 
-def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: CallMemory, moment: Moment) -> None:
+def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
     """Write the newest try, which the row of the call will not tell of any more."""
     key: Row = {"execution": run.execution, "step": step.number, "call": call.call, "attempt": call.attempt}
     row: Row = {
@@ -151,7 +151,7 @@ def _end(
     memory: StreamMemory,
     event: AgentEvent,
     position: int | None,
-    moment: Moment,
+    moment: RunMoment,
     status: str,
     *,
     bill: BilledUsage | None = None,
@@ -186,7 +186,7 @@ def _end(
 
 
 @CALL_HANDLERS.of(ToolExecutionCompleted)
-def _completed(memory: StreamMemory, event: ToolExecutionCompleted, moment: Moment) -> None:
+def _completed(memory: StreamMemory, event: ToolExecutionCompleted, moment: RunMoment) -> None:
     _end(
         memory,
         event,
@@ -200,7 +200,7 @@ def _completed(memory: StreamMemory, event: ToolExecutionCompleted, moment: Mome
 
 
 @CALL_HANDLERS.of(ToolExecutionFailed)
-def _failed(memory: StreamMemory, event: ToolExecutionFailed, moment: Moment) -> None:
+def _failed(memory: StreamMemory, event: ToolExecutionFailed, moment: RunMoment) -> None:
     _end(
         memory,
         event,
@@ -215,13 +215,13 @@ def _failed(memory: StreamMemory, event: ToolExecutionFailed, moment: Moment) ->
 
 
 @CALL_HANDLERS.of(ToolRetryScheduled)
-def _retry_scheduled(memory: StreamMemory, event: ToolRetryScheduled, moment: Moment) -> None:
+def _retry_scheduled(memory: StreamMemory, event: ToolRetryScheduled, moment: RunMoment) -> None:
     if (call := move_call(memory.run, event.position, event, moment, **_NO_OUTCOME)) is not None:
         call.error = None
 
 
 @CALL_HANDLERS.of(ToolExecutionInterrupted)
-def _interrupted(memory: StreamMemory, event: ToolExecutionInterrupted, moment: Moment) -> None:
+def _interrupted(memory: StreamMemory, event: ToolExecutionInterrupted, moment: RunMoment) -> None:
     call = _find(memory.run, event.position)
     error = unknown_outcome(call.tool) if call is not None and event.then is Then.FAIL else None
     seconds = event.duration_seconds
@@ -229,16 +229,16 @@ def _interrupted(memory: StreamMemory, event: ToolExecutionInterrupted, moment: 
 
 
 @CALL_HANDLERS.of(ToolExecutionSuspended)
-def _suspended(memory: StreamMemory, event: ToolExecutionSuspended, moment: Moment) -> None:
+def _suspended(memory: StreamMemory, event: ToolExecutionSuspended, moment: RunMoment) -> None:
     seconds = event.duration_seconds
     _end(memory, event, event.position, moment, "suspended", bill=event.usage, seconds=seconds)
 
 
 @CALL_HANDLERS.of(ToolExecutionSettledLate)
-def _settled_late(memory: StreamMemory, event: ToolExecutionSettledLate, moment: Moment) -> None:
+def _settled_late(memory: StreamMemory, event: ToolExecutionSettledLate, moment: RunMoment) -> None:
     run = memory.run
     for call in run.step.calls if run is not None and run.step is not None else ():
-        if call.row["effect_id"] == event.effect_id and call.attempt == event.attempt:
+        if call.row["effect_id"] == plain(event.effect_id) and call.attempt == event.attempt:
             status = "completed" if event.error is None else "failed"
             _end(memory, event, call.call, moment, status, bill=event.usage, error=event.error)
             return
@@ -250,33 +250,33 @@ def _find(run: RunMemory | None, position: int) -> CallMemory | None:
 
 
 @CALL_HANDLERS.of(ToolCallBlocked)
-def _blocked(memory: StreamMemory, event: ToolCallBlocked, moment: Moment) -> None:
+def _blocked(memory: StreamMemory, event: ToolCallBlocked, moment: RunMoment) -> None:
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
     _end(memory, event, event.position, moment, "blocked", error=error)
 
 
 @CALL_HANDLERS.of(ToolCallAmended)
-def _amended(memory: StreamMemory, event: ToolCallAmended, moment: Moment) -> None:
+def _amended(memory: StreamMemory, event: ToolCallAmended, moment: RunMoment) -> None:
     move_call(memory.run, event.position, event, moment)
 
 
 @CALL_HANDLERS.of(ToolCallHeld)
-def _held(memory: StreamMemory, event: ToolCallHeld, moment: Moment) -> None:
+def _held(memory: StreamMemory, event: ToolCallHeld, moment: RunMoment) -> None:
     move_call(memory.run, event.position, event, moment)
 
 
 @CALL_HANDLERS.of(AnswerAccepted)
-def _accepted(memory: StreamMemory, event: AnswerAccepted, moment: Moment) -> None:
+def _accepted(memory: StreamMemory, event: AnswerAccepted, moment: RunMoment) -> None:
     move_call(memory.run, event.position, event, moment)
 
 
 @CALL_HANDLERS.of(AnswerRejected)
-def _rejected(memory: StreamMemory, event: AnswerRejected, moment: Moment) -> None:
+def _rejected(memory: StreamMemory, event: AnswerRejected, moment: RunMoment) -> None:
     move_call(memory.run, event.position, event, moment)
 
 
 @CALL_HANDLERS.of(ToolCallCancelled)
-def _cancelled(memory: StreamMemory, event: ToolCallCancelled, moment: Moment) -> None:
+def _cancelled(memory: StreamMemory, event: ToolCallCancelled, moment: RunMoment) -> None:
     run, said = memory.run, {**_NO_OUTCOME, "end_version": moment.version}
     call = move_call(run, event.position, event, moment, **said)
     if run is not None and run.step is not None and call is not None and call.ended is not None:
@@ -284,13 +284,13 @@ def _cancelled(memory: StreamMemory, event: ToolCallCancelled, moment: Moment) -
 
 
 @CALL_HANDLERS.of(HooksRan)
-def _hooks_ran(memory: StreamMemory, event: HooksRan, moment: Moment) -> None:
+def _hooks_ran(memory: StreamMemory, event: HooksRan, moment: RunMoment) -> None:
     if event.forbidden_by is not None and event.hook_type == HookType.PRE_TOOL_USE:
         move_call(memory.run, event.position, event, moment)
 
 
 @CALL_HANDLERS.of(ApprovalRequested)
-def _requested(memory: StreamMemory, event: ApprovalRequested, moment: Moment) -> None:
+def _requested(memory: StreamMemory, event: ApprovalRequested, moment: RunMoment) -> None:
     call = move_call(memory.run, event.position, event, moment, approval="asked", approved_by=None)
     if memory.run is not None and call is not None:
         call.approval = event.approval_id
@@ -299,22 +299,22 @@ def _requested(memory: StreamMemory, event: ApprovalRequested, moment: Moment) -
 
 
 @CALL_HANDLERS.of(ApprovalGranted)
-def _granted(memory: StreamMemory, event: ApprovalGranted, moment: Moment) -> None:
+def _granted(memory: StreamMemory, event: ApprovalGranted, moment: RunMoment) -> None:
     _answered(memory, event, moment, approval="granted", approved_by=plain(event.by))
 
 
 @CALL_HANDLERS.of(ApprovalDenied)
-def _denied(memory: StreamMemory, event: ApprovalDenied, moment: Moment) -> None:
+def _denied(memory: StreamMemory, event: ApprovalDenied, moment: RunMoment) -> None:
     _answered(memory, event, moment, approval="denied", approved_by=plain(event.by), end_version=moment.version)
 
 
 @CALL_HANDLERS.of(ApprovalExpired)
-def _expired(memory: StreamMemory, event: ApprovalExpired, moment: Moment) -> None:
+def _expired(memory: StreamMemory, event: ApprovalExpired, moment: RunMoment) -> None:
     _answered(memory, event, moment, approval="expired", end_version=moment.version)
 
 
 def _answered(
-    memory: StreamMemory, event: ApprovalGranted | ApprovalDenied | ApprovalExpired, moment: Moment, **said: Scalar
+    memory: StreamMemory, event: ApprovalGranted | ApprovalDenied | ApprovalExpired, moment: RunMoment, **said: Scalar
 ) -> None:
     run = memory.run
     for call in run.step.calls if run is not None and run.step is not None else ():

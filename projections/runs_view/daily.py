@@ -1,7 +1,7 @@
 """Adds to the sums of a day what has ended on it. Each function takes the row that says how it ended."""
 
 from steptrail.projections.kernel.table import Row, Table
-from steptrail.projections.runs_view.memory import Moment, RunMemory, StreamMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.spread import bucket_of
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
@@ -17,7 +17,7 @@ __all__ = ["count_failure", "count_model_call", "count_run", "count_tool_call"]
 _MEASURES = ("active", "wall", "idle", "people")
 
 
-def count_run(row: Row, moment: Moment) -> None:
+def count_run(row: Row, moment: RunMoment) -> None:
     """Count an execution that has ended."""
     of_run = {"day": day_of(moment.at), "tenant": row["tenant"], "kind": row["kind"], "name": row["name"]}
     is_whole = row["cost_nanos"] is not None and not row["is_unpriced"]
@@ -30,29 +30,31 @@ def count_run(row: Row, moment: Moment) -> None:
         _add(FAILURES_DAILY, {**of_run, "signature": row["signature"], "runs": 1}, moment)
 
 
-def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: Moment) -> None:
+def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a model call that has ended."""
     counts = {"calls": 1, "unpriced_calls": row["cost_nanos"] is None}
     _add(MODELS_DAILY, {**row, **_of_run(memory, run, moment), **counts}, moment)
 
 
-def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: Moment) -> None:
+def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a tool call, or a visit of a node, that has ended for good."""
     error = {name: row[name] or "" for name in ("error_type", "error_class")}
     _add(TOOLS_DAILY, {**row, **_of_run(memory, run, moment), **error, "calls": 1}, moment)
 
 
-def count_failure(memory: StreamMemory, run: RunMemory, row: Row, moment: Moment, *, is_retried: bool = False) -> None:
+def count_failure(
+    memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment, *, is_retried: bool = False
+) -> None:
     """Count the error of a row, if it has one."""
     if row["signature"] is not None:
         counts = {"retried" if is_retried else "calls": 1}
         _add(FAILURES_DAILY, {**_of_run(memory, run, moment), "signature": row["signature"], **counts}, moment)
 
 
-def _of_run(memory: StreamMemory, run: RunMemory, moment: Moment) -> Row:
+def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
     return {"day": day_of(moment.at), "tenant": run.tenant, "kind": memory.kind, "name": run.name}
 
 
-def _add(table: Table, row: Row, moment: Moment) -> None:
+def _add(table: Table, row: Row, moment: RunMoment) -> None:
     amounts = {column.name: int(row.get(column.name) or 0) for column in table.amounts}
     moment.changes.add(table, tuple(row[name] for name in table.key), amounts)

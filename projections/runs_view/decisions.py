@@ -9,20 +9,20 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.executions import end_rest, put_execution
-from steptrail.projections.runs_view.memory import Moment, StreamMemory
+from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.signature import ErrorKind, kind_of
 from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
 from steptrail.projections.runs_view.values import plain
 
 __all__ = ["DECISION_HANDLERS"]
 
-DECISION_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+DECISION_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _LONGEST_NUMBER = 40
 
 
 @DECISION_HANDLERS.of(EvaluationsRecorded)
-def _voted(memory: StreamMemory, event: EvaluationsRecorded, moment: Moment) -> None:
+def _voted(memory: StreamMemory, event: EvaluationsRecorded, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     for place, vote in enumerate(event.votes):
@@ -73,7 +73,7 @@ def _raised(vote: ContinuationEvaluation) -> ErrorKind | None:
 
 
 @DECISION_HANDLERS.of(ContinuationEvaluated)
-def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: Moment) -> None:
+def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     row: Row = {
@@ -99,6 +99,6 @@ def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: Moment)
 
 
 @DECISION_HANDLERS.of(RetryScheduled)
-def _nothing(memory: StreamMemory, event: RetryScheduled, moment: Moment) -> None:
+def _nothing(memory: StreamMemory, event: RetryScheduled, moment: RunMoment) -> None:
     """Change nothing: the decision said that the step is tried again, and a wait says until when."""
     del memory, event, moment

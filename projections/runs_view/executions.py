@@ -21,7 +21,7 @@ from steptrail.domain.shared.events import (
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.daily import count_run
-from steptrail.projections.runs_view.memory import Moment, RestMemory, RunMemory, StreamMemory
+from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind
 from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
 from steptrail.projections.runs_view.tags import tags_in
@@ -39,14 +39,14 @@ __all__ = [
     "resume_run",
 ]
 
-SHARED_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+SHARED_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _FOR_PEOPLE = frozenset({"approval", "unknown_outcome", "human", "step"})
 _READ = ("tags", "tenant")
 _LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version": None}
 
 
-def begin_run(memory: StreamMemory, run: RunMemory, moment: Moment) -> None:
+def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
     """Begin an execution with its row and its tags."""
     memory.run = run
     _put_tags(run, tags_in(memory.metadata), moment)
@@ -54,7 +54,7 @@ def begin_run(memory: StreamMemory, run: RunMemory, moment: Moment) -> None:
 
 
 def resume_run(
-    memory: StreamMemory, run: RunMemory, moment: Moment, *, worker: str, by: str, ended_by: SegmentEnd
+    memory: StreamMemory, run: RunMemory, moment: RunMoment, *, worker: str, by: str, ended_by: SegmentEnd
 ) -> None:
     """Begin a segment. The time since the last one was a rest, of whichever kind."""
     if run.rest is None:
@@ -71,7 +71,7 @@ def resume_run(
     put_execution(memory, run, moment)
 
 
-def put_execution(memory: StreamMemory, run: RunMemory, moment: Moment) -> Row:
+def put_execution(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
     """Write the row of the execution as of this event, and return it."""
     parent, finished, prices = memory.parent, run.finished, run.prices
     failure, cost, tree = _failure_of(run), run.own.cost(prices), run.own + run.below
@@ -85,9 +85,9 @@ def put_execution(memory: StreamMemory, run: RunMemory, moment: Moment) -> Row:
         "fingerprint": run.fingerprint,
         "worker": run.worker,
         "tenant": run.tenant,
-        "parent": None if parent is None else parent.stream,
-        "parent_effect": None if parent is None else parent.effect,
-        "root": None if parent is None else parent.root_stream,
+        "parent": None if parent is None else plain(parent.stream),
+        "parent_effect": None if parent is None else plain(parent.effect),
+        "root": None if parent is None else plain(parent.root_stream),
         "status": run.status.value,
         "stop_reason": None if finished is None else finished.stop_reason.value,
         "resolved_by": None if finished is None else plain(finished.resolved_by),
@@ -128,7 +128,7 @@ def _failure_of(run: RunMemory) -> ErrorKind | None:
     return raised if raised is not None and raised.tool == plain(run.finished.resolved_by) else run.failure
 
 
-def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, moment: Moment) -> None:
+def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
     """End an execution, and count it."""
     end_rest(run, moment, "finished")
     run.active_us, run.active_since = run.active_at(moment.at), None
@@ -136,20 +136,20 @@ def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, mome
     count_run(put_execution(memory, run, moment), moment)
 
 
-def begin_rest(run: RunMemory, rest: RestMemory, moment: Moment) -> None:
+def begin_rest(run: RunMemory, rest: RestMemory, moment: RunMoment) -> None:
     """Begin a rest, with its row."""
     end_rest(run, moment, "paused")
     run.rest = rest
     _put_rest(run, rest, moment)
 
 
-def rest_in_wait(run: RunMemory, wait: WaitStarted, moment: Moment) -> None:
+def rest_in_wait(run: RunMemory, wait: WaitStarted, moment: RunMoment) -> None:
     """Begin the rest of a wait: when it starts, and when the pause is over that came in between."""
     for_people = wait.kind in _FOR_PEOPLE
     begin_rest(run, RestMemory(moment.version, wait.kind, for_people, moment.at, until=wait.until), moment)
 
 
-def end_rest(run: RunMemory, moment: Moment, ending: str, by: str | None = None) -> None:
+def end_rest(run: RunMemory, moment: RunMoment, ending: str, by: str | None = None) -> None:
     """End the rest that lasts, if one does, and count its time."""
     if (rest := run.rest) is None:
         return
@@ -161,14 +161,14 @@ def end_rest(run: RunMemory, moment: Moment, ending: str, by: str | None = None)
     _put_rest(run, rest, moment, ended)
 
 
-def _put_rest(run: RunMemory, rest: RestMemory, moment: Moment, ended: Row = _LASTS) -> None:
+def _put_rest(run: RunMemory, rest: RestMemory, moment: RunMoment, ended: Row = _LASTS) -> None:
     row: Row = {
         "execution": run.execution,
         "version": rest.version,
         "kind": rest.kind,
         "is_for_people": rest.is_for_people,
         "started_at": rest.started_at,
-        "until": rest.until,
+        "until": None if rest.until is None else whole(max(0, rest.until)),
         "by": _name(rest.by),
         **ended,
     }
@@ -179,7 +179,7 @@ def _name(by: str | None) -> str | None:
     return None if by is None else plain(by)
 
 
-def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: Moment) -> None:
+def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: RunMoment) -> None:
     """Make these the tags of the execution."""
     for name, value in run.tags.items():
         if tags.get(name) != value:
@@ -190,7 +190,7 @@ def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: Moment) -> None:
 
 
 @SHARED_HANDLERS.of(SessionStarted)
-def _session_started(memory: StreamMemory, event: SessionStarted, moment: Moment) -> None:
+def _session_started(memory: StreamMemory, event: SessionStarted, moment: RunMoment) -> None:
     del moment
     memory.name, memory.parent = plain(event.name), event.parent
     change_metadata(memory, event.metadata)
@@ -202,7 +202,7 @@ def change_metadata(memory: StreamMemory, changes: Mapping[str, JsonValue]) -> N
 
 
 @SHARED_HANDLERS.of(MetadataChanged)
-def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: Moment) -> None:
+def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunMoment) -> None:
     for name in event.removed:
         memory.metadata.pop(name, None)
     change_metadata(memory, event.changes)
@@ -211,13 +211,13 @@ def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: Mome
 
 
 @SHARED_HANDLERS.of(PauseRequested, StopRequested)
-def _nothing(memory: StreamMemory, event: Event, moment: Moment) -> None:
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: a later event leads to a change."""
     del memory, event, moment
 
 
 @SHARED_HANDLERS.of(ExecutionPaused)
-def _paused(memory: StreamMemory, event: ExecutionPaused, moment: Moment) -> None:
+def _paused(memory: StreamMemory, event: ExecutionPaused, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     run.standing = ExecutionStatus.PAUSED
@@ -228,7 +228,7 @@ def _paused(memory: StreamMemory, event: ExecutionPaused, moment: Moment) -> Non
 
 
 @SHARED_HANDLERS.of(WaitStarted)
-def _wait_started(memory: StreamMemory, event: WaitStarted, moment: Moment) -> None:
+def _wait_started(memory: StreamMemory, event: WaitStarted, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         run.wait = event
         rest_in_wait(run, event, moment)

@@ -21,27 +21,27 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, put_execution, resume_run
-from steptrail.projections.runs_view.memory import Moment, RunMemory, StreamMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.tags import tenant_in
 from steptrail.projections.runs_view.values import plain
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
 __all__ = ["FLOW_RUN_HANDLERS"]
 
-FLOW_RUN_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 
 @FLOW_RUN_HANDLERS.of(FlowStarted)
-def _started(memory: StreamMemory, event: FlowStarted, moment: Moment) -> None:
+def _started(memory: StreamMemory, event: FlowStarted, moment: RunMoment) -> None:
     memory.name = plain(event.flow)
     run = _run_at(memory, event.ordinal, event.worker, moment)
     run.standing = ExecutionStatus.PENDING if event.worker is None else None
-    run.fingerprint, run.definition, run.prices = event.digest, event.definition, event.options.prices
+    run.fingerprint, run.definition, run.prices = plain(event.digest), event.definition, event.options.prices
     begin_run(memory, run, moment)
 
 
 @FLOW_RUN_HANDLERS.of(FlowRetried)
-def _retried(memory: StreamMemory, event: FlowRetried, moment: Moment) -> None:
+def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> None:
     """Begin another execution with the visits that had not ended well."""
     before = memory.run
     run = _run_at(memory, event.ordinal, event.worker, moment)
@@ -55,7 +55,7 @@ def _retried(memory: StreamMemory, event: FlowRetried, moment: Moment) -> None:
         take_up_again(run, before.visits.values(), moment)
 
 
-def _run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: Moment) -> RunMemory:
+def _run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMoment) -> RunMemory:
     return RunMemory(
         execution=moment.position,
         ordinal=ordinal,
@@ -69,7 +69,7 @@ def _run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: Mome
 
 
 @FLOW_RUN_HANDLERS.of(FlowResumed)
-def _resumed(memory: StreamMemory, event: FlowResumed, moment: Moment) -> None:
+def _resumed(memory: StreamMemory, event: FlowResumed, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     # A segment that has crashed lived until its last event.
@@ -81,7 +81,7 @@ def _resumed(memory: StreamMemory, event: FlowResumed, moment: Moment) -> None:
 
 
 @FLOW_RUN_HANDLERS.of(WaitEnded)
-def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: Moment) -> None:
+def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         run.wait = None
         end_rest(run, moment, event.reason, event.by)
@@ -89,14 +89,14 @@ def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: Moment) -> None:
 
 
 @FLOW_RUN_HANDLERS.of(ExecutionFinished)
-def _finished(memory: StreamMemory, event: ExecutionFinished, moment: Moment) -> None:
+def _finished(memory: StreamMemory, event: ExecutionFinished, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         count_cut_visits(memory, run, moment)
         end_run(memory, run, event, moment)
 
 
 @FLOW_RUN_HANDLERS.of(ApprovalRequested, HumanRequested)
-def _asked(memory: StreamMemory, event: Event, moment: Moment) -> None:
+def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     del event
     if (run := memory.run) is not None:
         run.approvals += 1
@@ -113,6 +113,6 @@ def _asked(memory: StreamMemory, event: Event, moment: Moment) -> None:
     StepAnswered,
     StepHeld,
 )
-def _nothing(memory: StreamMemory, event: Event, moment: Moment) -> None:
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: the wait for it ends, or the run does."""
     del memory, event, moment

@@ -1,4 +1,4 @@
-"""What the read model of runs remembers of one stream: counts, ids and times, and nothing that anybody said."""
+"""The memory that the read model of runs has of one stream: counts, ids and times, and nothing that anybody said."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Row, Scalar
-from steptrail.projections.runs_view.bill import Bill
 from steptrail.projections.runs_view.signature import ErrorKind
+from steptrail.projections.runs_view.spending import Spending
 
 __all__ = [
     "CallMemory",
     "InferenceMemory",
-    "Moment",
     "RestMemory",
     "RunMemory",
+    "RunMoment",
     "StepMemory",
     "StreamMemory",
     "TryMemory",
@@ -83,14 +83,14 @@ class StepMemory:
     inference: InferenceMemory | None = None
     has_reply: bool = False
     is_cut: bool = False
-    used: Bill = field(default_factory=Bill)
+    used: Spending = field(default_factory=Spending)
     error: ErrorKind | None = None
     calls: list[CallMemory] = field(default_factory=list[CallMemory])
 
 
 @dataclass(slots=True)
 class TryMemory:
-    """What a visit of a node, or one item of a map, has open. `row` is the row of its newest try, without the key.
+    """The open part of a visit of a node, or of one item of a map. `row` is the row of its newest try, without the key.
 
     `attempt` is the number of that try. It is None while none is open. `failures` counts those that failed after they
     had begun. `billed` is the part of the bill of a stream below that is counted already; None for a try that runs
@@ -113,7 +113,7 @@ class VisitMemory:
     node: str
     visit: int
     row: dict[str, Scalar]
-    bill: Bill = field(default_factory=Bill)
+    bill: Spending = field(default_factory=Spending)
     tries: dict[int | None, TryMemory] = field(default_factory=dict[int | None, TryMemory])
 
 
@@ -155,9 +155,9 @@ class RunMemory:
     active_us: int = 0
     idle_us: int = 0
     people_us: int = 0
-    own: Bill = field(default_factory=Bill)
-    below: Bill = field(default_factory=Bill)
-    wasted: Bill = field(default_factory=Bill)
+    own: Spending = field(default_factory=Spending)
+    below: Spending = field(default_factory=Spending)
+    wasted: Spending = field(default_factory=Spending)
     failure: ErrorKind | None = None
     raised: ErrorKind | None = None
     finished: ExecutionFinished | None = None
@@ -201,7 +201,7 @@ class StreamMemory:
     run: RunMemory | None = None
 
 
-class Moment(NamedTuple):
+class RunMoment(NamedTuple):
     """The place and the instant of an event, and where its handlers write what it changes."""
 
     position: int

@@ -35,7 +35,7 @@ _MANY = re.compile(r"#(?:[\s,;]*#)+")
 
 
 class ErrorKind(NamedTuple):
-    """What errors of one signature have in common."""
+    """The parts that errors of one signature have in common."""
 
     error_type: str
     error_class: str
@@ -56,7 +56,7 @@ class ErrorKind(NamedTuple):
         }
 
     def put(self, changes: Changes) -> None:
-        """Write the row of the signature. It is the same row whoever writes it."""
+        """Write the row of the signature. It is the same row each time."""
         changes.put(SIGNATURES, {"signature": self.signature, **self._asdict()})
 
 

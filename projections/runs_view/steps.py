@@ -14,18 +14,18 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.projections.kernel.table import Row
-from steptrail.projections.runs_view.bill import Bill
 from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
 from steptrail.projections.runs_view.executions import put_execution
-from steptrail.projections.runs_view.memory import InferenceMemory, Moment, RunMemory, StepMemory, StreamMemory
+from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
+from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
 from steptrail.projections.runs_view.values import micros, plain, tokens
 
 __all__ = ["STEP_HANDLERS"]
 
-STEP_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+STEP_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _NO_END: Row = {
     "answered_by": None,
@@ -42,7 +42,7 @@ _OPEN_STEP: Row = {"status": "in_progress", "active_us": 0, "errors": 0, "cost_n
 
 
 @STEP_HANDLERS.of(StepStarted)
-def _step_started(memory: StreamMemory, event: StepStarted, moment: Moment) -> None:
+def _step_started(memory: StreamMemory, event: StepStarted, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     run.step = step = StepMemory(number=event.number, started_at=moment.at, version=moment.version)
@@ -51,7 +51,7 @@ def _step_started(memory: StreamMemory, event: StepStarted, moment: Moment) -> N
     put_execution(memory, run, moment)
 
 
-def _put_step(run: RunMemory, step: StepMemory, said: Row, moment: Moment) -> None:
+def _put_step(run: RunMemory, step: StepMemory, said: Row, moment: RunMoment) -> None:
     row: Row = {
         "execution": run.execution,
         "step": step.number,
@@ -65,7 +65,7 @@ def _put_step(run: RunMemory, step: StepMemory, said: Row, moment: Moment) -> No
 
 
 @STEP_HANDLERS.of(InferenceStarted)
-def _inference_started(memory: StreamMemory, event: InferenceStarted, moment: Moment) -> None:
+def _inference_started(memory: StreamMemory, event: InferenceStarted, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     step.takes_answers_in_calls = event.output_mode is OutputMode.TOOL
@@ -73,7 +73,7 @@ def _inference_started(memory: StreamMemory, event: InferenceStarted, moment: Mo
     _put_inference(run, step, step.inference, {**_NO_END, "status": "in_progress"}, moment)
 
 
-def _put_inference(run: RunMemory, step: StepMemory, begun: InferenceMemory, said: Row, moment: Moment) -> Row:
+def _put_inference(run: RunMemory, step: StepMemory, begun: InferenceMemory, said: Row, moment: RunMoment) -> Row:
     row: Row = {
         "execution": run.execution,
         "step": step.number,
@@ -87,7 +87,7 @@ def _put_inference(run: RunMemory, step: StepMemory, begun: InferenceMemory, sai
     return row
 
 
-def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: Moment) -> None:
+def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: RunMoment) -> None:
     """Write how the open model call has ended, and count it."""
     if (step := run.step) is None or (begun := step.inference) is None:
         return
@@ -98,11 +98,11 @@ def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: Mome
 
 
 @STEP_HANDLERS.of(InferenceCompleted)
-def _inference_completed(memory: StreamMemory, event: InferenceCompleted, moment: Moment) -> None:
+def _inference_completed(memory: StreamMemory, event: InferenceCompleted, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     reply, asked_for = event.reply, step.inference.model if step.inference is not None else ""
-    used = Bill(reply.usage, (ModelUsage.of_reply(asked_for, reply.response_model, reply.usage),))
+    used = Spending(reply.usage, (ModelUsage.of_reply(asked_for, reply.response_model, reply.usage),))
     run.own.add(used.usage, used.models)
     step.used, step.has_reply, step.is_cut = used, True, reply.finish_reason is FinishReason.LENGTH
     said: Row = {
@@ -119,7 +119,7 @@ def _inference_completed(memory: StreamMemory, event: InferenceCompleted, moment
 
 
 @STEP_HANDLERS.of(InferenceFailed)
-def _inference_failed(memory: StreamMemory, event: InferenceFailed, moment: Moment) -> None:
+def _inference_failed(memory: StreamMemory, event: InferenceFailed, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     step.error = kind_of(event.error)
@@ -129,13 +129,13 @@ def _inference_failed(memory: StreamMemory, event: InferenceFailed, moment: Mome
 
 
 @STEP_HANDLERS.of(InferenceInterrupted)
-def _inference_interrupted(memory: StreamMemory, event: InferenceInterrupted, moment: Moment) -> None:
+def _inference_interrupted(memory: StreamMemory, event: InferenceInterrupted, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         _end_inference(memory, run, {"status": "interrupted", "cut_by": event.reason}, moment)
 
 
 @STEP_HANDLERS.of(StepCompleted)
-def _step_completed(memory: StreamMemory, event: StepCompleted, moment: Moment) -> None:
+def _step_completed(memory: StreamMemory, event: StepCompleted, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     errors = [call.error for call in step.calls if call.error is not None]

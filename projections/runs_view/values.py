@@ -12,8 +12,11 @@ _MOST = 2**53
 """So many microseconds are 285 years. A sum of a thousand such numbers fits into 64 bits."""
 
 
-def plain(text: str, most: int = 200) -> str:
-    """Return the beginning of a text without what a database cannot hold: NUL, and halves of surrogate pairs."""
+def plain(text: str, most: int = 400) -> str:
+    """Return the beginning of a text without what a database cannot hold: NUL, and halves of surrogate pairs.
+
+    All ids are shorter than what is kept.
+    """
     cut = text[:most]
     return cut if cut.isprintable() else cut.replace("\0", "").encode(errors="replace").decode()
 

@@ -17,7 +17,7 @@ from steptrail.projections.runs_view.calls import CALL_HANDLERS
 from steptrail.projections.runs_view.decisions import DECISION_HANDLERS
 from steptrail.projections.runs_view.executions import SHARED_HANDLERS
 from steptrail.projections.runs_view.flow_runs import FLOW_RUN_HANDLERS
-from steptrail.projections.runs_view.memory import Moment, StreamMemory
+from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.steps import STEP_HANDLERS
 from steptrail.projections.runs_view.sums import SUMS
 from steptrail.projections.runs_view.tables import ROWS
@@ -25,7 +25,7 @@ from steptrail.projections.runs_view.visits import VISIT_HANDLERS
 
 __all__ = ["RunsView"]
 
-_Table = Mapping[type[Any], Callable[[StreamMemory, Any, Moment], None]]
+_Table = Mapping[type[Any], Callable[[StreamMemory, Any, RunMoment], None]]
 
 _HANDLERS: Mapping[str, _Table] = {
     AGENTS: complete(AgentEvent, SHARED_HANDLERS, AGENT_RUN_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, DECISION_HANDLERS),
@@ -52,7 +52,7 @@ class RunsView:
         version, at, event, _ = entry.record
         handler = _HANDLERS[f"{fold.kind}:"].get(type(event))
         if handler is not None:
-            handler(fold, event, Moment(entry.position, version, at, changes))
+            handler(fold, event, RunMoment(entry.position, version, at, changes))
         if fold.run is not None and event.counts_as is not EventKind.OUTSIDE:
             fold.run.seen = version, at
         return fold

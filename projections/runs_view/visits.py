@@ -31,17 +31,17 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
-from steptrail.projections.runs_view.bill import Bill
 from steptrail.projections.runs_view.daily import count_failure, count_tool_call
 from steptrail.projections.runs_view.executions import put_execution
-from steptrail.projections.runs_view.memory import Moment, RunMemory, StreamMemory, TryMemory, VisitMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
+from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import TRIES, VISITS
 from steptrail.projections.runs_view.values import micros, plain, tokens, whole
 
 __all__ = ["VISIT_HANDLERS", "count_cut_visits", "take_up_again"]
 
-VISIT_HANDLERS = Handlers[StreamMemory, [Moment], None]()
+VISIT_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _Ended = NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeAttemptSuspended
 
@@ -72,12 +72,12 @@ _NEW_TRY: Row = {
 
 
 @VISIT_HANDLERS.of(NodeOpened)
-def _opened(memory: StreamMemory, event: NodeOpened, moment: Moment) -> None:
+def _opened(memory: StreamMemory, event: NodeOpened, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         _begin(run, VisitMemory(event.node, event.visit, {"number": event.number, "items": event.items}), moment)
 
 
-def _begin(run: RunMemory, visit: VisitMemory, moment: Moment) -> None:
+def _begin(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
     visit.row.update(_NEW_VISIT, started_at=moment.at, version=moment.version)
     if visit.row["items"] is None:
         visit.tries[None] = TryMemory()
@@ -85,17 +85,17 @@ def _begin(run: RunMemory, visit: VisitMemory, moment: Moment) -> None:
     _put(run, visit, moment)
 
 
-def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: Moment) -> None:
+def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: RunMoment) -> None:
     """Begin the visits anew that an earlier execution has left, in an execution that retries it."""
     for visit in visits:
         row = {name: visit.row[name] for name in ("number", "items")}
         _begin(run, VisitMemory(visit.node, visit.visit, row), moment)
 
 
-def _put(run: RunMemory, visit: VisitMemory, moment: Moment) -> Row:
+def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> Row:
     row: Row = {
         "execution": run.execution,
-        "node": visit.node,
+        "node": plain(visit.node),
         "visit": visit.visit,
         **tokens(visit.bill.usage),
         "cost_nanos": visit.bill.nanos_of_known(run.prices) if visit.bill.models else None,
@@ -116,13 +116,12 @@ def _try_of(visit: VisitMemory, item: int | None) -> TryMemory | None:
 
 
 @VISIT_HANDLERS.of(NodeAttemptStarted)
-def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: Moment) -> None:
+def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment) -> None:
     run, visit = memory.run, _visit(memory.run, event)
     task = _try_of(visit, event.item) if visit is not None else None
     if run is None or visit is None or task is None:
         return
-    node = working_node(graph_of(run.definition).node(event.node), event.item)
-    child, kind = None, stream_kind(node)
+    child, kind = None, _kind_below(run, event)
     if kind is not None:
         effect = child_effect(event.effect_id, run.retries_of_run, task.failures)
         child, task.runs_a_stream = f"{kind}:{session_for_call(effect)}", True
@@ -131,7 +130,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: Moment) ->
         **_NEW_TRY,
         "status": "running",
         "effect": event.effect.value,
-        "effect_id": event.effect_id,
+        "effect_id": plain(event.effect_id),
         "started_at": moment.at,
         "child": child,
         "version": moment.version,
@@ -145,16 +144,25 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: Moment) ->
     _put(run, visit, moment)
 
 
+def _kind_below(run: RunMemory, event: NodeAttemptStarted) -> str | None:
+    """Return the kind of the stream that the node runs; None when it runs none, or the workflow cannot be read."""
+    try:
+        node = graph_of(run.definition).node(event.node)
+    except (LookupError, ValueError):
+        return None
+    return stream_kind(working_node(node, event.item))
+
+
 def _number(value: Scalar) -> int:
     return value if isinstance(value, int) else 0
 
 
 def _put_try(
-    run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int, row: dict[str, Scalar], moment: Moment
+    run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int, row: dict[str, Scalar], moment: RunMoment
 ) -> None:
     key: Row = {
         "execution": run.execution,
-        "node": visit.node,
+        "node": plain(visit.node),
         "visit": visit.visit,
         "item": -1 if event.item is None else event.item,
         "attempt": attempt,
@@ -166,7 +174,7 @@ def _end_try(
     memory: StreamMemory,
     event: _Ended,
     status: str,
-    moment: Moment,
+    moment: RunMoment,
     *,
     error: ErrorKind | None = None,
     settled_by: str | None = None,
@@ -218,33 +226,33 @@ def _bill(
         return
     run.own.add(bill, bill.models)
     visit.bill.add(bill, bill.models)
-    row.update(tokens(bill), cost_nanos=Bill(bill, bill.models).nanos_of_known(run.prices))
+    row.update(tokens(bill), cost_nanos=Spending(bill, bill.models).nanos_of_known(run.prices))
 
 
 @VISIT_HANDLERS.of(NodeAttemptCompleted)
-def _try_completed(memory: StreamMemory, event: NodeAttemptCompleted, moment: Moment) -> None:
+def _try_completed(memory: StreamMemory, event: NodeAttemptCompleted, moment: RunMoment) -> None:
     _end_try(memory, event, "completed", moment, settled_by=event.settled_by)
 
 
 @VISIT_HANDLERS.of(NodeAttemptFailed)
-def _try_failed(memory: StreamMemory, event: NodeAttemptFailed, moment: Moment) -> None:
+def _try_failed(memory: StreamMemory, event: NodeAttemptFailed, moment: RunMoment) -> None:
     error = _kind(event.failure, event.node, event.error.message, event.error)
     error.put(moment.changes)
     _end_try(memory, event, "failed", moment, error=error, settled_by=event.settled_by)
 
 
 @VISIT_HANDLERS.of(NodeAttemptInterrupted)
-def _try_interrupted(memory: StreamMemory, event: NodeAttemptInterrupted, moment: Moment) -> None:
+def _try_interrupted(memory: StreamMemory, event: NodeAttemptInterrupted, moment: RunMoment) -> None:
     _end_try(memory, event, "interrupted", moment)
 
 
 @VISIT_HANDLERS.of(NodeAttemptSuspended)
-def _try_suspended(memory: StreamMemory, event: NodeAttemptSuspended, moment: Moment) -> None:
+def _try_suspended(memory: StreamMemory, event: NodeAttemptSuspended, moment: RunMoment) -> None:
     _end_try(memory, event, "suspended", moment)
 
 
 @VISIT_HANDLERS.of(NodeAttemptSettledLate)
-def _settled_late(memory: StreamMemory, event: NodeAttemptSettledLate, moment: Moment) -> None:
+def _settled_late(memory: StreamMemory, event: NodeAttemptSettledLate, moment: RunMoment) -> None:
     """Count what was used. It is written with the next row of the execution."""
     del moment
     if (run := memory.run) is not None and event.usage is not None:
@@ -252,23 +260,25 @@ def _settled_late(memory: StreamMemory, event: NodeAttemptSettledLate, moment: M
 
 
 @VISIT_HANDLERS.of(NodeRetryScheduled, NodeEvaluated)
-def _nothing(memory: StreamMemory, event: Event, moment: Moment) -> None:
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: another try, or the end of the visit, comes later."""
     del memory, event, moment
 
 
 def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | None) -> ErrorKind:
-    return ErrorKind(failure.value, "" if error is None else plain(error.error_class), node, template_of(message))
+    return ErrorKind(
+        failure.value, "" if error is None else plain(error.error_class), plain(node), template_of(message)
+    )
 
 
-def _kind_of(event: NodeFailureRecorded | NodeFailed, moment: Moment) -> ErrorKind:
+def _kind_of(event: NodeFailureRecorded | NodeFailed, moment: RunMoment) -> ErrorKind:
     error: NodeError = event.error
     kind = _kind(error.failure, event.node, error.message, error.error)
     kind.put(moment.changes)
     return kind
 
 
-def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: Moment, said: Row) -> None:
+def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: RunMoment, said: Row) -> None:
     """End a visit that goes on along its edges, and count it. Nothing changes it any more."""
     run, visit = memory.run, _visit(memory.run, event)
     if run is None or visit is None:
@@ -280,19 +290,19 @@ def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: Moment,
     put_execution(memory, run, moment)
 
 
-def _end(run: RunMemory, visit: VisitMemory, status: str, moment: Moment, said: Row) -> None:
+def _end(run: RunMemory, visit: VisitMemory, status: str, moment: RunMoment, said: Row) -> None:
     visit.row.update(said)
     visit.row.update(status=status, ended_at=moment.at, end_version=moment.version)
     _put(run, visit, moment)
 
 
-def _count(memory: StreamMemory, run: RunMemory, visit: VisitMemory, moment: Moment) -> None:
-    row = {**visit.row, "tool": visit.node, "duration_us": visit.row["active_us"]}
+def _count(memory: StreamMemory, run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
+    row = {**visit.row, "tool": plain(visit.node), "duration_us": visit.row["active_us"]}
     count_tool_call(memory, run, row, moment)
     count_failure(memory, run, row, moment)
 
 
-def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: Moment) -> None:
+def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
     """Count the visits that failed or were cancelled, when their run ends: until then their tries were cut off."""
     for visit in run.visits.values():
         if visit.row["ended_at"] is not None:
@@ -300,17 +310,17 @@ def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: Moment) -> No
 
 
 @VISIT_HANDLERS.of(NodeCompleted)
-def _completed(memory: StreamMemory, event: NodeCompleted, moment: Moment) -> None:
+def _completed(memory: StreamMemory, event: NodeCompleted, moment: RunMoment) -> None:
     _close(memory, event, "completed", moment, {})
 
 
 @VISIT_HANDLERS.of(NodeSkipped)
-def _skipped(memory: StreamMemory, event: NodeSkipped, moment: Moment) -> None:
+def _skipped(memory: StreamMemory, event: NodeSkipped, moment: RunMoment) -> None:
     _close(memory, event, "skipped", moment, {})
 
 
 @VISIT_HANDLERS.of(NodeFailureRecorded)
-def _failure_recorded(memory: StreamMemory, event: NodeFailureRecorded, moment: Moment) -> None:
+def _failure_recorded(memory: StreamMemory, event: NodeFailureRecorded, moment: RunMoment) -> None:
     run, visit = memory.run, _visit(memory.run, event)
     if run is None or visit is None:
         return
@@ -325,7 +335,7 @@ def _failure_recorded(memory: StreamMemory, event: NodeFailureRecorded, moment: 
 
 
 @VISIT_HANDLERS.of(NodeFailed)
-def _failed(memory: StreamMemory, event: NodeFailed, moment: Moment) -> None:
+def _failed(memory: StreamMemory, event: NodeFailed, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     run.failure = kind = _kind_of(event, moment)
@@ -336,7 +346,7 @@ def _failed(memory: StreamMemory, event: NodeFailed, moment: Moment) -> None:
 
 
 @VISIT_HANDLERS.of(NodeCancelled)
-def _cancelled(memory: StreamMemory, event: NodeCancelled, moment: Moment) -> None:
+def _cancelled(memory: StreamMemory, event: NodeCancelled, moment: RunMoment) -> None:
     run, visit = memory.run, _visit(memory.run, event)
     if run is None or visit is None:
         return

@@ -5,7 +5,9 @@ session, or gets its result.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from msgspec import structs
 
@@ -31,6 +33,8 @@ from steptrail.runtime.kernel.kinds import KINDS
 __all__ = ["ChildEnd", "ChildSession"]
 
 _LOOK_SECONDS = 0.2
+
+_Narrowing: TypeAlias = Callable[[Limits, Limits], Limits]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,26 +71,26 @@ class ChildSession:
         text: str,
         *,
         within: float | None = None,
-        tokens: int | None = None,
+        lent: _Narrowing | None = None,
         context: JsonValue = None,
     ) -> ChildEnd:
         """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
         A session that has begun keeps its context, and another one has this `context`. The session gets at most
-        `within` seconds and `tokens`, also when its own limits are wider. While another process runs it, this waits for
-        the end; but if the run of the call was taken over, the session is taken over as well. A cancellation of the
-        call pauses the session, or stops it if the run of the call is to stop. That is returned as an end too, and not
-        raised, so that the bill is known.
+        `within` seconds, also when its own limits are wider; `lent` narrows these, given those of the agent and those
+        that hold. While another process runs it, this waits for the end; but if the run of the call was taken over, the
+        session is taken over as well. A cancellation of the call pauses the session, or stops it if the run of the call
+        is to stop. That is returned as an end too, and not raised, so that the bill is known.
         """
         try:
-            return await self._run(agent, text, within, tokens, context)
+            return await self._run(agent, text, within, lent, context)
         except asyncio.CancelledError:
             ending = asyncio.ensure_future(self._cut())
             await wait_through(ending)
             return ending.result()
 
     async def _run(
-        self, agent: AnyAgent, text: str, within: float | None, tokens: int | None, context: JsonValue
+        self, agent: AnyAgent, text: str, within: float | None, lent: _Narrowing | None, context: JsonValue
     ) -> ChildEnd:
         deadline = None if within is None else self._clock.monotonic() + round(within * 1e6)
         while True:
@@ -94,7 +98,7 @@ class ChildSession:
             try:
                 if left is not None and left <= 0:
                     return ChildEnd(state=await self._look(), is_out_of_time=True)
-                state = await self._go_on(agent, text, await self._limits(agent, left, tokens), context)
+                state = await self._go_on(agent, text, await self._limits(agent, left, lent), context)
                 return ChildEnd(
                     state=state,
                     is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
@@ -124,14 +128,12 @@ class ChildSession:
         self._take_over = False
         return await self._control.resume(agent, take_over=True, limits=limits)
 
-    async def _limits(self, agent: AnyAgent, left: float | None, tokens: int | None) -> Limits | None:
+    async def _limits(self, agent: AnyAgent, left: float | None, lent: _Narrowing | None) -> Limits | None:
         """Return the limits of the next segment; None when they are those that hold anyway."""
         state = await self._look()
         recorded = state.agent.limits if state is not None and state.agent is not None else agent.limits
-        own, most = agent.limits, recorded.max_tokens
-        if tokens is not None:
-            most = tokens if own.max_tokens is None else min(own.max_tokens, tokens)
-        wanted = structs.replace(recorded, timeout=shortest(own.timeout, left), max_tokens=most)
+        held = recorded if lent is None else lent(agent.limits, recorded)
+        wanted = structs.replace(held, timeout=shortest(agent.limits.timeout, left))
         return None if wanted == recorded else wanted
 
     async def _cut(self) -> ChildEnd:

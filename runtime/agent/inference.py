@@ -167,7 +167,9 @@ class Inference:
             # The run's own limit cut the call, so the run stops by that limit. It is no failure of the model.
             self._journal.record(model_interrupted(due.deadline))
             return
-        call_failed(self._journal.peek().agent_id, f"model {self._agent.snapshot.model.model}", info, error)
+        call_failed(
+            f"session {self._journal.peek().agent_id}", f"model {self._agent.snapshot.model.model}", info, error
+        )
         self._journal.record(InferenceFailed(error=info, duration_seconds=self._since(began)))
 
     def _since(self, began: int) -> float:

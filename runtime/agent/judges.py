@@ -67,6 +67,6 @@ def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> No
                 said = "session %s: tool %s again in %.1f s after failure %d"
                 RUNS.warning(said, state.agent_id, name, delay, failures)
             case ToolExecutionFailed(position=position, error=error):
-                call_failed(state.agent_id, f"tool {state.tool_executions[position].name}", error, None)
+                call_failed(f"session {state.agent_id}", f"tool {state.tool_executions[position].name}", error, None)
             case _:
                 pass

@@ -166,12 +166,12 @@ class Runner:
         elif not await self._journal.flush():  # a stop is seen during an effect only if nothing is left to be stored
             return
         else:
-            self._resources = OpenResources(session, opener, self._means)
+            self._resources = OpenResources(f"session {session}", opener, self._means)
             self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
             await self._flight.land()
             match ended:
                 case [Exception() as error]:
-                    run_log.resources_failed(session, "could not be opened", error)
+                    run_log.resources_failed(f"session {session}", "could not be opened", error)
                     problem = type(error).__qualname__
                 case [Cut()]:
                     return

@@ -66,8 +66,8 @@ def name_of(opener: object) -> str:
 class OpenResources:
     """The resources of one segment of a session."""
 
-    def __init__(self, session: str, opener: Opener, means: Means) -> None:
-        self._session, self._opener, self._means = session, opener, means
+    def __init__(self, run: str, opener: Opener, means: Means) -> None:
+        self._run, self._opener, self._means = run, opener, means
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -99,9 +99,9 @@ class OpenResources:
             task.cancel()
             cancelled = await wait_through(task, timeout=PATIENCE) or cancelled
         if not task.done():
-            RUNS.warning("session %s: its resources did not close in time and are left behind", self._session)
+            RUNS.warning("%s: its resources did not close in time and are left behind", self._run)
         elif not task.cancelled() and (error := task.exception()) is not None:
-            resources_failed(self._session, "could not be closed", error)
+            resources_failed(self._run, "could not be closed", error)
         if cancelled is not None:
             raise cancelled
 

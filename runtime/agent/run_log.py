@@ -45,14 +45,14 @@ def ended(state: AgentState) -> None:
     RUNS.log(level, "session %s: execution %s %s", state.agent_id, state.execution_id, ", ".join(said))
 
 
-def call_failed(session: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
-    """Log that a call of a model or a tool failed, with the traceback of the exception."""
-    _warn(raised, "session %s: %s failed: %s", session, what, error)
+def call_failed(run: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
+    """Log that a call or a node failed, with the traceback. `run` is such as `session s` or `flow f`."""
+    _warn(raised, "%s: %s failed: %s", run, what, error)
 
 
-def resources_failed(session: str, what: str, error: BaseException) -> None:
+def resources_failed(run: str, what: str, error: BaseException) -> None:
     """Log that the resources of a run could not be opened or closed, with the traceback of the exception."""
-    _warn(error, "session %s: its resources %s: %s", session, what, type(error).__name__)
+    _warn(error, "%s: its resources %s: %s", run, what, type(error).__name__)
 
 
 def failed_vote(session: str, what: str, name: str, error: Exception) -> ContinuationEvaluation:

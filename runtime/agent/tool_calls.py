@@ -224,7 +224,7 @@ class ToolCalls:
         event = self._event(started, outcome, seconds)
         if isinstance(event, ToolExecutionFailed):
             session = self._journal.peek().agent_id
-            call_failed(session, f"tool {started.tool.spec.name}", event.error, started.classify.raised)
+            call_failed(f"session {session}", f"tool {started.tool.spec.name}", event.error, started.classify.raised)
         self._journal.record_outcome(started.call, event)
 
     def _event(self, started: _Started, outcome: ToolOutcome | Cut, seconds: float) -> AgentEvent:

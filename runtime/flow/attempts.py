@@ -234,7 +234,7 @@ class Attempts:
         if isinstance(outcome, Failed) and is_out_of_time(outcome.error, seconds, began.timeout):
             outcome = TimedOut(error=outcome.error, usage=outcome.usage)
         if isinstance(outcome, Failed):
-            call_failed(self._journal.peek().flow_id, f"node {began.key[0]}", outcome.error, outcome.raised)
+            call_failed(f"flow {self._journal.peek().flow_id}", f"node {began.key[0]}", outcome.error, outcome.raised)
         self._journal.record_outcome(began.in_flight, self._event(began, outcome, seconds))
 
     def _event(self, began: _Began, outcome: Outcome | Cut, seconds: float) -> FlowEvent:

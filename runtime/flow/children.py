@@ -11,8 +11,7 @@ from msgspec import structs
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
 from steptrail.domain.flow.commands import StartFlow
-from steptrail.domain.flow.lending import narrower
-from steptrail.domain.flow.policies import Budget
+from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
@@ -87,12 +86,12 @@ class ChildFlow:
         given: JsonValue,
         *,
         within: float | None = None,
-        lent: Budget | None = None,
+        lent: Lent | None = None,
         context: JsonValue = None,
     ) -> ChildFlowEnd:
         """Run the workflow, or go on with its run; return how that ended.
 
-        It gets at most `within` seconds, and of tokens what it is `lent` when it begins. A cancellation pauses it, or
+        It gets at most `within` seconds, and may use what it is `lent` when it begins. A cancellation pauses it, or
         stops it if the run above is to stop; that is returned as an end too, and not raised, so that the bill is known.
         """
         try:
@@ -103,10 +102,10 @@ class ChildFlow:
             return ending.result()
 
     async def _run(
-        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, lent: Budget | None, context: JsonValue
+        self, flow: BuiltWorkflow, given: JsonValue, within: float | None, lent: Lent | None, context: JsonValue
     ) -> ChildFlowEnd:
         own = flow.definition.options
-        options = structs.replace(own, timeout=shortest(own.timeout, within), budget=narrower(own.budget, lent))
+        options = structs.replace(own if lent is None else lent.options(own), timeout=shortest(own.timeout, within))
         start = StartFlow(
             flow=brought(flow),
             worker=self._env.worker,

@@ -45,7 +45,7 @@ def a_flow(given: object) -> BuiltWorkflow:
 
 def brought(flow: BuiltWorkflow) -> Brought:
     """Return what is recorded of a workflow."""
-    return Brought(definition=flow.definition, text=flow.text, digest=flow.digest)
+    return Brought(definition=flow.definition, text=flow.text, digest=flow.digest, locator=flow.locator, use=flow.use)
 
 
 class FlowControl:

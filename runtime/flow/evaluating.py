@@ -33,7 +33,7 @@ def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means
         return faulty(task.key, fault)
     except Exception as raised:
         error = capture(raised, default=ErrorType.UNKNOWN, now=now / 1e6)
-        call_failed(run.id, f"node {node.id}", error, raised)
+        call_failed(f"flow {run.id.rpartition(':')[0]}", f"node {node.id}", error, raised)
         return never_ran(task.key, failure_class(error, FailureClass.ERROR), error, {})
     return NodeEvaluated(
         node=task.node,

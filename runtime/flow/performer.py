@@ -157,11 +157,11 @@ class FlowRunner:
         state, ended = self._journal.peek(), list[object]()
         context = state.run.started.context if state.run is not None else None
         means = Means(lambda: own(context))
-        self._resources = OpenResources(state.flow_id, opener, means)
+        self._resources = OpenResources(f"flow {state.flow_id}", opener, means)
         self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
         await self._flight.land()
         if ended and isinstance(error := ended[0], Exception):
-            resources_failed(state.flow_id, "could not be opened", error)
+            resources_failed(f"flow {state.flow_id}", "could not be opened", error)
             until = state.as_of + round(_OPEN_AGAIN_SECONDS * 1e6)
             problem = type(error).__qualname__
             self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))

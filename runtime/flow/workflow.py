@@ -28,7 +28,8 @@ class BuiltWorkflow:
 
     `code` is what each node calls, by the id of the node; for a map it is what its inner node calls. `functions` are
     the functions that decide or merge in a node, by its id and by the name under which they are recorded. `resources`
-    opens what is read as `NodeContext.resources`.
+    opens what is read as `NodeContext.resources`. `locator` is the text by which the command line found the workflow,
+    and `use` those by which it found its code.
     """
 
     definition: FlowDefinition
@@ -37,6 +38,8 @@ class BuiltWorkflow:
         default_factory=dict[str, Mapping[str, Callable[..., object]]]
     )
     resources: Callable[[Any], AbstractAsyncContextManager[object]] | None = None
+    locator: str | None = None
+    use: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -11,6 +11,7 @@ from tests.e2e.cli import Cli
 
 APP = """
 import json
+from contextlib import asynccontextmanager
 from steptrail import AgentBuilder, tool
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Workflow
@@ -37,6 +38,17 @@ small = ScriptedModel(["A text."])
 critic = AgentBuilder("critic").with_model(ScriptedModel(["Too short."]))
 inner = Workflow("inner", result="same").function("same", lambda e: e.input, output="same")
 broken = AgentBuilder("broken")
+
+
+@asynccontextmanager
+async def desk(context):
+    print("opened", flush=True)
+    yield {"name": "the desk"}
+    print("closed", flush=True)
+
+
+def ask_desk(envelope, context):
+    return context.resources["name"]
 """
 
 FLOW = """\
@@ -83,15 +95,16 @@ def next_command(lines: list[str]) -> list[str]:
 def test_a_workflow_in_yaml_is_run_answered_and_goes_on_with_the_code_that_is_brought(texts: Cli) -> None:
     asked = texts("run", "flow.yaml", GIVEN, *USE, "--id", "p")
     assert (asked.code, asked.err) == (4, "")
-    assert texts("answer", "p", "review", "--approve", "--by", "ana").code == 0
+    answered = texts("answer", "p", "review", "--approve", "--by", "ana")
+    assert answered.lines == ["flow:p: recorded; `steptrail resume flow.yaml flow:p --use app.py` goes on"]
     paused = texts("resume", "flow.yaml", "p")
     assert (paused.code, paused.out) == (2, "")
     done = texts("resume", "flow.yaml", "p", *USE)
     assert (done.code, done.lines[-1]) == (0, "6")
     again = texts("run", "flow.yaml", GIVEN, *USE, "--id", "p", "--json")
     assert (again.json["output"], again.json["stored"]) == (6, True)
-    where = "WORKFLOW is where workflow 'publish' is: FILE.py[:NAME], or FILE.yaml --use FILE.py"
-    assert where in texts("why", "p").out
+    # What is stored says where the workflow and its code were, and no other command needs to be told again.
+    assert "next        `steptrail run flow.yaml INPUT --id p --use app.py`" in texts("why", "p").lines
 
 
 def test_json_and_a_module_do_as_well(texts: Cli) -> None:
@@ -293,3 +306,17 @@ def test_a_run_is_drawn_with_what_became_of_each_node(texts: Cli) -> None:
     assert texts("flow", "draw", "flow:app.py", "--mermaid", "--json").code == 2
     texts("run", "app.py:critic", "hi", "--id", "a")
     assert texts("flow", "draw", "a").err == "steptrail: a is the session of an agent: only workflows are drawn\n"
+
+
+def test_resources_are_named_in_the_text_and_brought_by_the_code(texts: Cli) -> None:
+    text = "steptrail: flow/v1\nname: desk\nresources: desk\nnodes: [{id: ask, kind: function, use: ask_desk}]\n"
+    written(texts, "desk.yaml", text)
+    done = texts("run", "desk.yaml", "null", *USE, "--id", "d")
+    assert (done.code, done.lines[-1]) == (0, '"the desk"')
+    assert [line for line in done.lines if line in {"opened", "closed"}] == ["opened", "closed"]
+    written(texts, "desks.yaml", text.replace("resources: desk", "resources: desks"))
+    refused = texts("run", "desks.yaml", "null", *USE)
+    assert (refused.code, refused.out) == (2, "")
+    assert "desks.yaml:3:1: FL-105" in refused.err
+    assert texts("flow", "check", "desks.yaml", *USE).code == 1
+    assert texts("flow", "check", "desk.yaml").code == 0

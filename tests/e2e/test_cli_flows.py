@@ -85,12 +85,12 @@ def test_a_failure_ends_with_1_and_why_says_which_tries_and_tiers_decided(flows:
     ]
     assert lines[8].startswith("spent       0 of 2 nodes, 3 attempts, 0 tokens, ")
     assert lines[9] == "not reached later"
-    assert lines[10] == "to go on    `steptrail retry WORKFLOW flow:f` runs index and what follows"
+    assert lines[10] == "to go on    `steptrail retry flows.py:failing flow:f` runs index and what follows"
     assert lines[-1].startswith("events      started 2, ")
     explained = flows("why", "f", "--json").json
     assert (explained["flowId"], explained["next"], explained["owned"]) == (
         "f",
-        "steptrail retry WORKFLOW flow:f",
+        "steptrail retry flows.py:failing flow:f",
         None,
     )
     retried = flows("retry", "flows.py:failing", "f", "--by", "ana", "--reason", "again")
@@ -106,7 +106,7 @@ def test_recorded_errors_end_with_6_and_are_listed(flows: Cli) -> None:
     assert any(line.startswith("recorded index, unavailable: tool") for line in done.lines)
     lines = flows("why", "t").lines
     assert lines[0] == "flow:t: completed with 1 recorded error (completed): nothing was left to do"
-    assert lines[1].startswith("recorded    index (node tier): unavailable after 3 attempts")
+    assert lines[1].startswith("recorded    index (node tier): unavailable after 3 attempts: search.example refused")
     assert flows("run", "flows.py:tolerant", '{"id": 7}', "--id", "t").code == 6
     (row,) = flows("runs").lines[1:]
     assert " completed (1 error) " in row
@@ -133,12 +133,15 @@ def test_given_a_question_then_why_and_the_inbox_say_how_to_answer_and_the_run_g
     stale = flows(*[word if word != question["digest"] else "0" * 64 for word in yes])
     assert stale.code == 2
     answered = flows(*yes)
-    assert (answered.code, answered.lines) == (0, ["flow:p: recorded; `steptrail resume WORKFLOW flow:p` goes on"])
+    assert (answered.code, answered.lines) == (
+        0,
+        ["flow:p: recorded; `steptrail resume flows.py:publish flow:p` goes on"],
+    )
     twice = flows(*no)
     assert (twice.code, twice.out) == (2, "")
     assert "was answered already" in twice.err
     assert [row["sessionId"] for row in flows("due", "--json").json] == ["p"]
-    assert flows("resume", "flows.py:publish", "flow:p").code == 4
+    assert flows(*told("steptrail resume flows.py:publish flow:p")).code == 4
     (approval,) = flows("inbox", "--json").json
     assert (approval["kind"], approval["tool"], approval["arguments"]) == ("approval", "release", {"id": 3})
     assert flows(*told(approval["answers"][0])).code == 0
@@ -195,7 +198,7 @@ def test_a_node_whose_process_died_is_parked_and_settled(flows: Cli) -> None:
 def test_a_run_is_paused_and_stopped_and_retried_from_elsewhere(flows: Cli) -> None:
     flows("run", "flows.py:publish", '{"path": "a.md", "id": 3}', "--id", "p")
     paused = flows("pause", "p", "--by", "ana", "--reason", "lunch")
-    assert (paused.code, paused.lines) == (0, ["flow:p: paused; `steptrail resume WORKFLOW flow:p` goes on"])
+    assert (paused.code, paused.lines) == (0, ["flow:p: paused; `steptrail resume flows.py:publish flow:p` goes on"])
     assert flows("why", "p").lines[0] == "flow:p: paused by ana: lunch"
     stopped = flows("stop", "p", "--json")
     assert (stopped.code, stopped.json["status"], stopped.json["stopReason"]) == (0, "stopped", "user_requested")

@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, Broadcaster, EnvelopeFold, cloud_event
+from steptrail.broadcasting import (
+    BroadcastConfig,
+    BroadcastEnvelope,
+    Broadcaster,
+    EnvelopeFold,
+    cloud_event,
+    envelopes_of,
+)
 from steptrail.domain.live import NodeDelta
 from steptrail.infrastructure.broadcast.envelope_reader import fold_at
 from steptrail.lifecycle import FlowAttemptEnded
@@ -33,6 +40,7 @@ async def test_a_broadcaster_tells_what_the_log_tells_each_once_and_in_order() -
         async with Broadcaster(trail, transport, config=WHOLE) as broadcaster:
             await broadcaster.caught_up()
         whole = await of_the_log(trail)
+        assert list(envelopes_of("flow:f", await trail.flow("f").history(), WHOLE)) == whole
         # A reader that begins anywhere goes on with the same messages, under the same ids.
         records = await trail.flow("f").history()
         for cut in range(len(records)):

@@ -1,12 +1,13 @@
 """Agents and workflows as nodes: a stream of their own, begun once, and never left behind."""
 
 import asyncio
+from decimal import Decimal
 
 import pytest
 
 from steptrail import Agent, AgentBuilder, Limits, Steptrail, ToolEffect, tool
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.models import Usage
+from steptrail.models import PriceTable, Usage
 from steptrail.testing import ScriptedModel, call, calls, say
 from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
@@ -252,3 +253,100 @@ async def test_a_workflow_is_lent_what_is_left_and_lends_it_on(own: int | None, 
     assert child.run.options.budget == Budget(max_total_tokens=expected)
     assert agent.agent is not None
     assert agent.agent.limits.max_tokens == expected
+
+
+def priced(model: str) -> PriceTable:
+    return PriceTable.of({model: {"input": 0, "output": 10}}, version="1")
+
+
+PRICES = priced("scripted")
+
+
+@pytest.mark.parametrize(
+    ("run_budget", "node_budget", "own", "expected"),
+    [
+        ("0.001", None, None, "0.0009"),
+        (None, "0.0006", None, "0.0006"),
+        ("0.001", "0.0006", "0.0004", "0.0004"),
+        ("0.0001", None, None, "0.000000000001"),
+    ],
+)
+async def test_an_agent_is_lent_what_is_left_of_the_money(
+    run_budget: str | None, node_budget: str | None, own: str | None, expected: str
+) -> None:
+    agent = spending(5, limits=None if own is None else Limits(max_cost=Decimal(own), prices=PRICES))
+    flow = (
+        Workflow("t")
+        .llm("first", ScriptedModel([say("x", usage=Usage(output=10))]), prompt="x")
+        .agent("spend", agent, prompt="x", budget=Budget(max_cost_usd=usd(node_budget)))
+        .chain("first", "spend")
+        .build()
+    )
+    options = RunOptions(budget=Budget(max_cost_usd=usd(run_budget)), prices=PRICES, longest_wait=0.0)
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=options)
+        child = await trail.session((await child_of(trail)).removeprefix("agent:")).state()
+    assert child.agent is not None
+    assert (child.agent.limits.max_cost, child.agent.limits.prices) == (Decimal(expected), PRICES)
+
+
+def usd(amount: str | None) -> Decimal | None:
+    return None if amount is None else Decimal(amount)
+
+
+async def test_an_agent_that_spends_what_it_is_lent_is_stopped_and_only_what_has_a_price_counts() -> None:
+    budget = Budget(max_cost_usd=Decimal("0.001"))
+    for prices, ending in ((PRICES, "failed"), (priced("other"), "completed")):
+        flow = Workflow("t").agent("spend", spending(50, 50, 50, 50), prompt="x", retry=1).build()
+        async with trail_of() as trail:
+            result = await trail.run(flow, session="f", options=RunOptions(budget=budget, prices=prices))
+        assert result.status == ending
+        if result.error is not None:
+            assert 100 <= result.usage.total < 200
+            assert result.error.details["stop_reason"] == "guard"
+
+
+async def test_money_that_was_spent_before_an_agent_rested_is_lent_to_it_again_and_a_crash_changes_no_loan() -> None:
+    world, clock = World(), HandClock()
+    flow = with_an_agent(world, call("act", name="look"), say("dogs"), approval=True)
+    options = RunOptions(budget=Budget(max_cost_usd=Decimal(1)), prices=PRICES, longest_wait=0.0)
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("before-append", 5)).run(flow, session="f", options=options)
+        await run_to_rest(trail, clock, flow, options=options)
+        session = trail.session((await child_of(trail)).removeprefix("agent:"))
+        before = (await session.state()).agent
+        await session.approve((await session.state()).open_approvals[0].id, by="ana")
+        result = await trail.flow("f").resume(flow)
+        after = (await session.state()).agent
+    assert result.status is ExecutionStatus.COMPLETED
+    assert before is not None
+    assert after is not None
+    assert before.limits.max_cost == after.limits.max_cost == 1
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, "0.0009"), ("0.0004", "0.0004"), ("4", "0.0009")])
+async def test_a_workflow_is_lent_what_is_left_of_the_money_with_the_prices_and_lends_it_on(
+    own: str | None, expected: str
+) -> None:
+    options = RunOptions(budget=Budget(max_cost_usd=usd(own)), prices=None if own is None else PRICES)
+    inner = Workflow("inner", options=options).agent("spend", spending(5), prompt="x").build()
+    flow = (
+        Workflow("t")
+        .llm("first", ScriptedModel([say("x", usage=Usage(output=10))]), prompt="x")
+        .flow("below", inner)
+        .chain("first", "below")
+        .build()
+    )
+    lent = RunOptions(budget=Budget(max_cost_usd=Decimal("0.001")), prices=PRICES)
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=lent)
+        below = [row for row in await trail.runs() if row.parent is not None]
+        (child,) = [await trail.flow(row.session_id).state() for row in below if row.kind == "flow"]
+        (agent,) = [await trail.session(row.session_id).state() for row in below if row.kind == "agent"]
+    assert result.status is ExecutionStatus.COMPLETED
+    assert child.run is not None
+    assert child.run.options.budget == Budget(max_cost_usd=Decimal(expected))
+    assert child.run.options.prices == PRICES
+    assert agent.agent is not None
+    assert agent.agent.limits.max_cost == Decimal(expected)

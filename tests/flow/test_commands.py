@@ -230,6 +230,8 @@ async def test_the_command_line_tells_why_of_every_way_to_stand(
         assert told.strip()
         if not more:
             assert expected in told
+            # A run that was begun in Python has no file, and a wait for a person is no matter of one.
+            assert how != "failed" or "WORKFLOW is where workflow 't' is: FILE.py[:NAME]" in told
     assert await asyncio.to_thread(main, ["show", "flow:f", "--store", url]) == 0
     assert "f" in capsys.readouterr().out
     assert await asyncio.to_thread(main, ["inbox", "--store", url]) == 0

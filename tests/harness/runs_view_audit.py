@@ -18,6 +18,7 @@ from steptrail.projections.runs_view.tables import (
     ATTEMPTS,
     EXECUTIONS,
     INFERENCES,
+    OUTCOMES,
     RESTS,
     SIGNATURES,
     STEPS,
@@ -52,7 +53,7 @@ def fits_its_tables(tables: Tables) -> None:
                 else:
                     assert type(value) is _KINDS[column.kind], f"{table.name}.{column.name} is {value!r}"
                 if isinstance(value, int):
-                    assert -1 <= value < 2**63, f"{table.name}.{column.name} is {value!r}"
+                    assert -(2**63) <= value < 2**63, f"{table.name}.{column.name} is {value!r}"
 
 
 def refers_to_what_is_there(tables: Tables) -> None:
@@ -61,7 +62,7 @@ def refers_to_what_is_there(tables: Tables) -> None:
     signatures = {row["signature"] for row in tables.of(SIGNATURES)} | {None}
     for table in ROWS:
         for row in tables.of(table):
-            assert row.get("execution", next(iter(executions), None)) in executions, table.name
+            assert "execution" not in row or row["execution"] in executions, table.name
             assert row.get("signature") in signatures, table.name
 
 
@@ -242,10 +243,13 @@ def _agrees_with_state(row: Row, state: AgentState, tables: Tables) -> None:
             assert told_call["is_answer"] == call.is_answer
             answer = call.approval.answer if call.approval is not None else None
             assert told_call["approval"] == (answer or ("asked" if call.approval is not None else None))
-    tries = [row for row in tables.of(ATTEMPTS) if row["execution"] == execution]
-    retried = [row for row in tables.of(TOOL_CALLS) if row["execution"] == execution and _int(row["attempts"]) > 1]
-    assert Counter((row["step"], row["call"]) for row in tries) >= Counter(
-        {(row["step"], row["call"]): _int(row["attempts"]) - 1 for row in retried}
+    tries = [each for each in tables.of(ATTEMPTS) if each["execution"] == execution]
+    retried = [call for call in tables.of(TOOL_CALLS) if call["execution"] == execution and _int(call["attempts"]) > 1]
+    if run.finished is not None:
+        again = sum(each["execution"] == execution and each["retries"] is True for each in tables.of(OUTCOMES))
+        assert row["retries"] == again + sum(_int(call["attempts"]) - 1 for call in retried)
+    assert Counter((each["step"], each["call"]) for each in tries) >= Counter(
+        {(call["step"], call["call"]): _int(call["attempts"]) - 1 for call in retried}
     )
 
 

@@ -20,6 +20,7 @@ PUBLIC_SUBMODULES = (
     "errors",
     "events",
     "hooks",
+    "inspector",
     "lifecycle",
     "live",
     "output",

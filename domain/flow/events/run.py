@@ -17,14 +17,17 @@ class FlowStarted(Event, frozen=True, kw_only=True):
     """An execution began: the nodes of the workflow's entry are due.
 
     It opens a segment. Without a `worker` it opens none: it waits for one, which opens `segment` + 1. `definition` is
-    the whole workflow as text, and `digest` names it. `context` is what the caller says of the run. `library` is the
+    the whole workflow as text, and `digest` names it. `locator` and `use` are the texts by which the command line found
+    it and its code. `context` is what the caller says of the run. `library` is the
     version of Steptrail that began it.
     """
 
     TYPE = "flow.started.v1"
     KIND = EventKind.INTENT
     CONTENT = frozenset({"artifacts", "context", "input", "messages", "vars"})
-    STATE = frozenset({"by", "definition", "digest", "execution_id", "flow", "key", "library", "options", "worker"})
+    STATE = frozenset(
+        {"by", "definition", "digest", "execution_id", "flow", "key", "library", "locator", "options", "use", "worker"}
+    )
     execution_id: str
     ordinal: Positive
     segment: Count
@@ -40,6 +43,8 @@ class FlowStarted(Event, frozen=True, kw_only=True):
     artifacts: tuple[Artifact, ...] = ()
     context: JsonValue = None
     key: str | None = None
+    locator: str | None = None
+    use: tuple[str, ...] = ()
     by: str
 
 

@@ -50,8 +50,8 @@ class AgentCall:
             context = None if self._agent.context is None else a_context(self._agent, said)
         except ConfigurationError as error:
             raise NodeFault(FailureClass.CONFIG, str(error)) from None
-        tokens = attempt.lent.max_total_tokens if attempt.lent is not None else None
-        end = await child.run(self._agent, self._prompt, within=attempt.timeout, tokens=tokens, context=context)
+        lent = attempt.lent.limits if attempt.lent is not None else None
+        end = await child.run(self._agent, self._prompt, within=attempt.timeout, lent=lent, context=context)
         return self._outcome(child, end)
 
     def _outcome(self, child: ChildSession, end: ChildEnd) -> Outcome:

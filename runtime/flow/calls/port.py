@@ -7,7 +7,8 @@ from typing import Protocol
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.policies import Budget, FailureClass
+from steptrail.domain.flow.lending import Lent
+from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
@@ -30,7 +31,7 @@ class Try:
     """The things that a try of a node is given.
 
     `timeout` is in seconds, and `tried` is how many tries of the node have ended. `child` is the place for a stream
-    that it begins, and `lent` the tokens that the stream may use; None for no limit. `writer` returns what shows a
+    that it begins, and `lent` what the stream may use; None for no limit. `writer` returns what shows a
     reply while it is written; None when nobody watches.
     """
 
@@ -40,7 +41,7 @@ class Try:
     now: float
     tried: int = 0
     child: ChildPlace | None = None
-    lent: Budget | None = None
+    lent: Lent | None = None
     writer: Callable[[], ShowPiece | None] = _nobody_watches
 
 

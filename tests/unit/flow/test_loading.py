@@ -162,6 +162,14 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
         HEAD + "  - {id: a, kind: guardian, checks: [{kind: expr, when: {use: g}}]}",
         [("FL-105", "nodes[0].checks[0].when.use", 4, 58)],
     ),
+    "resources that nobody brings": (
+        "resources: db\n" + HEAD + "  - {id: a, kind: noop}",
+        [("FL-105", "resources", 1, 1)],
+    ),
+    "resources that open nothing": (
+        "resources: n\n" + HEAD + "  - {id: a, kind: noop}",
+        [("FL-110", "resources", 1, 1)],
+    ),
     "an expression": (HEAD + "  - {id: a, kind: gate, when: vars.a >}", [("FL-106", "nodes[0].when", 4, 25)]),
     "an expression that is no condition": (
         HEAD + "  - {id: a, kind: conditional, cases: [{when: 1 + 1, to: b}]}\n  - {id: b, kind: noop}\nedges: [a > b]",
@@ -210,10 +218,11 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
 @pytest.mark.parametrize("fault", WRONG)
 def test_a_fault_is_told_with_its_code_and_place(fault: str) -> None:
     text, expected = WRONG[fault]
-    found = check_flow(text, use={"f": compute})
+    use = {"f": compute, "n": 3}
+    found = check_flow(text, use)
     assert [(each.code, each.path, each.line, each.column) for each in found] == expected
     with pytest.raises(InvalidWorkflow) as caught:
-        load_flow(text, use={"f": compute})
+        load_flow(text, use)
     assert caught.value.diagnostics == found
 
 

@@ -1,4 +1,4 @@
-"""What a run has used, by model, and what that costs."""
+"""The tokens that a run has used, by model, and what they cost."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from steptrail.domain.prices import Cost, PriceTable
 from steptrail.domain.usage import ModelUsage, Usage, billed_together
 from steptrail.projections.runs_view.values import nanos
 
-__all__ = ["Bill"]
+__all__ = ["Spending"]
 
 
 @dataclass(slots=True)
-class Bill:
+class Spending:
     """Tokens that were used. `models` says for which model, as far as that is known."""
 
     usage: Usage = Usage()
@@ -22,9 +22,9 @@ class Bill:
         self.usage = self.usage + usage
         self.models = billed_together(self.models, models)
 
-    def __add__(self, other: "Bill") -> "Bill":
+    def __add__(self, other: "Spending") -> "Spending":
         """Return both together."""
-        return Bill(self.usage + other.usage, (*self.models, *other.models))
+        return Spending(self.usage + other.usage, (*self.models, *other.models))
 
     def cost(self, prices: PriceTable | None) -> Cost | None:
         """Return the cost by these prices; None without prices."""

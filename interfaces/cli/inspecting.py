@@ -1,0 +1,65 @@
+"""`inspect`: pages of all that is in the store, for a browser. It only reads."""
+
+import argparse
+import asyncio
+
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.going_on import store_given
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, count, store_of
+
+__all__ = ["register"]
+
+_LAST_PORT = 65_535
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    inspect = commands.add("inspect", _inspect, "Show the runs of the store in a browser, until Ctrl-C. It only reads.")
+    inspect.add_argument("--port", type=_port, default=0, metavar="N", help="the port (default: one that is free)")
+    inspect.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="the address to serve (default: this machine alone); with another one the pages ask for a token",
+    )
+    inspect.add_argument(
+        "--mask",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="hide the values of this key, besides those that mean a secret; may be said again",
+    )
+    inspect.add_argument("--shape", action="store_true", help="show no values at all, only of which kind they are")
+
+
+def _inspect(arguments: argparse.Namespace, output: Output) -> int:
+    from steptrail.interfaces.http.inspector.serving import serve
+
+    def ready(address: str) -> None:
+        if output.as_json:
+            output.data({"url": address})
+        else:
+            output.line(f"the inspector is at {address} until Ctrl-C")
+
+    try:
+        asyncio.run(
+            serve(
+                store_of(arguments),
+                host=arguments.host,
+                port=arguments.port,
+                mask_keys=tuple(arguments.mask),
+                show="shape" if arguments.shape else "values",
+                store=store_given(arguments),
+                on_ready=ready,
+            )
+        )
+    except OSError as error:
+        raise Refusal(f"cannot serve {arguments.host} on port {arguments.port}: {error.strerror or error}") from error
+    return Exit.OK
+
+
+def _port(text: str) -> int:
+    number = count(text)
+    if number > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return number

@@ -1,0 +1,107 @@
+"""The inspector as an application: the routes, and what every page can say.
+
+GET /                          what needs somebody, and the newest runs
+GET /runs                      a list of runs; its filters are the address
+GET /runs/{session}[/{n}]      one run, or the n-th execution of a session
+GET /inbox                     what people are asked, and how to answer
+GET /body/{session}/{version}  one event whole, or with `?path=` a part of it
+GET /health                    what can be said of the store
+"""
+
+from collections.abc import Callable, Collection
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steptrail.domain.errors import MissingExtra
+from steptrail.interfaces.cli.output import printable
+from steptrail.interfaces.cli.summaries import how_it_stopped
+from steptrail.interfaces.http.inspector import words
+from steptrail.interfaces.http.inspector.access import Authorize
+from steptrail.interfaces.http.inspector.masking import Mask, Masking, Show
+from steptrail.interfaces.http.inspector.pages import Pages
+from steptrail.interfaces.http.inspector.security import Guarded
+from steptrail.interfaces.http.inspector.told import asked_text
+from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.trail import Steptrail
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.applications import Starlette
+
+__all__ = ["inspector"]
+
+_HERE = Path(__file__).parent
+
+
+def inspector(
+    trail: Steptrail,
+    *,
+    authorize: Authorize,
+    mask_keys: Collection[str] = (),
+    mask: Mask | None = None,
+    show: Show = "values",
+    hosts: Collection[str] | None = None,
+    store: str | None = None,
+) -> "Starlette":
+    """Return an application to mount: pages of the runs in `trail`, for callers for which `authorize` says what.
+
+    `authorize` is asked with each request, and has no default: it returns an `Access`, or None for a caller that may
+    see nothing, who gets the same 404 as for a run that is not there. The values of `mask_keys` are hidden, besides
+    those whose keys mean a secret; `mask` returns what is shown of any value, given its key; with `show="shape"` no
+    values are shown. `hosts` are the names under which the application is reached: other names are refused, so that no
+    page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name.
+    Nothing is written to the store. Raises `MissingExtra` without the extra `inspector`.
+    """
+    try:
+        import_module("jinja2")  # used by the templates: what is missing is said here, and not to a browser
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
+    except ImportError as error:
+        raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
+    pages = Pages(trail, authorize, Masking(mask_keys, mask, show), _templates(), store)
+    return Starlette(
+        routes=[
+            Route("/", pages.answer(pages.overview)),
+            Route("/runs", pages.answer(pages.runs)),
+            Route("/runs/{session}", pages.answer(pages.run)),
+            Route("/runs/{session}/{ordinal:int}", pages.answer(pages.run)),
+            Route("/inbox", pages.answer(pages.inbox)),
+            Route("/body/{session}/{version:int}", pages.answer(pages.body)),
+            Route("/health", pages.answer(pages.health)),
+            Mount("/static", StaticFiles(directory=_HERE / "static")),
+        ],
+        middleware=[Middleware(Guarded, hosts=hosts)],
+    )
+
+
+def _templates() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        finalize=_harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words_of_ours: dict[str, Callable[..., object]] = {
+        "ago": words.ago,
+        "asked": asked_text,
+        "clock": words.clock,
+        "duration": words.duration,
+        "name": name_of,
+        "size": words.size,
+        "status": words.status_of,
+        "stopped": how_it_stopped,
+    }
+    made.filters.update(words_of_ours)
+    return made
+
+
+def _harmless(value: object) -> object:
+    """Return a value with control characters made visible. What a template made of values has passed here before."""
+    return printable(value) if type(value) is str else value

@@ -1,0 +1,105 @@
+"""The events of a run on a page: a chunk of them, each with its number, on one line; and one of them whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
+from steptrail.interfaces.http.inspector.masking import Masking
+from steptrail.interfaces.http.inspector.words import duration
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["CHUNK", "Chunk", "Line", "chunk_of", "event_at"]
+
+CHUNK: Final = 200
+"""How many events are on a page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One event on one line. `since` is the time since the event before; empty for the first of a chunk."""
+
+    version: int
+    at: int
+    since: str
+    type: str
+    said: str
+    tone: str
+    actor: str | None
+    whole: Abridged | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A chunk of the events of a run, which has `count` events. `damage` is why it ends before its end."""
+
+    lines: Sequence[Line]
+    first: int
+    count: int
+    damage: str | None = None
+
+    @property
+    def last(self) -> int:
+        """The number of the last event of the chunk."""
+        return min(self.count, self.first + CHUNK - 1)
+
+    @property
+    def before(self) -> int | None:
+        """An event of the chunk before; None for the first chunk."""
+        return self.first - 1 if self.first > 1 else None
+
+    @property
+    def behind(self) -> int | None:
+        """An event of the chunk behind; None for the last chunk."""
+        return self.last + 1 if self.last < self.count else None
+
+
+async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: int, chosen: int | None) -> Chunk:
+    """Return the chunk with the chosen event, which is shown whole, or the last chunk."""
+    after = (min(chosen or count, count) - 1) // CHUNK * CHUNK
+    records, damage = await _read(store, stream, after)
+    lines: list[Line] = []
+    for before, record in zip((None, *records), records, strict=False):
+        lines.append(
+            Line(
+                version=record.version,
+                at=record.at,
+                since="" if before is None else f"+{duration((record.at - before.at) / 1e6)}",
+                type=record.event.TYPE,
+                said=summary_of(stream, masking.masked(record.event)) if masking.shows_values else "",
+                tone=_tone(record.event),
+                actor=record.head.actor if record.head is not None else None,
+                whole=abridged(masking.event(record.event)) if record.version == chosen else None,
+            )
+        )
+    return Chunk(lines=lines, first=after + 1, count=count, damage=damage)
+
+
+async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Event] | None:
+    """Return one event of a stream; None where there is none. Raises `CorruptRecord`."""
+    if version < 1:
+        return None
+    records = (await store.read(stream, after=version - 1, limit=1)).records
+    return records[0] if records else None
+
+
+async def _read(store: EventStore, stream: str, after: int) -> tuple[Sequence[Recorded[Any]], str | None]:
+    try:
+        return (await store.read(stream, after=after, limit=CHUNK)).records, None
+    except CorruptRecord as error:
+        good = error.version - 1 - after
+        return (await store.read(stream, after=after, limit=good)).records if good > 0 else (), str(error)
+
+
+def _tone(event: Event) -> str:
+    """Return the class of the style sheet by which an event stands out."""
+    name = event.TYPE
+    if ".failed." in name or name.startswith(("tool.call.blocked", "answer.rejected")):
+        return "bad"
+    if ".interrupted." in name or ".retry." in name or name.startswith(("retry.", "limit.")):
+        return "warn"
+    return "asks" if name.startswith(("approval.requested", "human.requested", "wait.started", "step.held")) else ""

@@ -1,0 +1,142 @@
+"""Lists of runs and questions as a caller may see them, from the index of the store."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
+from steptrail.domain.flow.events import FlowResumed, FlowRetried, FlowStarted
+from steptrail.domain.kernel.commands import CALLER
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.interfaces.python.lists import open_questions
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.questions import ASKS_PEOPLE, Question
+from steptrail.runtime.kernel.lists import listed_runs
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = [
+    "PAGE",
+    "Needs",
+    "QuestionPage",
+    "RunPage",
+    "needs",
+    "page_of_questions",
+    "page_of_runs",
+    "runs_below",
+    "worker_of",
+]
+
+PAGE: Final = 50
+"""How many rows a page of a list has."""
+_MOST_LOOKED_AT: Final = 500
+"""How many runs are looked at for one page, where a caller sees only some of them."""
+_TAKEN_UP = (
+    *(ExecutionStarted.TYPE, ExecutionResumed.TYPE),
+    *(FlowStarted.TYPE, FlowResumed.TYPE, FlowRetried.TYPE),
+)
+_LATELY_US: Final = 86_400 * 1_000_000
+
+
+class RunPage(NamedTuple):
+    """A page of runs. `after` is the stream with which the next page goes on; None where there is no more."""
+
+    rows: Sequence[RunSummary]
+    after: str | None
+
+
+class QuestionPage(NamedTuple):
+    """The open questions of a page of runs; see `RunPage`."""
+
+    questions: Sequence[Question]
+    after: str | None
+
+
+class Needs(NamedTuple):
+    """The things that somebody should look at. `failed` are the runs that failed within a day."""
+
+    questions: QuestionPage
+    crashed: RunPage
+    paused: RunPage
+    failed: RunPage
+
+    @property
+    def is_any(self) -> bool:
+        """Tell whether there is anything to look at."""
+        return bool(self.questions.questions or self.crashed.rows or self.paused.rows or self.failed.rows)
+
+
+async def page_of_runs(trail: Steptrail, access: Access, asked: IndexQuery, *, limit: int = PAGE) -> RunPage:
+    """Return a page of the runs that a query finds and a caller may see, the one that began last first."""
+    found: list[RunSummary] = []
+    after, looked = asked.after, 0
+    while looked < _MOST_LOOKED_AT:
+        rows = await listed_runs(trail.store, replace(asked, after=after, limit=limit + 1))
+        looked += len(rows)
+        for row in await visible(trail.store, access, rows[:limit]):
+            if len(found) == limit:
+                return RunPage(found, after)
+            found.append(row)
+            after = row.stream
+        if len(rows) <= limit:
+            return RunPage(found, None)
+        after = rows[limit - 1].stream
+        if len(found) == limit:
+            return RunPage(found, after)
+    return RunPage(found, after)
+
+
+async def page_of_questions(trail: Steptrail, access: Access, *, after: str | None = None) -> QuestionPage:
+    """Return what people are asked in a page of runs."""
+    page = await page_of_runs(trail, access, IndexQuery(waits_for=ASKS_PEOPLE, after=after))
+    asked = IndexQuery(streams=[row.stream for row in page.rows])
+    return QuestionPage(await open_questions(trail.store, asked, trail.clock.utc()), page.after)
+
+
+async def needs(trail: Steptrail, access: Access) -> Needs:
+    """Return what somebody should look at, a page of each kind at most."""
+    pages = {
+        status: await page_of_runs(trail, access, IndexQuery(status=status))
+        for status in (ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.FAILED)
+    }
+    working, paused, failed = pages.values()
+    since = trail.clock.utc() - _LATELY_US
+    return Needs(
+        questions=await page_of_questions(trail, access),
+        crashed=working._replace(rows=[row for row in working.rows if row.is_crashed]),
+        paused=paused._replace(rows=[row for row in paused.rows if row.paused_by != CALLER]),
+        failed=failed._replace(rows=[row for row in failed.rows if row.updated_at >= since]),
+    )
+
+
+async def runs_below(
+    trail: Steptrail, access: Access, stream: str, *, most: int = 100
+) -> Sequence[tuple[int, RunSummary]]:
+    """Return the runs below one, each with its depth from 1 and before those below it, at most about `most`."""
+    below: dict[str, list[RunSummary]] = {}
+    level, count = [stream], 0
+    while level and count < most:
+        rows = await listed_runs(trail.store, IndexQuery(parents=level, limit=most))
+        rows = [row for row in await visible(trail.store, access, rows) if row.stream not in below]
+        for row in reversed(rows):
+            below.setdefault(row.parent.stream if row.parent is not None else "", []).append(row)
+        level, count = [row.stream for row in rows], count + len(rows)
+
+    found: list[tuple[int, RunSummary]] = []
+    open_ones = [(1, row) for row in reversed(below.get(stream, []))]
+    while open_ones:
+        depth, row = open_ones.pop()
+        found.append((depth, row))
+        open_ones += [(depth + 1, each) for each in reversed(below.pop(row.stream, []))]
+    return found
+
+
+async def worker_of(store: EventStore, row: RunSummary) -> str | None:
+    """Return the worker that took a run up last; None when that cannot be told."""
+    worker: str | None = None
+    async for _, _, record in store.log(stream=row.stream, types=_TAKEN_UP, on_corrupt=lambda _: None):
+        worker = getattr(record.event, "worker", None) or worker
+    return worker

@@ -1,0 +1,153 @@
+"""Masking: all content passes here before a page is made of it.
+
+The values of keys that mean a secret are hidden, and so is what looks like a credential in any text. A service names
+more keys, and may give a function of its own. With `show="shape"` no value is shown at all, only of which kind it is.
+"""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import orjson
+from msgspec import Struct, structs
+
+from steptrail.domain.base import full_form
+from steptrail.domain.content import content_of
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.secrets import without_secret_values, without_secrets
+
+__all__ = ["HIDDEN", "Mask", "Masking", "Show"]
+
+HIDDEN: Final = "••••"
+"""The text in the place of a value that is hidden."""
+
+Show = Literal["values", "shape"]
+"""Whether pages show values, or only of which kind they are."""
+
+Mask: TypeAlias = Callable[[str, JsonValue], JsonValue]
+"""Returns what is shown of a value. It is given the key in front of the value, empty where there is none."""
+
+_LONGEST = 100_000
+"""Characters of a text in which secrets are looked for; the rest of a longer one is not shown."""
+
+
+@dataclass(frozen=True)
+class Masking:
+    """Hides what pages must not show. `keys` are names of keys whose values are hidden; case does not count."""
+
+    keys: Collection[str] = ()
+    mask: Mask | None = None
+    show: Show = "values"
+    _names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_names", frozenset(key.casefold() for key in self.keys))
+
+    @property
+    def shows_values(self) -> bool:
+        """Tell whether values are shown at all."""
+        return self.show == "values"
+
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return what is shown of content that is JSON."""
+        return self._value("", without_secret_values(value)) if self.shows_values else _shape(value)
+
+    def text(self, text: str) -> str:
+        """Return what is shown of content that is text."""
+        return self._text("", text) if self.shows_values else str(_shape(text))
+
+    def event(self, event: Event) -> JsonValue:
+        """Return the fields of an event as they are shown."""
+        whole: JsonValue = full_form(event)
+        if self.shows_values:
+            return self.value(whole)
+        for path in _content(type(event)):
+            whole = _shaped(whole, path.split("."))
+        return whole
+
+    def masked(self, event: Event) -> Event:
+        """Return the event with all texts and JSON in it as they are shown, for those who put it into words."""
+        return cast("Event", self._struct("", event))
+
+    def _value(self, key: str, value: JsonValue) -> JsonValue:
+        if key.casefold() in self._names:
+            return HIDDEN
+        match value:
+            case dict():
+                shown: JsonValue = {name: self._value(name, inner) for name, inner in value.items()}
+            case list():
+                shown = [self._value(key, inner) for inner in value]
+            case str():
+                shown = self._plain(value)
+            case _:
+                shown = value
+        return shown if self.mask is None else self.mask(key, shown)
+
+    def _text(self, key: str, text: str) -> str:
+        shown = HIDDEN if key in self._names else self._plain(text)
+        return shown if self.mask is None else str(self.mask(key, shown))
+
+    def _plain(self, text: str) -> str:
+        """Return a text without secrets; one that is JSON is looked into."""
+        cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        if cut[:1] in {"{", "["}:
+            try:
+                held: JsonValue = orjson.loads(cut)
+            except orjson.JSONDecodeError:
+                pass
+            else:
+                shown = self._value("", without_secret_values(held))
+                return cut if shown == held else json.dumps(shown, ensure_ascii=False)
+        return without_secrets(cut)
+
+    def _struct(self, name: str, value: Any) -> Any:
+        match value:
+            case str() if type(value) is str:
+                return self._text(name, value)
+            case Struct():
+                fields = {field: getattr(value, field) for field in value.__struct_fields__}
+                shown = {field: self._struct(field, was) for field, was in fields.items()}
+                changed = {field: now for field, now in shown.items() if now is not fields[field]}
+                return structs.replace(value, **changed) if changed else value
+            case tuple():
+                items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
+                return tuple(self._struct(name, item) for item in items)
+            case dict() | list():
+                return self._value(name, without_secret_values(cast("JsonValue", value)))
+            case _:
+                return value
+
+
+@cache
+def _content(kind: type[Event]) -> Sequence[str]:
+    return content_of(kind)
+
+
+def _shaped(value: JsonValue, path: Sequence[str]) -> JsonValue:
+    """Return the value with the shape of what stands under a path; lists on the way are passed through."""
+    if isinstance(value, list):
+        return [_shaped(item, path) for item in value]
+    if not path:
+        return _shape(value)
+    if isinstance(value, dict) and path[0] in value:
+        return {**value, path[0]: _shaped(value[path[0]], path[1:])}
+    return value
+
+
+def _shape(value: JsonValue) -> JsonValue:
+    match value:
+        case None:
+            return None
+        case bool():
+            return "(true or false)"
+        case int() | float():
+            return "(number)"
+        case str():
+            return f"(text, {len(value)} characters)"
+        case Mapping():
+            return {key: _shape(inner) for key, inner in value.items()}
+        case _:
+            return [_shape(inner) for inner in value]

@@ -1,0 +1,145 @@
+"""The head of the page of a run: why it stopped or what it waits for, who decided, and how it goes on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.cli.kinds import kind_shown
+from steptrail.interfaces.http.inspector.masking import Masking
+from steptrail.interfaces.http.inspector.words import Status, duration, status_word
+from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.projections.questions import Question
+from steptrail.projections.rendering import many
+
+__all__ = ["Told", "asked_text", "told"]
+
+_Data: TypeAlias = Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The head of the page of a run.
+
+    `said` is the sentence, `facts` are lines with their labels, and `command` is what takes the run further. `events`
+    maps what happened to the number of its event. `is_newest` says whether no execution came after this one.
+    """
+
+    said: str
+    status: Status
+    is_open: bool
+    is_newest: bool
+    execution: str | None
+    facts: Sequence[tuple[str, str]]
+    command: str
+    questions: Sequence[Question]
+    events: Mapping[str, int]
+
+
+def told(stream: str, explained: Explanation, masking: Masking, store: str | None) -> Told:
+    """Return what is said of a run, as it may be shown. `store` is the address that commands have to name."""
+    of_kind: Any = explained
+    status, is_newest = cast("ExecutionStatus", of_kind.status), cast("bool", of_kind.is_newest)
+    data = kind_shown(stream).why_data(explained, store)
+    projections = PROJECTIONS.of(stream)
+    asked = projections.questions(stream, of_kind.state) if projections is not None and is_newest else ()
+    is_open = status in {
+        ExecutionStatus.PENDING,
+        ExecutionStatus.IN_PROGRESS,
+        ExecutionStatus.PAUSED,
+        ExecutionStatus.WAITING,
+    }
+    command = data.get("next")
+    return Told(
+        said=_said(status, data, asked, masking),
+        status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
+        is_open=is_open,
+        is_newest=is_newest,
+        execution=of_kind.execution_id,
+        facts=tuple(_facts(data, masking)),
+        command=command if isinstance(command, str) else "",
+        questions=tuple(asked),
+        events=explained.events,
+    )
+
+
+def asked_text(question: Question) -> str:
+    """Return what a person is asked, without any value."""
+    match question.kind:
+        case "approval":
+            return f"to approve {question.tool}"
+        case "human":
+            return f"to answer {question.node}"
+        case "step":
+            return f"how to go on at {question.node}, which is held {question.type} it"
+        case _:
+            return f"what {question.tool or question.node} did: nobody knows how it ended"
+
+
+def _said(status: ExecutionStatus, data: _Data, asked: Sequence[Question], masking: Masking) -> str:
+    # A verdict about questions repeats their arguments, which are shown below as they may be.
+    if status is ExecutionStatus.WAITING and asked:
+        return f"Waiting for somebody {', and '.join(asked_text(each) for each in asked[:3])}" + (
+            f", and {len(asked) - 3} more" if len(asked) > 3 else ""
+        )
+    if masking.shows_values:
+        verdict = masking.text(str(data["verdict"]))
+        # The status stands in front of the sentence already.
+        return _capital(verdict.removeprefix(f"{status.value}, ").removeprefix("not stopped: "))
+    by, reason = data.get("resolvedBy"), data.get("stopReason")
+    return _capital(status.value.replace("_", " ") + (f" ({reason})" if reason else "") + (f", by {by}" if by else ""))
+
+
+def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
+    shown: _Data = _object(masking.value(dict(data))) if masking.shows_values else {}
+    error = _object(shown.get("error"))
+    if error:
+        where = f", in tool {error['tool']}" if error.get("tool") else ""
+        yield "error", f"{error.get('class') or ''}: {error.get('message') or ''}{where}".strip(": ")
+        if error.get("place"):
+            yield "at", str(error["place"])
+    for cause in _list(error.get("causes"))[1:4]:
+        yield "caused by", str(cause)
+    for label, key in (("paused", "pausedBy"), ("stop asked", "stopRequestedBy")):
+        asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
+        if asked:
+            yield label, f"by {asked.get('by')}{': ' + str(asked['reason']) if asked.get('reason') else ''}"
+    for label, key in (("retry of", "retryOf"), ("retried as", "retriedAs"), ("rule", "rule"), ("damage", "damage")):
+        if data.get(key):
+            yield label, str(data[key])
+    if shown.get("rejectedAnswer"):
+        yield "last answer", str(shown["rejectedAnswer"])
+    for change in _list(data.get("continuesWith")):
+        yield "would go on with", str(change)
+    for stop in map(_object, _list(shown.get("shadowStops"))):
+        yield "in shadow", f"{stop.get('criterion')} would have stopped it after step {stop.get('step')}"
+    if data.get("notReached"):
+        yield "not reached", ", ".join(str(node) for node in _list(data["notReached"])[:20])
+    if spent := _object(data.get("spent")):
+        yield "spent", _spent(spent)
+
+
+def _spent(spent: _Data) -> str:
+    counted = [
+        many(cast("int", spent[key]), thing)
+        for key, thing in (("steps", "step"), ("toolCalls", "tool call"), ("finishedVisits", "visit"))
+        if spent.get(key)
+    ]
+    counted.append(many(cast("int", spent.get("tokens", 0)), "token"))
+    cost = _object(spent.get("cost")).get("usd")
+    counted += [f"${cost}"] if cost is not None else []
+    active, wall = (float(cast("float", spent.get(key, 0.0))) for key in ("activeSeconds", "wallSeconds"))
+    return ", ".join([*counted, f"{duration(active)} active", f"{duration(wall)} in all"])
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _object(value: JsonValue) -> _Data:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: JsonValue) -> Sequence[JsonValue]:
+    return value if isinstance(value, list) else ()

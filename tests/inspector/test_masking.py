@@ -1,0 +1,91 @@
+"""What must not be shown is hidden before a page is made."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steptrail import Steptrail
+from steptrail.domain.json_value import JsonValue
+from steptrail.interfaces.http.inspector.masking import HIDDEN, Masking
+from tests.inspector.conftest import Opened
+
+EVERY = [
+    *("/", "/runs", "/inbox", "/runs/asks", "/runs/answered?e=9", "/runs/failed?e=17", "/runs/flow:published?e=4"),
+    *(f"/body/answered/{version}" for version in range(1, 26)),
+]
+
+
+async def everything(opened: Opened, **settings: Any) -> str:
+    async with opened(**settings) as client:
+        return "".join([(await client.get(path)).text for path in EVERY])
+
+
+async def test_secrets_are_hidden_unasked_and_more_keys_when_named(opened: Opened) -> None:
+    plain = await everything(opened)
+    assert "sk-live-123456789" not in plain
+    assert "hunter2" not in plain
+    assert "attic" in plain
+    assert "a box of tea" in plain
+    masked = await everything(opened, mask_keys=["QUERY", "found"])
+    assert HIDDEN in masked
+    assert "attic" not in masked
+    assert "a box of tea" not in masked
+
+
+async def test_a_function_of_the_service_says_what_is_shown(opened: Opened) -> None:
+    asked = set[str]()
+
+    def mask(key: str, value: JsonValue) -> JsonValue:
+        asked.add(key)
+        return value.replace("attic", "A****") if isinstance(value, str) else value
+
+    page = await everything(opened, mask=mask)
+    assert "attic" not in page
+    assert "A****" in page
+    assert {"query", "found"} <= asked
+
+
+@pytest.mark.acceptance("8.6-5")
+async def test_with_shape_no_value_is_shown_and_all_else_is(opened: Opened, inspected: Path) -> None:
+    page = await everything(opened, show="shape")
+    async with Steptrail.open(f"sqlite:///{inspected}", read_only=True) as trail:
+        state = await trail.session("answered").state()
+    for text in (
+        "attic",
+        "a box of tea",
+        "Where is the tea",
+        "Tea.",
+        "missing",
+        "A-7",
+        "Publish &lt;b",
+        "did not answer",
+    ):
+        assert text not in page, text
+    assert state.messages[0].text == "Where is the tea?"
+    for text in (
+        "(text, 17 characters)",
+        "search",
+        "ErrorPolicyCriterion",
+        "values are hidden",
+        "steptrail approve asks",
+    ):
+        assert text in page, text
+
+
+def test_what_is_hidden_stays_hidden_in_json_inside_texts() -> None:
+    masking = Masking(keys=["ssn"])
+    assert masking.value({"told": '{"ssn": "1", "n": [{"SSN": 2}]}'}) == {
+        "told": f'{{"ssn": "{HIDDEN}", "n": [{{"SSN": "{HIDDEN}"}}]}}'
+    }
+    assert masking.text("Authorization: Bearer abcdefghijkl") == "Authorization: …"
+    assert masking.value([1, None, True, 2.5, "x"]) == [1, None, True, 2.5, "x"]
+
+
+def test_the_shape_of_a_value_tells_of_which_kind_it_is() -> None:
+    shaped = Masking(show="shape").value({"a": "four", "b": [1, True, None], "c": {"d": 2.5}})
+    assert shaped == {
+        "a": "(text, 4 characters)",
+        "b": ["(number)", "(true or false)", None],
+        "c": {"d": "(number)"},
+    }

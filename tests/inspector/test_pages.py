@@ -1,0 +1,154 @@
+"""The pages of the inspector say what is stored, and where more of it is."""
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from steptrail import Steptrail
+from steptrail.inspector import inspector
+from tests.harness.hands import change_by_hand
+from tests.inspector.conftest import Opened, everything
+from tests.inspector.inspected import HOSTILE, desk
+
+PAGES = ("/", "/runs", "/inbox", "/health", "/runs/hostile", "/runs/flow:review", "/runs/failed?e=17", "/body/failed/7")
+
+
+def words(page: str) -> str:
+    """Return what a page says, without its marks."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page.partition("<main")[2])).split())
+
+
+async def test_the_overview_says_what_needs_somebody(opened: Opened) -> None:
+    async with opened() as client:
+        said = words((await client.get("/")).text)
+    assert "2 open questions" in said
+    assert re.search(r"1 crashed crashed on \S+:\d+", said)
+    assert "2 failed within a day" in said
+    assert "the first ends in 2 d 23 h" in said
+    assert said.count("paused by a person") == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("status=failed", ["hostile", "failed"]),
+        ("status=waiting&agent=desk", ["asks"]),
+        ("waits_for=human", ["flow:review"]),
+        ("stop_reason=error&agent=desk", ["failed"]),
+        ("agent=nobody", []),
+        ("after=failed", ["answered"]),
+    ],
+)
+async def test_a_filter_is_in_the_address(opened: Opened, query: str, found: list[str]) -> None:
+    async with opened() as client:
+        page = (await client.get(f"/runs?{query}")).text
+    assert re.findall(r'<a href="/runs/[^"]+" data-row>([^<]+)</a>', page) == found
+
+
+async def test_the_runs_below_one_are_a_filter_and_on_its_page(opened: Opened) -> None:
+    async with opened() as client:
+        listed = re.findall(r'href="/runs/(child-\w+)"', (await client.get("/runs?parent=family")).text)
+        page = (await client.get("/runs/family")).text
+        below = (await client.get(f"/runs/{listed[0]}")).text
+    assert len(listed) == 2
+    assert sorted(re.findall(r'href="/runs/(child-\w+)"', page)) == sorted(listed)
+    assert 'href="/runs/family"' in below
+
+
+@pytest.mark.acceptance("8.6-1")
+async def test_the_page_of_a_run_begins_with_why_it_stopped_who_decided_and_the_next_command(opened: Opened) -> None:
+    async with opened(store="sqlite:///runs.db") as client:
+        said = words((await client.get("/runs/failed")).text)
+    assert "✕ failed Stopped after 2 steps (error), decided by ErrorPolicyCriterion" in said
+    assert "Next steptrail retry AGENT failed --store sqlite:///runs.db" in said
+    assert "error builtins:KeyError: 'missing', in tool look_up" in said
+    assert "would go on with an error policy that retries tool errors" in said
+    assert "2 steps, 2 tool calls, 30 tokens" in said
+
+
+async def test_a_run_that_waits_says_for_what_and_how_to_answer(opened: Opened) -> None:
+    async with opened() as client:
+        run, inbox = (await client.get("/runs/asks")).text, (await client.get("/inbox")).text
+        flow = words((await client.get("/runs/flow:review")).text)
+    for page in (run, inbox):
+        said = words(page)
+        assert '{"order": "A-7", "cents": 900, "password": "…"}' in said
+        assert "without an answer it is a no" in said
+        assert re.search(r"steptrail approve asks asks:1:1:0 --by WHO --digest [0-9a-f]{64}", said)
+        assert "hunter2" not in page
+    assert "Waiting for somebody to approve refund" in words(run)
+    assert "Publish <b>it</b>?" in flow
+    assert "steptrail answer flow:review review --approve" in flow
+
+
+async def test_every_event_has_a_number_a_link_and_a_line(opened: Opened, inspected: Path) -> None:
+    async with opened() as client:
+        page = (await client.get("/runs/failed?e=7")).text
+        alone = words((await client.get("/body/failed/7?path=/reply/parts/0")).text)
+        missing = await client.get("/body/failed/99")
+        nowhere = await client.get("/body/failed/7?path=/reply/parts/9")
+    async with Steptrail.open(f"sqlite:///{inspected}", read_only=True) as trail:
+        records = await trail.session("failed").events()
+    assert re.findall(r'<tr id="e(\d+)"', page) == [str(record.version) for record in records]
+    assert all(f'href="/runs/failed?e={record.version}#e{record.version}"' in page for record in records)
+    assert "&#34;finish_reason&#34;: &#34;tool_calls&#34;" in page
+    assert '"name": "search"' in alone
+    assert (missing.status_code, nowhere.status_code) == (404, 404)
+
+
+async def test_an_execution_has_a_page_of_its_own(opened: Opened) -> None:
+    async with opened() as client:
+        assert (await client.get("/runs/failed/1")).status_code == 200
+        assert (await client.get("/runs/failed/2")).status_code == 404
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.acceptance("8.6-4")
+async def test_no_text_of_a_log_is_more_than_text(opened: Opened, path: str) -> None:
+    async with opened() as client:
+        answer = await client.get(path)
+    assert answer.status_code == 200
+    assert "<img" not in answer.text
+    assert re.findall(r"<script[^>]*>", answer.text) == ['<script src="/static/own/inspector.js" defer>']
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", answer.text)
+    assert "49" not in re.findall(r"back(\S+)", answer.text)
+
+
+async def test_a_hostile_text_is_shown_as_it_is(opened: Opened) -> None:
+    async with opened() as client:
+        said = words((await client.get("/body/hostile/7")).text)
+    assert json.dumps(HOSTILE)[1:20] in said
+
+
+async def test_links_begin_where_the_application_is_mounted(inspected: Path) -> None:
+    async with Steptrail.open(f"sqlite:///{inspected}", read_only=True) as trail:
+        app = Starlette(routes=[Mount("/steptrail", inspector(trail, authorize=everything))])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client:
+            pages = [(await client.get(f"/steptrail{path}")).text for path in PAGES]
+            style = await client.get("/steptrail/static/own/inspector.css")
+    places = {place for page in pages for place in re.findall(r'(?:href|src|action)="([^"]*)"', page)}
+    assert style.status_code == 200
+    assert len(places) > 50
+    assert [place for place in places if not place.startswith(("/steptrail/", "#"))] == []
+
+
+async def test_a_record_that_cannot_be_read_is_named_and_what_is_before_it_is_shown(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Steptrail.open(url) as trail:
+        await trail.run(desk("Hello."), "Hi", session="hurt")
+    change_by_hand(tmp_path / "runs.db", "UPDATE stored_events SET state = CAST('x' AS BLOB) WHERE version = 6")
+    async with Steptrail.open(url, read_only=True) as trail:
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            page = await client.get("/runs/hurt")
+            body = words((await client.get("/body/hurt/6")).text)
+    assert page.status_code == 200
+    assert "Damaged:" in page.text
+    assert re.findall(r'<tr id="e(\d+)"', page.text) == ["1", "2", "3", "4", "5"]
+    assert "It cannot be read" in body

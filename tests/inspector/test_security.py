@@ -1,0 +1,168 @@
+"""Who may look at the inspector, and what its answers forbid a browser."""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from steptrail.inspector import Access
+from steptrail.interfaces.http.inspector import app
+from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
+from tests.inspector.conftest import Opened
+
+HERE = Path(app.__file__).parent
+
+
+def nothing(request: object) -> None:
+    assert request is not None
+
+
+def of_acme(request: object) -> Access:
+    assert request is not None
+    return Access(tenant="acme")
+
+
+async def test_a_no_and_a_missing_run_are_one_answer(opened: Opened) -> None:
+    async with opened() as may, opened(authorize=nothing) as may_not:
+        missing = await may.get("/runs/nobody")
+        for path in ("/", "/runs", "/inbox", "/health", "/runs/failed", "/runs/nobody", "/body/failed/1"):
+            refused = await may_not.get(path)
+            assert (refused.status_code, refused.text) == (404, missing.text), path
+
+
+@pytest.mark.parametrize("answer", [True, 1, "yes", {"tenant": None}])
+async def test_anything_but_an_access_is_a_no(opened: Opened, answer: Any) -> None:
+    async def authorize(request: object) -> Any:
+        return answer
+
+    async with opened(authorize=authorize) as client:
+        assert (await client.get("/runs")).status_code == 404
+
+
+@pytest.mark.acceptance("8.6-2")
+async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) -> None:
+    async with opened(authorize=of_acme) as client:
+        pages = {path: (await client.get(path)) for path in ("/", "/runs", "/inbox", "/health")}
+        own, others = await client.get("/runs/answered"), await client.get("/runs/failed")
+        nobodys, missing = await client.get("/body/asks/1"), await client.get("/runs/missing")
+    for path, page in pages.items():
+        runs = set(re.findall(r'href="/runs/([^"?#]+)"', page.text))
+        assert runs == ({"answered"} if path in {"/", "/runs"} else set()), path
+    assert own.status_code == 200
+    assert (others.status_code, others.text) == (nobodys.status_code, nobodys.text) == (404, missing.text)
+
+
+async def test_the_tenant_of_a_run_below_is_that_of_the_run_above(tmp_path: Path) -> None:
+    from steptrail import Steptrail
+    from steptrail.domain.kernel.index_query import IndexQuery
+    from steptrail.interfaces.http.inspector.access import tenant_of
+    from tests.inspector.inspected import family
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(family(), "Go", session="top", metadata={"tenant": "acme"})
+        rows = await trail.store.index(IndexQuery())
+        assert [await tenant_of(trail.store, row) for row in rows] == ["acme"] * 3
+
+
+async def test_every_answer_forbids_what_is_not_ours_and_is_not_kept(opened: Opened) -> None:
+    async with opened() as client:
+        for path in ("/", "/runs/failed", "/runs/nobody", "/static/own/inspector.js", "/nowhere"):
+            headers = (await client.get(path)).headers
+            policy = headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'"), path
+            assert policy.endswith("base-uri 'none'; frame-ancestors 'none'")
+            assert "unsafe" not in policy
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8400", 200),
+        ("[::1]:8400", 200),
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example:8400", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("", 421),
+    ],
+)
+@pytest.mark.acceptance("8.6-3")
+async def test_a_name_that_is_not_ours_is_refused(opened: Opened, host: str, status: int) -> None:
+    async with opened(hosts={"localhost"}) as client:
+        assert (await client.get("/", headers={"host": host})).status_code == status
+
+
+async def test_only_get_is_answered(opened: Opened) -> None:
+    async with opened() as client:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert (await client.request(method, "/runs/failed")).status_code == 405
+
+
+@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/own/../../security.py"])
+async def test_nothing_but_static_files_is_served_as_a_file(opened: Opened, path: str) -> None:
+    async with opened() as client:
+        assert (await client.get(path)).status_code == 404
+
+
+async def _inside(scope: Any, receive: Any, send: Any) -> None:
+    from starlette.requests import Request
+    from starlette.responses import PlainTextResponse
+
+    knows = DOOR.knows(Request(scope))
+    await PlainTextResponse("in" if knows else "out")(scope, receive, send)
+
+
+DOOR = TokenDoor("a-long-token")
+
+
+async def test_a_token_is_said_once_and_is_a_cookie_from_then_on() -> None:
+    guarded = Guarded(DOOR.before(_inside), {"box.lan"})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guarded), base_url="http://box.lan") as client:
+        assert (await client.get("/runs")).text == "out"
+        assert (await client.get("/runs?token=wrong")).text == "out"
+        opened = await client.get("/runs?status=failed&token=a-long-token")
+        assert (opened.status_code, opened.headers["location"]) == (303, "/runs?status=failed")
+        said = opened.headers["set-cookie"].lower()
+        assert "httponly" in said
+        assert "samesite=strict" in said
+        assert opened.headers["cache-control"] == "no-store"
+        assert (await client.get(opened.headers["location"])).text == "in"
+
+
+async def test_the_way_in_leads_nowhere_else() -> None:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(DOOR.before(_inside)), base_url="http://b") as client:
+        answer = await client.get("http://b//evil.example/?token=a-long-token")
+    assert answer.headers["location"] == "/evil.example/"
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("192.0.2.1", False), ("box", False)]
+)
+def test_an_address_of_this_machine_alone_needs_no_token(host: str, is_ours: bool) -> None:
+    assert is_loopback(host) == is_ours
+
+
+def test_what_is_vendored_is_what_was_looked_at() -> None:
+    vendor = HERE / "static" / "vendor"
+    sums = dict(line.split()[::-1] for line in (vendor / "SHA256SUMS").read_text().splitlines())
+    files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in vendor.iterdir()}
+    files.pop("SHA256SUMS")
+    assert files == sums
+    assert all(f"{name.rsplit('.min', 1)[0]}.LICENSE" in files for name in files if name.endswith(".js"))
+
+
+def test_no_template_lets_a_text_through_and_nothing_is_asked_of_elsewhere() -> None:
+    for path in [*HERE.glob("templates/*"), *HERE.glob("static/own/*")]:
+        text = path.read_text()
+        assert not re.search(r"\|\s*safe\b|autoescape|Markup|\bstyle=|\son\w+=|javascript:|innerHTML|eval\(", text), (
+            path
+        )
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), path
+    assert len((HERE / "static/own/inspector.js").read_text().splitlines()) <= 250
