@@ -1,4 +1,4 @@
-"""Says what all runs of a time come to: how they ended, how long they took, what they cost, and what went wrong in them.
+"""Says what all runs of a time come to: how they ended, how long they took, what they cost, and what went wrong.
 
 Runs, calls and failures are counted on the day of UTC on which they ended, so a time begins and ends with a whole day.
 Percentiles are read from buckets and are at most two per cent off.

@@ -14,7 +14,7 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import ColumnKind, Row, Scalar, Table
 from steptrail.projections.runs_view import tables
 from steptrail.projections.runs_view.daily import count_run
-from steptrail.projections.runs_view.memory import Moment
+from steptrail.projections.runs_view.memory import RunMoment
 from steptrail.projections.runs_view.sums import FAILURES_DAILY, MODELS_DAILY, TOOLS_DAILY
 
 __all__ = ["BEGINNING", "DAY", "fill", "row_of"]
@@ -124,7 +124,7 @@ def _add_run(changes: Changes, number: int, of: int) -> None:
     for tag, value in (("user", f"u{chance.randrange(500)}"), ("plan", chance.choice(("free", "paid")))):
         changes.put(tables.TAGS, {"name": tag, "value": value, "execution": execution})
     if ended_at is not None:
-        count_run(row, Moment(execution, _EACH, ended_at, changes))
+        count_run(row, RunMoment(execution, _EACH, ended_at, changes))
     if signature is not None:
         meaning = {"error_type": error[0], "error_class": error[1], "tool": "refund", "template": "no <s>"}
         changes.put(tables.SIGNATURES, {"signature": signature, **meaning})
