@@ -26,7 +26,7 @@ from steptrail.projections.asking.stats import (
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["AskingRuns", "RunPage"]
+__all__ = ["AskingRuns", "RunsPage"]
 
 _ALL = RunFilter()
 _LONGEST = 10_000
@@ -35,7 +35,7 @@ Fetch = Callable[[Statements], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPage:
+class RunsPage:
     """A page of a list of runs. `next` is where the page after it begins; None when this is the last one.
 
     `as_of` is the position of the log up to which all is counted, `lag` how many positions behind it are not.
@@ -74,7 +74,7 @@ class AskingRuns:
         after: str | None = None,
         *,
         fresh: Any = "now",
-    ) -> RunPage:
+    ) -> RunsPage:
         """Return a page of the runs that a filter finds.
 
         The order is `newest`, `oldest`, `dearest`, `slowest` or `most_retries`, of which it says what comes first.
@@ -99,7 +99,7 @@ class AskingRuns:
             return RunCount(runs=min(number, COUNTED), is_more=number > COUNTED)
 
         lag = await views.lag(as_of)
-        return RunPage(rows=await self._marked(rows), next=following, as_of=as_of.position, lag=lag, counted=counted)
+        return RunsPage(rows=await self._marked(rows), next=following, as_of=as_of.position, lag=lag, counted=counted)
 
     async def stats(
         self,

@@ -1,21 +1,21 @@
 """The blocking twin of `trail.views`. Methods have the signature and the docstring of the async ones they call."""
 
 from steptrail.infrastructure.portal import Portal
-from steptrail.interfaces.python.asking_runs import AskingRuns, RunPage
+from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
 from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
 from steptrail.interfaces.python.views import TrailViews
 
-__all__ = ["SyncAskingRuns", "SyncRunPage", "SyncViews"]
+__all__ = ["SyncAskingRuns", "SyncRunsPage", "SyncViews"]
 
 
-class SyncRunPage(Twin[RunPage]):
-    """`RunPage`, blocking."""
+class SyncRunsPage(Twin[RunsPage]):
+    """`RunsPage`, blocking."""
 
-    def __init__(self, portal: Portal, page: RunPage) -> None:
+    def __init__(self, portal: Portal, page: RunsPage) -> None:
         self._portal, self._asynchronous = portal, page
         self.rows, self.next, self.as_of, self.lag = page.rows, page.next, page.as_of, page.lag
 
-    count = blocking(RunPage.count)
+    count = blocking(RunsPage.count)
 
 
 class SyncAskingRuns(Twin[AskingRuns]):
@@ -24,7 +24,7 @@ class SyncAskingRuns(Twin[AskingRuns]):
     def __init__(self, portal: Portal, asking: AskingRuns) -> None:
         self._portal, self._asynchronous = portal, asking
 
-    runs = fetched(AskingRuns.runs, SyncRunPage)
+    runs = fetched(AskingRuns.runs, SyncRunsPage)
     stats = blocking(AskingRuns.stats)
     failures = blocking(AskingRuns.failures)
 
@@ -39,7 +39,7 @@ class SyncViews(Twin[TrailViews]):
     def __init__(self, portal: Portal, views: TrailViews) -> None:
         self._portal, self._asynchronous = portal, views
 
-    runs = fetched(TrailViews.runs, SyncRunPage)
+    runs = fetched(TrailViews.runs, SyncRunsPage)
     stats = blocking(TrailViews.stats)
     failures = blocking(TrailViews.failures)
     of = made(TrailViews.of, SyncAskingRuns)
