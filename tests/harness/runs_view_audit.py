@@ -223,6 +223,12 @@ def _agrees_with_state(row: Row, state: AgentState, tables: Tables) -> None:
     assert row["tree_cost_nanos"] == _nanos(run.cost)
     wasted = sum(step.usage.total for step in run.steps if step.errors)
     assert row["wasted_tokens"] == wasted
+    counted = [step for step in run.steps if step.reply is not None or step.errors]
+    newest = counted[-1].errors[0].error.error_class if counted and counted[-1].errors else None
+    raised = [vote.context["exception"] for vote in run.decided_votes if "exception" in vote.context]
+    assert row["error_class"] in ({newest, *map(str, raised)} if row["status"] == "failed" else {None})
+    if row["status"] == "failed" and not raised:
+        assert row["error_class"] == newest
     execution = row["execution"]
     steps = [step for step in tables.of(STEPS) if step["execution"] == execution][: len(run.steps)]
     for told_step, step in zip(steps, run.steps, strict=True):
@@ -260,6 +266,7 @@ def _nanos(cost: Cost | None) -> int | None:
 def agrees_with_the_flow(stream: str, records: Sequence[Recorded[Any]], tables: Tables) -> None:
     """Check the rows of a run of a workflow against its state. What a retry goes on with is counted once."""
     rows = tables.of(EXECUTIONS)
+    _tells_the_streams_below(stream, records, tables)
     tokens = nodes = 0
     for row in rows:
         state = evolve_flow(initial_flow(stream), records[: _int(row["version"])])
@@ -289,3 +296,13 @@ def agrees_with_the_flow(stream: str, records: Sequence[Recorded[Any]], tables: 
         assert sum(_int(row["attempts"]) for row in tables.of(VISITS)) == sum(
             row["attempt"] != 0 for row in tables.of(TRIES)
         )
+
+
+def _tells_the_streams_below(stream: str, records: Sequence[Recorded[Any]], tables: Tables) -> None:
+    children = {
+        (row["effect_id"], row["attempt"]): row["child"] for row in tables.of(TRIES) if row["effect_id"] is not None
+    }
+    for version in range(1, len(records) + 1):
+        for task in evolve_flow(initial_flow(stream), records[:version]).tasks:
+            if task.stream is not None:
+                assert children[task.effect_id, task.attempt] == task.stream
