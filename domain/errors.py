@@ -14,6 +14,7 @@
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
     ├── FollowerBusy              another process follows the log under this name
+    ├── QueryRefused              the read models cannot be asked this, or not for so long
     ├── ProjectionStopped         a read model cannot go on: its code failed at an event
     ├── OwnershipLost             this process owned the session until somebody took it over
     ├── InvalidStateData          a dictionary is no serialized state
@@ -72,6 +73,7 @@ __all__ = [
     "NotStorable",
     "OwnershipLost",
     "ProjectionStopped",
+    "QueryRefused",
     "RecordTooNew",
     "SessionBusy",
     "SessionNotFound",
@@ -223,6 +225,10 @@ class ProjectionStopped(SteptrailError):
         self.name, self.position, self.why = name, position, why
         last = why.strip().rpartition("\n")[2]
         super().__init__(f"the projection {name!r} stopped at position {position}: {last}; correct it and rebuild")
+
+
+class QueryRefused(SteptrailError):
+    """A question to the read models is not one that only reads, is not understood, or takes too long."""
 
 
 class OwnershipLost(SteptrailError):

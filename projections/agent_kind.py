@@ -4,6 +4,7 @@ from steptrail.domain.agent.events import InferenceCompleted, UsageRecorded
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
+from steptrail.projections.agent_waterfall import agent_waterfall
 from steptrail.projections.explanation import MARKED_TYPES, AgentExplainer
 from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
 from steptrail.projections.questions import questions
@@ -34,5 +35,6 @@ PROJECTIONS_OF_AGENTS = KindProjections(
     lifecycle=_lifecycle,
     questions=questions,
     explain_state=ExplainerOfState(types=MARKED_TYPES, make=AgentExplainer.of_state),
+    waterfall=agent_waterfall,
 )
 """The projections of the streams `agent:…`."""

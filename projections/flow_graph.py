@@ -33,7 +33,18 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import Node
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode, NodeMark
 
-__all__ = ["drawn_flow", "drawn_run"]
+__all__ = ["DRAWN_TYPES", "drawn_flow", "drawn_run"]
+
+DRAWN_TYPES = tuple(
+    kind.TYPE
+    for kind in (
+        *(FlowStarted, FlowRetried, NodeOpened, NodeCompleted, NodeFailed, NodeFailureRecorded, NodeSkipped),
+        *(NodeCancelled, NodeAttemptStarted, NodeRetryScheduled, NodeAttemptSuspended, NodeAttemptInterrupted),
+        *(StepHeld, StepAnswered, HumanRequested, HumanAnswered, HumanExpired),
+        *(ApprovalRequested, ApprovalGranted, ApprovalDenied, ApprovalExpired),
+    )
+)
+"""The stored types of the events that change a drawing; the results of nodes are not among them."""
 
 
 def drawn_flow(definition: FlowDefinition) -> DrawnFlow:

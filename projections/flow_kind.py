@@ -8,6 +8,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
 from steptrail.projections.flow_questions import questions_of_flow
+from steptrail.projections.flow_waterfall import flow_waterfall
 from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
 
 __all__ = ["PROJECTIONS_OF_FLOWS"]
@@ -42,5 +43,6 @@ PROJECTIONS_OF_FLOWS = KindProjections(
     explain_state=ExplainerOfState(
         types=MARKED_TYPES, make=FlowExplainer.of_state, lacks=FlowExplainer.lacks, recall=FlowExplainer.recall
     ),
+    waterfall=flow_waterfall,
 )
 """The projections of the streams `flow:…`."""

@@ -12,6 +12,7 @@ from steptrail.domain.usage import Usage
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
     from steptrail.projections.questions import Question
+    from steptrail.projections.waterfall import Waterfall
 
 __all__ = ["PROJECTIONS", "Bill", "Explainer", "ExplainerOfState", "Explanation", "KindProjections", "Lifecycle"]
 
@@ -119,7 +120,8 @@ class KindProjections(NamedTuple):
     `explain` takes the id of a stream without its prefix, and the id or the number of the execution that is to be
     explained, None for the newest. `lifecycle` takes the state before the first event. `questions` returns what
     people are asked, given the id of a stream and its state. `explain_state` explains the newest execution of a long
-    stream sooner; None for a kind whose explainer needs all events.
+    stream sooner; None for a kind whose explainer needs all events. `waterfall` draws a stretch of events as bars over
+    time; None for a kind that has none.
     """
 
     explain: Callable[[str, str | int | None], Explainer]
@@ -127,6 +129,7 @@ class KindProjections(NamedTuple):
     lifecycle: Callable[[Any], Lifecycle]
     questions: Callable[[str, Any], "Sequence[Question]"] = _asks_nobody
     explain_state: ExplainerOfState | None = None
+    waterfall: "Callable[[Sequence[Recorded[Any]]], Waterfall] | None" = None
 
 
 PROJECTIONS: ByPrefix[KindProjections] = ByPrefix(

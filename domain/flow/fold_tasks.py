@@ -22,10 +22,10 @@ from steptrail.domain.flow.events import (
     StepHeld,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
-from steptrail.domain.flow.fold import FlowFold, RunFold
+from steptrail.domain.flow.fold import THE_VISIT, FlowFold, RunFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import graph_of
-from steptrail.domain.flow.ids import child_effect, node_asked_in
+from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -109,10 +109,11 @@ def _begin_stream(run: RunFold, task: Task) -> None:
     graph, visit = graph_of(run.started.definition), run.open.get(task.node)
     kind = stream_kind(working_node(graph.node(task.node), task.item))
     if kind is not None and visit is not None:
-        effect = child_effect(task.effect_id, run.retries, task.failures)
+        effect = task.child_effect(run.retries)
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if task.stream not in visit.streams:
             visit.streams = (*visit.streams, task.stream)
+            visit.effects = visit.effects.set(THE_VISIT if task.item is None else task.item, effect)
 
 
 @TASK_HANDLERS.of(NodeAttemptCompleted)

@@ -26,6 +26,7 @@ from steptrail.interfaces.cli import (
     running,
     steering,
     tail,
+    views,
     why,
     working,
 )
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
     groups = (running, working, steering, answering, listing, reading, why, tail, export, flow_command, doctor)
-    for group in (*groups, inspecting):
+    for group in (*groups, views, inspecting):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:

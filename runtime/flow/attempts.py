@@ -20,7 +20,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.ids import child_effect, effect_id
+from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.lending import lent_to
@@ -217,12 +217,15 @@ class Attempts:
             kind="flow",
             session=state.flow_id,
             execution=run.id,
-            effect=child_effect(task.effect_id, run.retries, task.failures),
+            effect=task.child_effect(run.retries),
             root=above.root_stream if above is not None else None,
             root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,
         )
-        return self._child_of(parent) if self._child_of is not None else None
+        if self._child_of is None:
+            return None
+        retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
+        return self._child_of(parent)._replace(retry_key=retry_key)
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")

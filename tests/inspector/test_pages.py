@@ -102,6 +102,35 @@ async def test_every_event_has_a_number_a_link_and_a_line(opened: Opened, inspec
     assert (missing.status_code, nowhere.status_code) == (404, 404)
 
 
+@pytest.mark.acceptance("8.6-7")
+async def test_the_page_of_a_run_has_its_bars_its_decision_and_the_state_after_any_event(opened: Opened) -> None:
+    async with opened() as client:
+        page = (await client.get("/runs/failed")).text
+        chosen = words((await client.get("/runs/failed?d=12")).text)
+        at = (await client.get("/runs/failed?at=9")).text
+        late = words((await client.get("/runs/failed?at=9999")).text)
+    said = words(page)
+    assert page.count('<rect class="bar') == 4
+    bar = r"scripted \d+ ms; look_up \d+ ms failed \(tool\) → stop: ErrorPolicyCriterion"
+    assert re.search(bar, said)
+    assert "Decision after step 2, event 20 : it stops (error), by ErrorPolicyCriterion" in said
+    assert "StepsLimit allow Steps under limit: 2/20 10 %" in said
+    assert "Decision after step 1, event 12 : it goes on, by ToolCallPresenceCheck" in chosen
+    state = json.loads(unescape(re.findall(r'aria-label="The state">(.*?)</pre>', at, re.DOTALL)[0]))
+    assert (state["status"], state["openStep"], state["openCalls"][0]["status"]) == ("in_progress", 1, "completed")
+    assert "State after event 21 of 21" in late
+
+
+async def test_a_run_of_a_workflow_has_its_graph_and_its_visits(opened: Opened) -> None:
+    async with opened() as client:
+        page = (await client.get("/runs/flow:review")).text
+    marks = re.findall(r'<g class="node (\w+)"><title>(\w+)', page)
+    assert marks == [("ran", "write"), ("tolerated", "count"), ("waiting", "review"), ("untouched", "publish")]
+    assert page.count('class="edge taken"') == 2
+    assert "failed (timeout); tolerated" in words(page)
+    assert "human, open" in words(page)
+
+
 async def test_an_execution_has_a_page_of_its_own(opened: Opened) -> None:
     async with opened() as client:
         assert (await client.get("/runs/failed/1")).status_code == 200

@@ -9,6 +9,7 @@ GET /health                    what can be said of the store
 """
 
 from collections.abc import Callable, Collection
+from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,13 @@ from steptrail.interfaces.python.trail import Steptrail
 if TYPE_CHECKING:
     from jinja2 import Environment
     from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
 
 __all__ = ["inspector"]
 
 _HERE = Path(__file__).parent
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 def inspector(
@@ -57,8 +61,7 @@ def inspector(
         import_module("jinja2")  # used by the templates: what is missing is said here, and not to a browser
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
-        from starlette.routing import Mount, Route
-        from starlette.staticfiles import StaticFiles
+        from starlette.routing import Route
     except ImportError as error:
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
     pages = Pages(trail, authorize, Masking(mask_keys, mask, show), _templates(), store)
@@ -71,10 +74,29 @@ def inspector(
             Route("/inbox", pages.answer(pages.inbox)),
             Route("/body/{session}/{version:int}", pages.answer(pages.body)),
             Route("/health", pages.answer(pages.health)),
-            Mount("/static", StaticFiles(directory=_HERE / "static")),
+            Route("/static/{place:path}", _StaticFiles(_HERE / "static").answer),
         ],
         middleware=[Middleware(Guarded, hosts=hosts)],
     )
+
+
+class _StaticFiles:
+    """The files beside the pages: few and small, so they are read once, and no other file can be asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {
+            path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.*") if path.is_file()
+        }
+
+    async def answer(self, request: "Request") -> "Response":
+        """Answer with a file."""
+        from starlette.responses import PlainTextResponse, Response
+
+        place = request.path_params["place"]
+        kind = _KINDS.get(Path(place).suffix)
+        if kind is None or place not in self._files:
+            return PlainTextResponse("There is no such file.\n", HTTPStatus.NOT_FOUND)
+        return Response(self._files[place], media_type=kind)
 
 
 def _templates() -> "Environment":

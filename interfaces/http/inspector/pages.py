@@ -16,7 +16,7 @@ from steptrail.interfaces.http.inspector.bodies import LARGE, at_path
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.lists import PAGE, needs, page_of_questions, page_of_runs, worker_of
 from steptrail.interfaces.http.inspector.masking import Masking
-from steptrail.interfaces.http.inspector.run import read_run
+from steptrail.interfaces.http.inspector.run import Asked, read_run
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.interfaces.python.trail import Steptrail
@@ -126,11 +126,16 @@ class Pages:
     async def run(self, request: "Request", access: Access) -> "Response":
         """Answer with the page of one run."""
         row = await self._row(request, access)
-        number, chosen = request.path_params.get("ordinal"), _number(request, "e")
+        number = request.path_params.get("ordinal")
+        asked = Asked(
+            execution=number,
+            event=_number(request, "e"),
+            until=_number(request, "w"),
+            decision=_number(request, "d"),
+            at=_number(request, "at"),
+        )
         try:
-            view = await read_run(
-                self.trail, access, row, self.masking, store=self.store, execution=number, chosen=chosen
-            )
+            view = await read_run(self.trail, access, row, self.masking, store=self.store, asked=asked)
         except ConfigurationError:
             raise _NotThere from None
         cards = [(question, self._ways(question)) for question in view.told.questions] if view.told is not None else []

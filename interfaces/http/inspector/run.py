@@ -2,20 +2,58 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
+from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.interfaces.http.inspector.bars import DrawnRow, drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
+from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
 from steptrail.interfaces.http.inspector.lists import runs_below
 from steptrail.interfaces.http.inspector.masking import Masking
+from steptrail.interfaces.http.inspector.state import StateAt, state_at
 from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.decision_panel import DecisionPanel, decision_panel
 from steptrail.runtime.kernel.lists import listed_runs
+from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["RunView", "read_run"]
+__all__ = ["Asked", "RunView", "Window", "read_run"]
+
+WINDOW: Final = 1_500
+"""How many events bars are drawn of: some 200 steps."""
+_VOTES: Final = 100
+"""How far back the votes of a decision are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The part of a run that is asked for.
+
+    That is an execution by its number, an event that is shown whole, the event up to which bars are drawn, the event of
+    a decision, and the event after which the state is shown. None means the newest; no state is shown then.
+    """
+
+    execution: int | None = None
+    event: int | None = None
+    until: int | None = None
+    decision: int | None = None
+    at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The events of which bars are drawn. `before` and `behind` are where the next windows end; None for none."""
+
+    first: int
+    last: int
+    before: int | None
+    behind: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +67,11 @@ class RunView:
     told: Told | None
     damage: str | None
     chunk: Chunk
+    bars: Sequence[DrawnRow]
+    window: Window
+    panel: DecisionPanel | None
+    state: StateAt | None
+    graph: GraphPicture | None
     above: RunSummary | None
     below: Sequence[tuple[int, RunSummary]]
 
@@ -40,29 +83,68 @@ async def read_run(
     masking: Masking,
     *,
     store: str | None,
-    execution: int | None,
-    chosen: int | None,
+    asked: Asked,
 ) -> RunView:
-    """Read what the page of a run shows, of its newest execution or of that number.
+    """Read what the page of a run shows.
 
     Raises `ConfigurationError` when there is no such execution.
     """
     head, damage = None, None
     try:
-        explained = await trail.handle(name_of(row.stream)).why(execution=execution)
+        explained = await trail.handle(name_of(row.stream)).why(execution=asked.execution)
         head = told(row.stream, explained, masking, store)
         damage = explained.damage
     except CorruptRecord as error:
         damage = str(error)
     count = await trail.store.version(row.stream)
+    window, records = await _window(trail.store, row.stream, head, count, asked)
     return RunView(
         row=row,
         told=head,
         damage=damage,
-        chunk=await chunk_of(trail.store, row.stream, masking, count=count, chosen=chosen),
+        chunk=await chunk_of(trail.store, row.stream, masking, count=count, chosen=asked.event),
+        bars=drawn_rows(row.stream, records, trail.clock.utc()),
+        window=window,
+        panel=await _panel(trail.store, row.stream, head, asked),
+        state=await state_at(trail, row.stream, masking, asked.at, count) if asked.at is not None else None,
+        graph=await graph_of(trail, row.stream, count),
         above=await _above(trail, access, row),
         below=await runs_below(trail, access, row.stream),
     )
+
+
+async def _window(
+    store: EventStore, stream: str, head: Told | None, count: int, asked: Asked
+) -> tuple[Window, Sequence[Recorded[Any]]]:
+    """Return the window that is asked for, with its events: those of the execution, as far as they fit."""
+    begin = head.events.get("started", 1) if head is not None else 1
+    end = head.events.get("finished", count) if head is not None else count
+    end = end if end >= begin else count
+    last = min(max(asked.until or end, begin), end)
+    first = max(begin, last - WINDOW + 1)
+    try:
+        records = (await store.read(stream, after=first - 1, limit=last - first + 1)).records
+    except CorruptRecord:
+        records = ()  # the page says so where the events stand
+    return Window(
+        first=first,
+        last=last,
+        before=first - 1 if first > begin else None,
+        behind=min(end, last + WINDOW) if last < end else None,
+    ), records
+
+
+async def _panel(store: EventStore, stream: str, head: Told | None, asked: Asked) -> DecisionPanel | None:
+    """Return the decision that is asked for, or the last one that is told of."""
+    version = asked.decision or (head.events.get("decision") if head is not None else None)
+    if version is None or not stream.startswith(STREAM_PREFIX):
+        return None
+    after = max(0, version - _VOTES)
+    try:
+        records: Sequence[Recorded[Any]] = (await store.read(stream, after=after, limit=version - after)).records
+    except CorruptRecord:
+        return None
+    return decision_panel(records, version)
 
 
 async def _above(trail: Steptrail, access: Access, row: RunSummary) -> RunSummary | None:

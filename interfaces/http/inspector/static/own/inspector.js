@@ -28,14 +28,16 @@
   asksHelp.addEventListener("click", () => help.showModal());
 
   // A link to an event that is in another chunk asks for that chunk.
-  const wanted = /^#e(\d+)$/.exec(location.hash);
-  if (wanted && document.getElementById("events") && !document.getElementById(location.hash.slice(1))) {
+  const seek = () => {
+    const wanted = /^#e(\d+)$/.exec(location.hash);
+    if (!wanted || !document.getElementById("events") || document.getElementById(location.hash.slice(1))) return;
     const place = new URL(location.href);
-    if (place.searchParams.get("e") !== wanted[1]) {
-      place.searchParams.set("e", wanted[1]);
-      location.replace(place);
-    }
-  }
+    if (place.searchParams.get("e") === wanted[1]) return;
+    place.searchParams.set("e", wanted[1]);
+    location.replace(place);
+  };
+  addEventListener("hashchange", seek);
+  seek();
 
   const go = (link) => { if (link) { link.focus(); link.scrollIntoView({ block: "nearest" }); } return Boolean(link); };
 

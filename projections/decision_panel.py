@@ -1,0 +1,102 @@
+"""One decision of a run: the votes that it resolved, and how near each limit was."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from steptrail.domain.agent.events import AgentEvent, ContinuationEvaluated, EvaluationsRecorded
+from steptrail.domain.agent.events.decisions import DecisionPhase
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.limits import LIMITS
+from steptrail.domain.continuation.outcome import ContinuationOutcome
+from steptrail.domain.kernel.record import Recorded
+
+__all__ = ["DecisionPanel", "PanelVote", "decision_panel"]
+
+_MONEY = ("costUsd", "maxCostUsd")
+_AMOUNTS: Final[Mapping[str, tuple[str, str]]] = {
+    kind.__name__: getattr(kind, "keys", _MONEY) for kind in LIMITS.values()
+}
+"""Name of a limit -> the keys of the used and of the allowed amount in the context of its votes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PanelVote:
+    """One vote. `share` is the part of its limit that is used, from 0; None for what is no limit of a number.
+
+    `shadow` is the decision that a criterion in shadow would have taken.
+    """
+
+    criterion: str
+    decision: ContinuationDecision
+    reason: str
+    is_deciding: bool
+    share: float | None = None
+    shadow: ContinuationDecision | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPanel:
+    """A decision, in event `version`, after step `step` (0: before the first), with its votes in their order."""
+
+    version: int
+    step: int
+    phase: DecisionPhase
+    goes_on: bool
+    resolved_by: str
+    stop_reason: str
+    votes: tuple[PanelVote, ...]
+
+
+def decision_panel(records: Sequence[Recorded[AgentEvent]], version: int) -> DecisionPanel | None:
+    """Return the decision in event `version`; None when that is no decision among these records.
+
+    The records must reach back to the decision before it, or the votes that lie further back are left out.
+    """
+    votes: list[ContinuationEvaluation] = []
+    for record in records:
+        match record.event:
+            case EvaluationsRecorded(phase=phase, votes=cast_votes) if phase is not DecisionPhase.END:
+                votes += cast_votes
+            case ContinuationEvaluated() as taken if record.version == version:
+                deciding = ContinuationOutcome.from_evaluations(votes).deciding_vote
+                return DecisionPanel(
+                    version=version,
+                    step=taken.step,
+                    phase=taken.phase,
+                    goes_on=taken.should_continue,
+                    resolved_by=taken.resolved_by,
+                    stop_reason=taken.stop_reason.value,
+                    votes=tuple(_panel_vote(vote, vote is deciding) for vote in votes),
+                )
+            case ContinuationEvaluated():
+                votes.clear()
+            case _:
+                pass
+    return None
+
+
+def _panel_vote(vote: ContinuationEvaluation, is_deciding: bool) -> PanelVote:
+    return PanelVote(
+        criterion=vote.criterion_class,
+        decision=vote.decision,
+        reason=vote.reason,
+        is_deciding=is_deciding,
+        share=_share(vote),
+        shadow=vote.shadow,
+    )
+
+
+def _share(vote: ContinuationEvaluation) -> float | None:
+    keys = _AMOUNTS.get(vote.criterion_class)
+    if keys is None or not all(key in vote.context for key in keys):
+        return None
+    try:
+        used, most = (Decimal(str(vote.context[key])) for key in keys)
+    except InvalidOperation:
+        return None
+    if not (used.is_finite() and most.is_finite()) or most < 0:
+        return None
+    return float(used / most) if most else 1.0

@@ -1,0 +1,117 @@
+"""The waterfall of a run of a workflow: a row a visit of a node, a lane its work, or each item of a map."""
+
+from collections.abc import Sequence
+
+from steptrail.domain.flow.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    FlowEvent,
+    FlowResumed,
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptStarted,
+    NodeAttemptSuspended,
+    NodeCancelled,
+    NodeCompleted,
+    NodeFailed,
+    NodeFailureRecorded,
+    NodeOpened,
+    NodeSkipped,
+    WaitEnded,
+    WaitStarted,
+)
+from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
+from steptrail.domain.kernel.record import Recorded
+from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow
+from steptrail.projections.waterfall_rests import Rests
+
+__all__ = ["flow_waterfall"]
+
+
+def flow_waterfall(records: Sequence[Recorded[FlowEvent]]) -> Waterfall:
+    """Return the waterfall of a stretch of the events of a workflow's runs."""
+    pen = _VisitPen()
+    for record in records:
+        pen.apply(record)
+    return pen.drawing()
+
+
+class _VisitPen(Rests):
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: dict[tuple[str, int], WaterfallRow] = {}
+        self._lanes: dict[tuple[str, int, int | None], Lane] = {}
+
+    def apply(self, record: Recorded[FlowEvent]) -> None:
+        """Take the next event in."""
+        event, at, version = record.event, record.at, record.version
+        self.saw(at)
+        match event:
+            case NodeOpened(node=node, visit=visit):
+                name = f"{node} (visit {visit})" if visit > 1 else node
+                begun = WaterfallRow(name=name, began=at, version=version)
+                self.rows.append(begun)
+                self._open[node, visit] = begun
+            case WaitStarted(kind=kind):
+                self.rest(kind, at, version)
+            case WaitEnded(by=by):
+                self.goes_on(at, by)
+            case ExecutionPaused(by=by):
+                self.rest("paused", at, version, by)
+            case FlowResumed(ended_by=ended_by, worker=worker):
+                self.resumed(at, version, ended_by, worker)
+            case ExecutionFinished():
+                self.goes_on(at)
+                for still_open in self._open.values():
+                    still_open.close(at, "interrupted")
+            case VisitEvent() if (row := self._open.get((event.node, event.visit))) is not None:
+                self._apply_visit(row, event, at, version)
+            case _:
+                pass
+
+    def _apply_visit(self, row: WaterfallRow, event: VisitEvent, at: int, version: int) -> None:
+        match event:
+            case NodeAttemptStarted(attempt=attempt):
+                self._lane(row, event).bars.append(Bar(began=at, version=version, attempt=attempt))
+            case NodeAttemptCompleted(is_kept=True):
+                bar = Bar(began=at, version=version, attempt=0, ended=at, outcome="kept")
+                self._lane(row, event).bars.append(bar)
+            case NodeAttemptCompleted():
+                self._end(event, at, "completed")
+            case NodeAttemptFailed(failure=failure):
+                self._end(event, at, "failed", failure.value)
+            case NodeAttemptInterrupted(reason=reason):
+                self._end(event, at, "interrupted", reason.value)
+            case NodeAttemptSuspended(reason=reason):
+                self._end(event, at, "suspended", reason)
+            case NodeCompleted(item_errors=errors):
+                self._close(event, at, "completed", f"{errors} items failed" if errors else "")
+            case NodeFailed():
+                self._close(event, at, "failed", "fails the run")
+            case NodeFailureRecorded(item=None):
+                self._close(event, at, "failed", "tolerated")
+            case NodeSkipped():
+                self._close(event, at, "refused", "skipped")
+            case NodeCancelled(reason=reason):
+                self._close(event, at, "interrupted", f"cancelled: {reason}")
+            case _:
+                pass
+
+    def _close(self, event: VisitEvent, at: int, outcome: Outcome, said: str) -> None:
+        self._open.pop((event.node, event.visit)).close(at, outcome, said)
+
+    def _lane(self, row: WaterfallRow, event: TaskEvent) -> Lane:
+        key = (event.node, event.visit, event.item)
+        lane = self._lanes.get(key)
+        if lane is None:
+            name = event.node if event.item is None else f"item {event.item + 1}"
+            lane = self._lanes[key] = Lane(kind="node", name=name)
+            row.lanes.append(lane)
+        return lane
+
+    def _end(self, event: TaskEvent, at: int, outcome: Outcome, said: str = "") -> None:
+        lane = self._lanes.get((event.node, event.visit, event.item))
+        if lane is not None and lane.bars[-1].ended is None:
+            bar = lane.bars[-1]
+            bar.ended, bar.outcome, bar.said = at, outcome, said

@@ -1,0 +1,189 @@
+"""The inspector in a real browser: by keyboard, narrow and wide, light and dark, and nothing that it must not do."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.examples.running import ROOT, environment
+from tests.harness.ready_python import KILL
+from tests.inspector.inspected import build
+from tests.npm import installed
+from tests.web.test_browser import QUIET
+
+PAGES = (
+    "/",
+    "/runs",
+    "/runs?status=failed",
+    "/inbox",
+    "/health",
+    "/runs/failed?e=17&at=9",
+    "/runs/asks",
+    "/runs/family",
+    "/runs/flow:review",
+    "/runs/hostile?e=7",
+    "/body/hostile/7",
+    "/runs/nobody",
+)
+SIZES = [{"width": 1280, "height": 900}, {"width": 390, "height": 844}]
+
+
+def in_thread(work: Callable[[], None]) -> None:
+    """Do work that needs a loop of its own, where the browser's loop runs."""
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program is not None, "no browser was found: install chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of `steptrail inspect` over a store with a run of each kind."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('inspected') / 'runs.db'}"
+    in_thread(lambda: asyncio.run(build(store)))
+    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store]
+    with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().split()[4].rstrip("/")
+        finally:
+            process.send_signal(KILL)
+
+
+@contextmanager
+def opened(chromium: Browser, address: str, **settings: Any) -> Generator[Page]:
+    """Open a page that may say nothing to the console, and may ask nothing of any other server."""
+    context = chromium.new_context(**settings)
+    page, faults = context.new_page(), list[str]()
+    page.on("console", lambda message: faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(address) else faults.append(request.url))
+    try:
+        yield page
+    finally:
+        context.close()
+    # A page of 404 is told to the console by the browser itself.
+    assert [fault for fault in faults if "404" not in fault] == []
+
+
+@pytest.mark.acceptance("8.6-8")
+def test_somebody_on_call_finds_why_by_keyboard_alone(chromium: Browser, address: str) -> None:
+    with opened(chromium, address) as page:
+        page.goto(address)
+        page.keyboard.press("g")
+        page.keyboard.press("r")
+        page.wait_for_url("**/runs")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.name") == "status"
+        page.keyboard.type("failed")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Show").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/runs?status=failed*")
+        page.keyboard.press("j")
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.innerText") == "failed"
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/runs/failed")
+        assert "decided by ErrorPolicyCriterion" in page.locator(".said").inner_text()
+        page.keyboard.press("e")
+        assert page.evaluate("document.activeElement.closest('tr').dataset.type") == "tool.execution.failed.v1"
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/runs/failed?e=17#e17")
+        assert "KeyError" in page.locator("tr.whole pre").inner_text()
+        page.keyboard.press("d")
+        assert "it stops (error)" in page.evaluate("document.activeElement.innerText")
+        page.keyboard.press("?")
+        assert page.locator("#help").is_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        page.keyboard.press("i")
+        page.wait_for_url("**/inbox")
+
+
+def test_steps_and_events_are_gone_through_by_keys(chromium: Browser, address: str) -> None:
+    with opened(chromium, address) as page:
+        page.goto(f"{address}/runs/failed")
+        seen: list[object] = []
+        for key in ("]", "]", "[", ".", ".", ","):
+            page.keyboard.press(key)
+            seen.append(page.evaluate("document.activeElement.innerText"))
+        assert seen == ["step 1", "step 2", "step 1", "1", "2", "1"]
+
+
+def test_a_link_to_an_event_of_another_chunk_leads_there(chromium: Browser, address: str) -> None:
+    with opened(chromium, address) as page:
+        page.goto(f"{address}/runs/failed#e17")
+        page.wait_for_url("**/runs/failed#e17")
+        assert page.locator("#e17").is_visible()
+        page.goto(f"{address}/runs/failed#e999")
+        page.wait_for_url("**/runs/failed?e=999#e999")
+
+
+@pytest.mark.acceptance("8.6-9")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
+def test_every_page_fits_is_readable_and_says_what_it_is(
+    chromium: Browser, address: str, scheme: str, size: dict[str, int]
+) -> None:
+    axe = (installed("axe", {"axe-core": "4.14.1"}) / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    with opened(chromium, address, viewport=size, color_scheme=scheme) as page:
+        for path in PAGES:
+            page.goto(address + path)
+            assert page.title().endswith("Steptrail")
+            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
+            page.evaluate(axe)
+            found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice']})")
+            grave = [
+                (fault["id"], [node["html"] for node in fault["nodes"]][:3])
+                for fault in found["violations"]
+                if fault["impact"] in {"serious", "critical"}
+            ]
+            assert grave == [], path
+
+
+def test_all_that_is_said_is_there_without_a_script(chromium: Browser, address: str) -> None:
+    with opened(chromium, address, java_script_enabled=False) as page:
+        page.goto(address)
+        page.get_by_role("link", name="failed", exact=True).first.click()
+        assert "decided by ErrorPolicyCriterion" in page.locator(".said").inner_text()
+        page.get_by_role("link", name="step 2").click()
+        assert page.locator("tr.whole pre").is_visible()
+        assert page.locator("[data-copy]:visible").count() == 0
+
+
+def test_a_command_is_copied(chromium: Browser, address: str) -> None:
+    with opened(chromium, address, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.goto(f"{address}/runs/failed")
+        command = page.locator(".next code").inner_text()
+        page.locator(".next .copy").click()
+        page.wait_for_function("() => document.querySelector('.next .copy').textContent === 'Copied'")
+        assert page.evaluate("navigator.clipboard.readText()") == command
+        assert command.startswith("steptrail retry AGENT failed --store sqlite:///")
+
+
+def test_nothing_that_a_run_holds_takes_a_page_over(chromium: Browser, address: str) -> None:
+    with opened(chromium, address) as page:
+        dialogs: list[str] = []
+        page.on("dialog", lambda dialog: dialogs.append(dialog.message))
+        for path in ("/", "/runs", "/runs/hostile", "/runs/hostile?e=9&at=21", "/body/hostile/7", "/body/hostile/17"):
+            page.goto(address + path)
+            assert page.title() != "taken"
+            assert page.locator("main img, main script").count() == 0
+        assert dialogs == []
