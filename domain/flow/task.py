@@ -21,6 +21,7 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     StepPoint,
 )
+from steptrail.domain.flow.ids import child_effect
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ToolEffect
@@ -120,13 +121,10 @@ class Task(Struct):
         return self.begun_under is not None and not self.failures
 
     def child_effect(self, retries: int) -> str:
-        """Return the id under which the newest try runs a stream of its own, given how often the run was retried.
-
-        After a failure it is another one, because the same would return the stored failure.
-        """
+        """Return the id under which the newest try runs a stream of its own, given how often the run was retried."""
         if self.begun_under is not None and not self.failures:
             return self.begun_under
-        return f"{self.effect_id}:r{retries}.{self.failures}" if retries or self.failures else self.effect_id
+        return child_effect(self.effect_id, retries, self.failures)
 
     def clock_us(self, now: int) -> int:
         """Return how much of the timeout of the node is used at `now`, in microseconds."""

@@ -45,6 +45,8 @@ class FlowSpans:
         """Try of a visit, or of an item -> how often it has failed."""
         self._effects: dict[str, str] = {}
         """Try of a visit, or of an item -> the effect by which a child of it knows the span."""
+        self._begun_under: dict[str, str] = {}
+        """The same, of before the run was retried. A child that was begun goes on unless a try fails after that."""
 
     @property
     def name(self) -> str:
@@ -59,8 +61,8 @@ class FlowSpans:
                 self._flow = name
             case FlowStarted():
                 self._flow, self._retries = event.flow, 0
-                self._forget()
-                self._unfinished.clear()
+                for memory in (self._unfinished, self._failures, self._effects, self._begun_under):
+                    memory.clear()
                 spans.begin_execution(event.execution_id)
                 if event.worker is not None:
                     spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
@@ -68,7 +70,8 @@ class FlowSpans:
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
             case FlowRetried():
                 self._retries += 1
-                self._forget()
+                self._failures.clear()
+                self._begun_under = dict(self._effects)
                 spans.begin_execution(event.execution_id, goes_on=True)
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
                 for number in event.visits:
@@ -131,9 +134,10 @@ class FlowSpans:
         self, node: str, visit: int, at: int, attributes: dict[str, Attribute], *, is_over: bool = False
     ) -> None:
         self._spans.end_part(_visit_key(node, visit), at, attributes)
-        if is_over:
-            self._unfinished = {number: each for number, each in self._unfinished.items() if each != (node, visit)}
-        for memory in (self._failures, self._effects):
+        if not is_over:
+            return
+        self._unfinished = {number: each for number, each in self._unfinished.items() if each != (node, visit)}
+        for memory in (self._failures, self._effects, self._begun_under):
             for key in [key for key in memory if key.startswith(f"{_visit_key(node, visit)} ")]:
                 del memory[key]
 
@@ -148,7 +152,10 @@ class FlowSpans:
         }
         if event.item is not None:
             about[Own.ITEM] = event.item
-        effect = child_effect(event.effect_id, self._retries, self._failures.get(key, 0))
+        failures = self._failures.get(key, 0)
+        effect = child_effect(event.effect_id, self._retries, failures)
+        if not failures:
+            effect = self._begun_under.get(key, effect)
         is_first = self._effects.get(key) != effect
         self._effects[key] = effect
         part = _visit_key(event.node, event.visit)
@@ -161,10 +168,6 @@ class FlowSpans:
 
     def _segment(self, number: int) -> dict[str, Attribute]:
         return {Name.OPERATION: Operation.INVOKE_WORKFLOW.value, Name.WORKFLOW_NAME: self._flow, Own.SEGMENT: number}
-
-    def _forget(self) -> None:
-        self._failures.clear()
-        self._effects.clear()
 
 
 def _visit_key(node: str, visit: int) -> str:
