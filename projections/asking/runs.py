@@ -127,7 +127,7 @@ class RunCount(AnswerPart, frozen=True, kw_only=True):
 
 def run_row(found: Sequence[Any]) -> RunRow:
     """Return the run of a row of `RUN_COLUMNS`."""
-    row = dict(zip(RUN_COLUMNS, found, strict=True))
+    row: dict[str, Any] = dict(zip(RUN_COLUMNS, found, strict=True))
     for name in ("active", "wall", "idle", "people"):
         row[f"{name}_seconds"] = row.pop(f"{name}_us") / 1e6
     for name in ("answered", "is_unpriced"):
@@ -148,6 +148,6 @@ def page_of_runs(found: Sequence[Sequence[Any]], order: RunOrder, limit: int) ->
     rows = found[:limit]
     if len(found) <= limit or not rows:
         return [run_row(row) for row in rows], None
-    last = dict(zip(RUN_COLUMNS, rows[-1], strict=True))
+    last: dict[str, Any] = dict(zip(RUN_COLUMNS, rows[-1], strict=True))
     cursor = Cursor(order, last[ORDERED_BY[order]], last["execution"])
     return [run_row(row) for row in rows], cursor.to_text()

@@ -154,7 +154,7 @@ async def test_a_retried_run_retries_its_newest_child_and_repeats_nothing_that_h
 
 async def test_a_child_that_fails_after_the_run_was_retried_is_tried_again_in_a_new_stream() -> None:
     world, clock = World(), HandClock()
-    world.fails["x"] = [RuntimeError("no")] * 3 + [None]
+    world.fails["x"] = [*[RuntimeError("no")] * 3, None]
     inner = Workflow("inner").function("x", world.function("x")).build()
     policy = RetryPolicy(max_attempts=2, backoff=0, retry_on=(FailureClass.CHILD,))
     flow = Workflow("t").flow("below", inner, retry=policy).build()

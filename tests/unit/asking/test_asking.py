@@ -233,7 +233,7 @@ def test_stats_are_those_of_the_rows(
     questions = Questions(tenant)
     question = StatsQuestion(questions, Period(since=since), by)
     found = asked.ask(questions.failures(Period(since=since)))
-    meanings = asked.ask(questions.kinds_of_failures(sorted({row[0] for row in found}))) if found else []
+    meanings = asked.ask(questions.kinds_of_failures(sorted({row[0] for row in found}))) if found else ()
     groups = failure_groups(found, meanings)
     stats = question.answer([asked.ask(each) for each in question.statements], groups, 7, 0)
     ended = [
