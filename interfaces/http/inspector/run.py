@@ -13,7 +13,6 @@ from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.bars import DrawnRow, drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
-from steptrail.interfaces.http.inspector.lists import runs_below
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
 from steptrail.interfaces.http.inspector.told import Told, told
@@ -84,6 +83,7 @@ async def read_run(
     *,
     store: str | None,
     asked: Asked,
+    below: Sequence[tuple[int, RunSummary]],
 ) -> RunView:
     """Read what the page of a run shows.
 
@@ -109,7 +109,7 @@ async def read_run(
         state=await state_at(trail, row.stream, masking, asked.at, count) if asked.at is not None else None,
         graph=await graph_of(trail, row.stream, count),
         above=await _above(trail, access, row),
-        below=await runs_below(trail, access, row.stream),
+        below=below,
     )
 
 
