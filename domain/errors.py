@@ -7,13 +7,16 @@
     │   └── MissingExtra          a feature needs an optional dependency
     ├── NotStorable               a value from outside has no JSON form that can be stored
     ├── CommandRejected           the session cannot take this command now
+    │   └── ErasureRefused        it is open, or others need it
     ├── StoredContextInvalid      a stored context does not fit the type of the agent's context any more
     ├── StoredOutputInvalid       a stored answer does not fit the type of the agent's output any more
     ├── ExecutionFailed           `raise_for_stop()` on a result that did not complete
     ├── SessionNotFound           no session has this id
+    │   └── SessionErased         it was erased
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
     ├── FollowerBusy              another process follows the log under this name
+    ├── QueryRefused              the read models cannot be asked this, or not for so long
     ├── ProjectionStopped         a read model cannot go on: its code failed at an event
     ├── OwnershipLost             this process owned the session until somebody took it over
     ├── InvalidStateData          a dictionary is no serialized state
@@ -46,6 +49,8 @@ An error says who, what, where and what to do, and keeps the parts as attributes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from steptrail.domain.instants import to_datetime
+
 if TYPE_CHECKING:
     from steptrail.domain.flow.diagnostic import Diagnostic
 
@@ -59,6 +64,7 @@ __all__ = [
     "ConfigurationError",
     "CorruptRecord",
     "DeliveryError",
+    "ErasureRefused",
     "ExecutionFailed",
     "FollowerBusy",
     "InvalidSetting",
@@ -72,8 +78,10 @@ __all__ = [
     "NotStorable",
     "OwnershipLost",
     "ProjectionStopped",
+    "QueryRefused",
     "RecordTooNew",
     "SessionBusy",
+    "SessionErased",
     "SessionNotFound",
     "SteptrailError",
     "StoreAway",
@@ -157,6 +165,14 @@ class CommandRejected(SteptrailError):
         self.command, self.session, self.why = command, session, why
 
 
+class ErasureRefused(CommandRejected):
+    """The session is open, or others need it: nothing was erased. `needed_by` names those that are in the way."""
+
+    def __init__(self, session: str, why: str, needed_by: tuple[str, ...]) -> None:
+        super().__init__("erase", session, why)
+        self.needed_by = needed_by
+
+
 class StoredContextInvalid(SteptrailError):
     """A stored context does not fit the type any more, because the type has changed. The error names the fields."""
 
@@ -183,6 +199,17 @@ class SessionNotFound(SteptrailError):
     def __init__(self, session: str) -> None:
         super().__init__(f"there is no session {shown(session)} in this store")
         self.session = session
+
+
+class SessionErased(SessionNotFound):
+    """The session was erased, and its id cannot be used again. `at` is in microseconds of UTC."""
+
+    def __init__(self, session: str, by: str, at: int, reason: str) -> None:
+        super().__init__(session)
+        self.by, self.at, self.reason = by, at, reason
+        self.args = (
+            f"session {shown(session)} was erased by {by} on {to_datetime(at):%Y-%m-%d at %H:%M} UTC: {reason}",
+        )
 
 
 class AmbiguousId(SteptrailError):
@@ -223,6 +250,10 @@ class ProjectionStopped(SteptrailError):
         self.name, self.position, self.why = name, position, why
         last = why.strip().rpartition("\n")[2]
         super().__init__(f"the projection {name!r} stopped at position {position}: {last}; correct it and rebuild")
+
+
+class QueryRefused(SteptrailError):
+    """A question to the read models is not one that only reads, is not understood, or takes too long."""
 
 
 class OwnershipLost(SteptrailError):

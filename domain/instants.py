@@ -6,7 +6,7 @@ It never reads a clock: the present instant is always an argument.
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-__all__ = ["Datetime", "from_iso", "seconds_between", "to_datetime"]
+__all__ = ["Datetime", "from_datetime", "from_iso", "seconds_between", "to_datetime"]
 
 Datetime: TypeAlias = datetime
 """An aware `datetime` in UTC."""
@@ -26,7 +26,12 @@ def from_iso(text: str) -> int:
     if read.tzinfo is None:
         msg = f"{text!r} does not say its offset from UTC"
         raise ValueError(msg)
-    return (read - _BEGINNING) // timedelta(microseconds=1)
+    return from_datetime(read)
+
+
+def from_datetime(when: datetime) -> int:
+    """Return an aware `datetime` in microseconds of UTC."""
+    return (when - _BEGINNING) // timedelta(microseconds=1)
 
 
 def seconds_between(earlier: int, later: int) -> float:

@@ -18,9 +18,11 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.evolve import extend, initial
+from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.standing import kind_below
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.base import full_form
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
@@ -28,6 +30,7 @@ from steptrail.domain.failures import StepError
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
@@ -36,7 +39,7 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
-from steptrail.projections.rendering import by_whom, error_data, many, request_data
+from steptrail.projections.rendering import by_whom, crash_text, error_data, many, request_data
 
 __all__ = ["MARKED_TYPES", "AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
 
@@ -73,10 +76,11 @@ class AgentExplanation:
 
     `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries, `retried_as`
     the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process runs it, None
-    when that cannot be told, `is_crashed` that it is open and none does. `damage` is why no more than the events before
-    it could be read. `rejected_answer` is the beginning of the answer on which it failed, as the model gave it.
-    `context` is what was said of the run, without the values of keys that mean a secret. `state` is what all of it was
-    read from.
+    when that cannot be told, `is_crashed` that it is open and none does, and `crash` where: on which worker, in
+    which step and calls. `worker` is the process that ran it last. `waits` are what it waits for, with their times.
+    `damage` is why no more than the events before it could be read. `rejected_answer` is the beginning of the answer on
+    which it failed, as the model gave it. `context` is what was said of the run, without the values of keys that mean a
+    secret. `state` is what all of it was read from.
     """
 
     session_id: str
@@ -101,6 +105,9 @@ class AgentExplanation:
     is_newest: bool = True
     is_owned: bool | None = None
     is_crashed: bool = False
+    crash: str | None = None
+    worker: str | None = None
+    waits: tuple[Wait, ...] = ()
     damage: str | None = None
     rejected_answer: str | None = None
     context: JsonValue = None
@@ -116,6 +123,8 @@ class AgentExplanation:
             "answered": self.answered,
             "verdict": self.verdict,
             "crashed": self.is_crashed,
+            "crash": self.crash,
+            "worker": self.worker,
             "damage": self.damage,
             "error": error_data(self.error),
             "pausedBy": request_data(self.paused),
@@ -137,6 +146,7 @@ class AgentExplanation:
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
             "waitsFor": self.waits_for,
+            "waits": [full_form(wait) for wait in self.waits],
             "approvals": [_approval_data(call) for call in self.awaiting_approval],
             "events": dict(self.events),
             "retryOf": self.retry_of,
@@ -226,6 +236,7 @@ class AgentExplainer:
         outcome = state.last_continuation_outcome
         finished = state.status in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED}
         decided_by = outcome.deciding_vote if outcome else None
+        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None
         advice = None
         if finished and outcome is not None and state.agent is not None:
             step = state.current_step
@@ -253,7 +264,10 @@ class AgentExplainer:
             retried_as=_retried_as(self._started, state),
             is_newest=self._is_newest,
             is_owned=owned,
-            is_crashed=owned is False and state.status is ExecutionStatus.IN_PROGRESS and damage is None,
+            is_crashed=is_crashed,
+            crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
+            worker=state.fold.worker or None,
+            waits=state.execution.waits if state.execution is not None else (),
             damage=damage,
             rejected_answer=_rejected_answer(state),
             context=without_secret_values(state.context),
@@ -330,6 +344,14 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             if owned:
                 return f"not stopped: running, {doing}"
             return f"not stopped: {state.status.value}, crashed, {doing}, and no process runs it"
+
+
+def _doing(state: AgentState) -> list[str]:
+    """Return what the owner of the run was doing when its last event was stored: its calls, else the phase."""
+    step = f"step {state.open_step}" if state.open_step is not None else f"{state.phase.value} after {state.step_count}"
+    running = [call for call in state.tool_executions if call.phase is CallPhase.RUNNING]
+    calls = [f"{step}: tool {call.name} ({call.effect_id})" for call in running]
+    return calls or [f"{step}: the model call" if state.phase is Phase.INFERRING else step]
 
 
 def _below(state: AgentState, call: ToolExecution, name: str) -> str:

@@ -29,7 +29,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import TaskKey
+from steptrail.domain.flow.task import TaskKey, TaskPhase
 from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -39,7 +39,7 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
-from steptrail.projections.rendering import by_whom, many, request_data
+from steptrail.projections.rendering import by_whom, crash_text, many, request_data
 
 __all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent", "verdict_of"]
 
@@ -124,7 +124,8 @@ class FlowExplanation:
     visit, or item; `interrupted` are those of all others that were cut off, and `kept` the results that stood in for a
     try. `recorded` are the failures after which the run went on. `not_reached` names the nodes that no visit was
     opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open
-    and none does. `damage` is why no more than the events before it could be read.
+    and none does, and `crash` where: on which worker, in which tries. `worker` is the process that ran it last.
+    `damage` is why no more than the events before it could be read.
     """
 
     flow_id: str
@@ -151,6 +152,8 @@ class FlowExplanation:
     is_newest: bool = True
     is_owned: bool | None = None
     is_crashed: bool = False
+    crash: str | None = None
+    worker: str | None = None
     damage: str | None = None
     state: FlowState = field(repr=False, compare=False)
 
@@ -165,6 +168,8 @@ class FlowExplanation:
             "resolvedBy": self.resolved_by,
             "verdict": self.verdict,
             "crashed": self.is_crashed,
+            "crash": self.crash,
+            "worker": self.worker,
             "damage": self.damage,
             "error": None if self.error is None else full_form(self.error),
             "rule": self.rule,
@@ -378,9 +383,18 @@ class FlowExplainer:
             is_newest=not self._is_over,
             is_owned=owned,
             is_crashed=is_crashed,
+            crash=crash_text(state.fold.worker, _doing(state)) if is_crashed else None,
+            worker=state.fold.worker or None,
             damage=damage,
             state=state,
         )
+
+
+def _doing(state: FlowState) -> list[str]:
+    """Return the tries that were running when the last event of the run was stored; else what comes next."""
+    running = [task for task in state.tasks if task.phase is TaskPhase.RUNNING]
+    tries = [f'node "{task.node}", attempt {task.attempt} ({task.effect_id})' for task in running]
+    return tries or [f"{state.phase.value}: {', '.join(sorted({task.node for task in state.tasks})) or 'no node'}"]
 
 
 def _waits_for(state: FlowState) -> str | None:

@@ -8,7 +8,7 @@ from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.templates import arguments
-from steptrail.domain.flow.nodes import ToolNode
+from steptrail.domain.flow.nodes import HumanNode, ToolNode
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -58,7 +58,9 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
             node=task.node,
             type=task.held,
             expires_at=expires_at,
+            on_expiry=None if until is None else "fail_run",
         )
+    node = graph.node(task.node)
     if (request := task.request) is not None:
         return Question(
             kind="human",
@@ -74,6 +76,7 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
             schema=request.schema,
             digest=request.digest,
             expires_at=expires_at,
+            on_expiry=None if until is None or not isinstance(node, HumanNode) else node.on_timeout,
         )
     if task.approval is None or not task.approval.is_open:
         return None
@@ -89,6 +92,7 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
         node=task.node,
         digest=task.approval.digest,
         expires_at=expires_at,
+        on_expiry=None if until is None else "fail",
         asked_by=task.approval.asked_by,
         reason=task.approval.reason,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.state import AgentState
@@ -9,10 +10,15 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["ASKS_PEOPLE", "Question", "questions"]
+__all__ = ["ASKS_PEOPLE", "OnExpiry", "Question", "questions"]
 
 ASKS_PEOPLE = ("approval", "unknown_outcome", "human", "step")
 """The kinds of waits that a person ends."""
+
+
+OnExpiry = Literal["deny", "default", "fail", "fail_run", "skip"]
+"""The end of a question that nobody answers: it is denied, answered with the default, its node fails, the run
+fails, or it goes on without an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +36,7 @@ class Question:
     `type` says whether it is held `before` or `after`.
 
     An answer to the `digest` is to this question as it stands here. `expires_at` is None for a question that does not
-    expire.
+    expire, and so is `on_expiry`, which says what becomes of it when nobody answers.
     """
 
     kind: str
@@ -48,6 +54,7 @@ class Question:
     schema: Mapping[str, JsonValue] | None = None
     digest: str | None = None
     expires_at: Datetime | None = None
+    on_expiry: OnExpiry | None = None
     asked_by: str | None = None
     reason: str | None = None
 
@@ -69,6 +76,7 @@ class Question:
             "digest": self.digest,
             "askedAt": self.asked_at.isoformat(),
             "expiresAt": None if self.expires_at is None else self.expires_at.isoformat(),
+            "onExpiry": self.on_expiry,
             "askedBy": self.asked_by,
             "reason": self.reason,
         }
@@ -95,6 +103,7 @@ def _question(stream: str, state: AgentState, call: ToolExecution, since: Mappin
             digest=asked.digest,
             asked_at=to_datetime(asked.asked_at),
             expires_at=to_datetime(asked.expires_at),
+            on_expiry="deny",
             asked_by=asked.asked_by,
             reason=asked.reason,
         )

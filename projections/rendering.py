@@ -1,17 +1,85 @@
-"""Renders errors, cuts, and requests for a stop or a pause, as text or as JSON."""
+"""Renders errors, cuts, waits, and requests for a stop or a pause, as text or as JSON."""
+
+from collections.abc import Iterator, Sequence
 
 from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionInterrupted
-from steptrail.domain.failures import StepError
-from steptrail.domain.instants import to_datetime
+from steptrail.domain.failures import ErrorInfo, StepError
+from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.shared.requests import Request
 
-__all__ = ["by_whom", "error_data", "many", "owner_text", "request_data", "why_cut"]
+__all__ = [
+    "by_whom",
+    "crash_text",
+    "error_data",
+    "error_lines",
+    "instant_text",
+    "lasting",
+    "many",
+    "owner_text",
+    "request_data",
+    "since_text",
+    "wait_texts",
+    "why_cut",
+]
+
+_MOST_CAUSES = 3
+_MOST_DOING = 5
+_UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"))
 
 
 def by_whom(asked: Request) -> str:
     """Return who asked for something, and why, in words."""
     return f"by {asked.by}{f': {asked.reason}' if asked.reason else ''}"
+
+
+def instant_text(at: int) -> str:
+    """Return an instant in microseconds of UTC, in words."""
+    return f"{to_datetime(at):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def lasting(seconds: float) -> str:
+    """Return a duration in its largest unit: `3 h`, `2 days`."""
+    size, name = next((unit for unit in _UNITS if seconds >= unit[0]), (1, "s"))
+    number = int(seconds / size)
+    return many(number, name) if name == "day" else f"{number} {name}"
+
+
+def since_text(at: int, now: int) -> str:
+    """Return since when something has been so, in words."""
+    return f"since {instant_text(at)}, {lasting(seconds_between(at, now))}"
+
+
+def crash_text(worker: str, doing: Sequence[str]) -> str:
+    """Return in words on which worker a run has crashed, and what that was doing."""
+    return f"on {worker or 'an unknown worker'}, in {', '.join(doing[:_MOST_DOING])}" + (
+        f" and {len(doing) - _MOST_DOING} more" if len(doing) > _MOST_DOING else ""
+    )
+
+
+def wait_texts(waits: Sequence[Wait], now: int) -> Iterator[str]:
+    """Yield of each open wait since when it lasts, and when it ends by itself."""
+    for wait in waits:
+        if wait.answered_at is None:
+            until = "" if wait.due_at is None else f", until {instant_text(wait.due_at)}"
+            yield f"{wait.kind}, {since_text(wait.since, now)}{until}"
+
+
+def error_lines(error: ErrorInfo, tool: str | None = None) -> Iterator[tuple[str, str]]:
+    """Yield what is known of an error, each with its name: class and words, place, type, and causes.
+
+    `tool` is the name of the tool that failed, if one did.
+    """
+    yield "error", error.said + (f", in tool {tool}" if tool else "")
+    if error.place is not None:
+        yield "at", error.place
+    known = [f"{error.type.value} error"]
+    known += [] if error.status_code is None else [f"status code {error.status_code}"]
+    known += [] if error.code is None else [f"code {error.code}"]
+    yield "type", ", ".join(known) + ("" if error.retryable else "; it comes again every time")
+    for cause in error.causes[1 : 1 + _MOST_CAUSES]:
+        yield "caused by", cause
 
 
 def owner_text(is_owned: bool | None) -> str:
@@ -40,6 +108,9 @@ def error_data(failed: StepError | None) -> JsonValue:
         "type": error.type.value,
         "class": error.error_class,
         "message": error.message,
+        "statusCode": error.status_code,
+        "code": error.code,
+        "retryable": error.retryable,
         "place": error.place,
         "frames": list(error.frames),
         "causes": list(error.causes),

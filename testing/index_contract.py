@@ -127,7 +127,7 @@ class IndexContract:
                 _named("working"),
                 _named("asking", _ASKING),
                 _named("done", _DONE),
-                structs.replace(_named("below"), name="other", parent=parent),
+                structs.replace(_named("below"), name="other", parent=parent, started_at=AT + 7),
             ]
             for row in rows:
                 await _put(store, row)
@@ -140,6 +140,10 @@ class IndexContract:
                 (IndexQuery(waits_for=["child"]), []),
                 (IndexQuery(streams=["agent:done", "agent:nobody", "agent:asking"]), ["done", "asking"]),
                 (IndexQuery(streams=[]), []),
+                (IndexQuery(standing="resting"), ["asking"]),
+                (IndexQuery(since=AT + 7), ["below"]),
+                (IndexQuery(since=AT, until=AT + 7, status="in_progress"), ["working"]),
+                (IndexQuery(until=AT), []),
                 (IndexQuery(parents=["agent:done"]), ["below"]),
                 (IndexQuery(name="'; DROP TABLE streams; --"), []),
             ):

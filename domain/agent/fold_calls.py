@@ -32,7 +32,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["CALL_HANDLERS", "cut_calls", "end_call", "move_call"]
+__all__ = ["CALL_HANDLERS", "cut_calls", "end_call", "move_call", "unknown_outcome"]
 
 CALL_HANDLERS = Handlers[SessionFold, [int], None]()
 
@@ -137,7 +137,7 @@ def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) ->
     fold.end_at(event.deadline)
     _bill_call(fold, before, event.usage)
     if event.then is not Then.RERUN:
-        error = _unknown_outcome(before.name) if event.then is Then.FAIL else None
+        error = unknown_outcome(before.name) if event.then is Then.FAIL else None
         _change(fold, before, error=error, duration_seconds=event.duration_seconds)
 
 
@@ -185,7 +185,8 @@ def _shown(result: JsonValue, characters: int | None) -> str:
     return text if characters is None else f"{text[:characters]}…[cut: {len(text) - characters} characters more]"
 
 
-def _unknown_outcome(tool: str) -> ErrorInfo:
+def unknown_outcome(tool: str) -> ErrorInfo:
+    """Return the error of a call that was cut off and counts as failed."""
     return ErrorInfo(
         type=ErrorType.TOOL,
         error_class="steptrail:OutcomeUnknown",

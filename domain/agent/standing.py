@@ -120,6 +120,7 @@ def summary(state: AgentState) -> RunSummary:
         active_seconds=execution.active_us / 1e6 if execution is not None else 0.0,
         cost=state.cost,
         parent=fold.parent,
+        fork_of=None if fold.forked_from is None else STREAM_PREFIX + fold.forked_from.session,
         started_at=fold.created_at,
         updated_at=fold.updated_at,
         version=fold.version,

@@ -1,6 +1,6 @@
 """A step and its tool executions, folded from their events."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import BilledUsage, Usage
 
 __all__ = [
+    "CALL_STATUS",
     "AgentStep",
     "CallStatus",
     "Hold",
@@ -45,7 +46,7 @@ class CallStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-_STATUS: dict[CallPhase, CallStatus] = {
+CALL_STATUS: Mapping[CallPhase, CallStatus] = {
     CallPhase.NEW: CallStatus.PENDING,
     CallPhase.HELD: CallStatus.PENDING,
     CallPhase.FORBIDDEN: CallStatus.PENDING,
@@ -67,6 +68,8 @@ _STATUS: dict[CallPhase, CallStatus] = {
     CallPhase.INTERRUPTED: CallStatus.INTERRUPTED,
     CallPhase.PARKED: CallStatus.INTERRUPTED,
 }
+"""Phase of a call -> its status as it is shown."""
+
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.RUNNING})
 _UNKNOWN_TEXT = (
     "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
@@ -142,7 +145,7 @@ class ToolExecution(Value, frozen=True, kw_only=True):
     @property
     def status(self) -> CallStatus:
         """The status of the call."""
-        return _STATUS[self.phase]
+        return CALL_STATUS[self.phase]
 
     @property
     def arguments(self) -> dict[str, JsonValue] | None:

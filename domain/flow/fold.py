@@ -27,7 +27,10 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
-__all__ = ["EndedBy", "FlowFold", "Kept", "RunFold", "VisitFold"]
+__all__ = ["THE_VISIT", "EndedBy", "FlowFold", "Kept", "RunFold", "VisitFold"]
+
+THE_VISIT = -1
+"""In place of the index of an item: the visit itself."""
 
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
 """The event or the request that brings a run to its end before its work is done."""
@@ -48,7 +51,8 @@ class VisitFold(Struct):
     sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
-    `streams` are those that its nodes have begun.
+    `streams` are those that its nodes have begun, and `effects` the ids under which the newest were, by item; the one
+    of the visit itself is under `THE_VISIT`.
     """
 
     node: str
@@ -64,6 +68,7 @@ class VisitFold(Struct):
     results: Layers[int, JsonValue] = field(default_factory=Layers[int, JsonValue])
     unknown: frozenset[int | None] = frozenset()
     streams: tuple[str, ...] = ()
+    effects: Layers[int, str] = field(default_factory=Layers[int, str])
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()

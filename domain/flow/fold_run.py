@@ -14,7 +14,7 @@ from steptrail.domain.flow.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
+from steptrail.domain.flow.fold import THE_VISIT, EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import RunPhase, task_phase_after
@@ -111,7 +111,8 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
         run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
-            task = Task(visit.node, visit.visit, item, order=run.next_order())
+            begun_under = visit.effects.get(THE_VISIT if item is None else item)
+            task = Task(visit.node, visit.visit, item, order=run.next_order(), begun_under=begun_under)
             if item in visit.unknown:
                 task.phase = TaskPhase.PARKED
             run.tasks[task.key] = task

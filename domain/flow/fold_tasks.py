@@ -22,10 +22,10 @@ from steptrail.domain.flow.events import (
     StepHeld,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
-from steptrail.domain.flow.fold import FlowFold, RunFold
+from steptrail.domain.flow.fold import THE_VISIT, FlowFold, RunFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import graph_of
-from steptrail.domain.flow.ids import child_effect, node_asked_in
+from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.task import Task, TaskPhase
@@ -99,20 +99,20 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
     task.landing = task.retry = None
     task.start_clock(at)
     run.attempts += 1
-    _begin_stream(run, task)
+    _begin_stream(run, task, event.stream_effect)
     if run.active_since is None:
         run.active_since = at
 
 
-def _begin_stream(run: RunFold, task: Task) -> None:
+def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
     """Note the stream that a try runs, if its node runs one."""
     graph, visit = graph_of(run.started.definition), run.open.get(task.node)
     kind = stream_kind(working_node(graph.node(task.node), task.item))
-    if kind is not None and visit is not None:
-        effect = child_effect(task.effect_id, run.retries, task.failures)
+    if kind is not None and visit is not None and effect is not None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if task.stream not in visit.streams:
             visit.streams = (*visit.streams, task.stream)
+            visit.effects = visit.effects.set(THE_VISIT if task.item is None else task.item, effect)
 
 
 @TASK_HANDLERS.of(NodeAttemptCompleted)

@@ -7,7 +7,6 @@ from steptrail.domain.kernel.names import checked_name
 __all__ = [
     "STREAM_PREFIX",
     "checked_flow_id",
-    "child_effect",
     "effect_id",
     "execution_id",
     "flow_stream",
@@ -49,14 +48,6 @@ def effect_id(execution: str, node: str, visit: int, item: int | None = None) ->
     crashes and machines: the other side can take it as an idempotency key.
     """
     return f"{execution}:{node}:{visit}" if item is None else f"{execution}:{node}:{visit}:{item}"
-
-
-def child_effect(effect: str, retries: int, failures: int) -> str:
-    """Return the id under which a node runs a stream of its own.
-
-    It is the id of its effect. After a failure it is another one, because the same would return the stored failure.
-    """
-    return f"{effect}:r{retries}.{failures}" if retries or failures else effect
 
 
 def node_asked_in(request: str) -> str:

@@ -73,7 +73,8 @@ class Task(Struct):
     `answered_at` the instant of the answer.
     `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
     person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
-    the part of the bill of a stream below that is counted already.
+    the part of the bill of a stream below that is counted already. `begun_under` is the id under which the newest
+    stream below was begun before the run was retried; None when there was no such stream, or no such retry.
     """
 
     node: str
@@ -106,11 +107,27 @@ class Task(Struct):
     asked_at_version: int = 0
     answered_at: int = 0
     billed: BilledUsage | None = None
+    begun_under: str | None = None
 
     @property
     def key(self) -> TaskKey:
         """The key that tells the task from all others of the execution."""
         return self.node, self.visit, self.item
+
+    @property
+    def goes_on_below(self) -> bool:
+        """Tell whether the next try goes on with the stream that it ran before the run was retried."""
+        return self.begun_under is not None and not self.failures
+
+    def next_stream_effect(self, effect: str, retries: int) -> str:
+        """Return the id under which the next try runs a stream of its own, given how often the run was retried.
+
+        It is the id of its `effect`. After a failure it is another one, because the same would return the stored
+        failure. The first try after a retry of the run goes on with the stream before.
+        """
+        if self.begun_under is not None and self.goes_on_below:
+            return self.begun_under
+        return f"{effect}:r{retries}.{self.failures}" if retries or self.failures else effect
 
     def clock_us(self, now: int) -> int:
         """Return how much of the timeout of the node is used at `now`, in microseconds."""

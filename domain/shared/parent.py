@@ -12,7 +12,8 @@ class ParentRef(Value, frozen=True, kw_only=True):
 
     `kind` is the kind of the stream above, such as `agent`; `session` is its id, and `execution` the id of its run.
     `call` is the id that a model gave the call. `root` is the stream at the top of the tree, with its prefix; None
-    when that is the parent itself. `depth` is the number of levels from there to this stream, from 1.
+    when that is the parent itself. `root_execution` is the id of its run up there; None when that is `execution`.
+    `depth` is the number of levels from there to this stream, from 1.
     """
 
     kind: str
@@ -21,6 +22,7 @@ class ParentRef(Value, frozen=True, kw_only=True):
     effect: str
     call: str | None = None
     root: str | None = None
+    root_execution: str | None = None
     depth: Positive = 1
 
     @property
@@ -32,6 +34,11 @@ class ParentRef(Value, frozen=True, kw_only=True):
     def root_stream(self) -> str:
         """The stream at the top of the tree, with its prefix."""
         return self.root or self.stream
+
+    @property
+    def top_execution(self) -> str:
+        """The id of the run at the top of the tree."""
+        return self.root_execution or self.execution
 
 
 def session_for_call(effect_id: str) -> str:

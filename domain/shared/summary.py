@@ -5,12 +5,13 @@ from msgspec import structs
 from steptrail.domain.base import Value
 from steptrail.domain.kernel.standing import OPEN, StandingState, Wait
 from steptrail.domain.prices import Cost
+from steptrail.domain.shared.due import Due
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
 
 __all__ = ["RunSummary"]
 
-_GROWN = ("steps", "active_seconds", "cost", "updated_at", "version", "is_crashed", "damage")
+_GROWN = ("steps", "active_seconds", "cost", "updated_at", "version", "is_crashed", "due", "damage")
 
 
 class RunSummary(Value, frozen=True, kw_only=True):
@@ -29,8 +30,10 @@ class RunSummary(Value, frozen=True, kw_only=True):
     stopped with an answer of its own, also at a limit, and `recorded_errors` after how many failures of nodes it went
     on; 0 while it is open. `cost` is that of the last execution, where prices are recorded.
 
-    `is_crashed` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a reader has met
-    a record that it could not read.
+    `fork_of` is the stream whose past it shares, for a fork. `is_erased` says that only this row is left of it.
+
+    `is_crashed`, `due` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a list of
+    what is due says why; a reader has met a record that it could not read.
     """
 
     kind: str
@@ -50,11 +53,14 @@ class RunSummary(Value, frozen=True, kw_only=True):
     active_seconds: float = 0.0
     cost: Cost | None = None
     parent: ParentRef | None = None
+    fork_of: str | None = None
     started_at: int = 0
     updated_at: int = 0
     version: int = 0
     is_crashed: bool = False
+    due: Due | None = None
     damage: str | None = None
+    is_erased: bool = False
 
     @property
     def stream(self) -> str:

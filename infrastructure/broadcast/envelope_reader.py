@@ -3,6 +3,8 @@
 from collections import OrderedDict
 from typing import Any
 
+from steptrail.domain.errors import SessionErased
+from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
@@ -52,10 +54,16 @@ class EnvelopeReader:
         A kind of machine that is not known here has none.
         """
         stream, record = entry.stream, entry.record
+        if isinstance(record.event, Erased):
+            self._folds.pop(stream, None)
+            return ()
         fold, begins = self._folds.pop(stream, None), is_fork(stream, record)
         if begins or fold is None or fold.version != record.version - 1:
             # What a fork begins with is another session's past, of which nothing is told here.
-            fold = await fold_at(self._store, stream, record.version - (not begins), self._config)
+            try:
+                fold = await fold_at(self._store, stream, record.version - (not begins), self._config)
+            except SessionErased:  # since the entry was read
+                fold = None
         if fold is None:
             return ()
         made = () if begins else fold.apply(record, position=entry.position)

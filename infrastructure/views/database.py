@@ -5,24 +5,28 @@ The parameters of a statement are `$1`, `$2` and so on in both databases. A stat
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from steptrail.infrastructure.views.ddl import Sql
 from steptrail.projections.kernel.table import Scalar
 
-__all__ = ["Answer", "Database", "Statements", "TooSlow", "Unfit"]
+__all__ = ["Answer", "Database", "Selected", "Statements", "Unfit"]
 
 T = TypeVar("T")
 Answer = list[tuple[Any, ...]]
 """The rows of an answer."""
 
 
+class Selected(NamedTuple):
+    """The answer to a question of somebody else: the names of the columns, the rows, and whether there were more."""
+
+    columns: Sequence[str]
+    rows: Answer
+    is_cut: bool
+
+
 class Unfit(Exception):
     """Raised when a table does not take a row: the code that made the row is wrong. Nothing was written."""
-
-
-class TooSlow(Exception):
-    """Raised when a question took longer than it may."""
 
 
 class Statements(Protocol):
@@ -30,6 +34,13 @@ class Statements(Protocol):
 
     def ask(self, text: str, *values: Scalar) -> Answer:
         """Return the rows of a question."""
+        ...
+
+    def select(self, text: str, values: Sequence[Scalar], most: int) -> Selected:
+        """Return the first rows of a question that somebody else has written.
+
+        Raises `QueryRefused` for one that is not understood, or does not only read.
+        """
         ...
 
     def change(self, text: str, *values: Scalar) -> int:
@@ -56,7 +67,7 @@ class Database(Protocol):
     def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> T:
         """Return `work(statements)`, which sees one instant and changes nothing.
 
-        Raises `TooSlow` after so many seconds, if they are given.
+        Raises `QueryRefused` after so many seconds, if they are given.
         """
         ...
 

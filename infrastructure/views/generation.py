@@ -47,7 +47,13 @@ _DAMAGED = Table(
     ),
     key=("name", "version", "stream"),
 )
-BOOKS = (_PROJECTIONS, _DAMAGED)
+_FACE = Table(
+    name="face",
+    says="the versions that the public views of a file have had",
+    columns=(Column("version", _INTEGER, "the version"),),
+    key=("version",),
+)
+BOOKS = (_PROJECTIONS, _DAMAGED, _FACE)
 """The tables that every generation has."""
 
 _PAGE = 1000

@@ -31,7 +31,8 @@ def open_series(store: EventStore, name: str = "views") -> Series:
         from steptrail.infrastructure.store.postgres.address import PostgresAddress
         from steptrail.infrastructure.views.postgres import PostgresSeries
 
-        return PostgresSeries(PostgresAddress.parse(origin.url), patience=origin.patience, name=name)
+        address = PostgresAddress.parse(origin.url)
+        return PostgresSeries(address, patience=origin.patience, name=name, read_only=origin.is_read_only)
 
     from steptrail.infrastructure.views.sqlite import SqliteSeries
 

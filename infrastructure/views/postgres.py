@@ -4,22 +4,33 @@ The schema `steptrail_views` holds the number of the generation that readers loo
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import methodcaller
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
+from steptrail.domain.errors import QueryRefused, StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
-from steptrail.infrastructure.views.database import Answer, Statements, TooSlow, Unfit
-from steptrail.infrastructure.views.ddl import POSTGRES
+from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, Unfit
+from steptrail.infrastructure.views.ddl import POSTGRES, quoted
 from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.public import selects
+from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
 __all__ = ["PostgresSeries", "PostgresViews"]
 
 T = TypeVar("T")
+_GIVE_WAY = "SET LOCAL lock_timeout = 100"
+"""Readers take the locks of several views one after another, and so does the one who replaces them. Long before the
+server finds that they wait for each other, that one lets go of all, and tries again."""
+_TRIES, _REST_SECONDS = 600, 0.1
+_READER = "steptrail_reader"
+"""A role that may read the public views, and not the log. It exists where somebody has made it."""
 _LOCK = "SELECT pg_advisory_xact_lock(1400139860, 3)"
 """The first number is `StpT` in ASCII. Held by who changes which generations there are."""
 _SETTINGS = (
@@ -28,6 +39,10 @@ _SETTINGS = (
     "coalesce($2::text, current_setting('statement_timeout')), true)"
 )
 """The store's own questions each have an index, so its connections do not let the server choose."""
+
+
+_OF_THE_TEXT = {"0A", "20", "21", "22", "23", "25", "26", "2F", "34", "38", "39", "42", "54", "P0"}
+"""How codes begin that speak of a question, and not of the server."""
 
 
 class PostgresViews:
@@ -68,7 +83,7 @@ class PostgresViews:
                     return work(statements)
                 except Exception as error:
                     if getattr(error, "sqlstate", None) == "57014" and seconds is not None:
-                        raise TooSlow(f"it took longer than {seconds:g} s") from error
+                        raise QueryRefused(f"the question took longer than {seconds:g} s") from error
                     raise
 
         return self._connections.read(whole)
@@ -84,6 +99,20 @@ class _PostgresStatements:
 
     def ask(self, text: str, *values: Scalar) -> Answer:
         return cast(Answer, self._run(text, values).fetchall())
+
+    def select(self, text: str, values: Sequence[Scalar], most: int) -> Selected:
+        import psycopg
+
+        try:
+            # Only what selects can be declared, and only one statement is prepared.
+            self._run(f"DECLARE asked NO SCROLL CURSOR FOR {text}", values)
+            cursor = self._run(f"FETCH {most + 1} FROM asked", ())
+            rows = cursor.fetchall()
+        except psycopg.Error as error:
+            if error.sqlstate is None or error.sqlstate == "57014" or error.sqlstate[:2] not in _OF_THE_TEXT:
+                raise
+            raise QueryRefused(f"the question was refused: {' '.join(str(error).split())}") from error
+        return Selected([each.name for each in cursor.description or ()], rows[:most], len(rows) > most)
 
     def change(self, text: str, *values: Scalar) -> int:
         return int(self._run(text, values).rowcount)
@@ -102,9 +131,11 @@ class _PostgresStatements:
 class PostgresSeries:
     """The schemas of all generations, `steptrail_views_1` and so on, and the schema `steptrail_views`."""
 
-    def __init__(self, address: PostgresAddress, *, patience: float, name: str = "views") -> None:
+    def __init__(
+        self, address: PostgresAddress, *, patience: float, name: str = "views", read_only: bool = False
+    ) -> None:
         # What is lost in a crash of the server is lost with the place behind it.
-        self._connections = PostgresConnections(address, durability="normal", patience=patience)
+        self._connections = PostgresConnections(address, durability="normal", patience=patience, read_only=read_only)
         self._base = f"steptrail_{name}"
         self._database = PostgresViews(self._connections, self._base)
         self._opened: dict[int, Generation] = {}
@@ -138,23 +169,73 @@ class PostgresSeries:
             statements.ask(_LOCK)
             if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
                 statements.change(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
-                statements.change(f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint)")
-                statements.change(f"INSERT INTO {self._base}.series VALUES (0, NULL)")  # noqa: S608
+                statements.change(
+                    f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint, face bigint NOT NULL)"
+                )
+                statements.change(f"INSERT INTO {self._base}.series VALUES (0, NULL, 0)")  # noqa: S608
             (number,) = statements.ask(f"UPDATE {self._base}.series SET last = last + 1 RETURNING last")[0]  # noqa: S608
             statements.change(f"CREATE SCHEMA {self._base}_{number}")
             return int(number)
 
         return self.open(self._database.write(work))
 
-    def point_at(self, number: int) -> None:
-        """Have readers look at a generation from now on."""
-        self._database.write(lambda s: s.change(f"UPDATE {self._base}.series SET generation = $1", number))  # noqa: S608
+    def face(self, number: int) -> int:
+        """Return the version of the public views, 0 for none."""
+        del number
+        ((found,),) = self._database.read(lambda s: s.ask(f"SELECT face FROM {self._base}.series"))  # noqa: S608
+        return int(found)
+
+    def public(self, number: int) -> Database:
+        """Return where the public views are read, whatever their generation is by then."""
+        del number
+        return self._database
+
+    def point_at(self, number: int, face: Face) -> None:
+        """Have readers look at a generation from now on, with these public views."""
+
+        def publish(statements: Statements) -> None:
+            statements.change(_GIVE_WAY)
+            statements.ask(_LOCK)
+            statements.ask("SELECT set_config('search_path', $1, true)", f"{self._base}_{number}")
+            views = dict(selects(POSTGRES, face))
+            views["projections"] = (
+                "SELECT name, version, generation, position, at, error_position, error FROM projections"
+            )
+            known = statements.ask("SELECT viewname FROM pg_views WHERE schemaname = $1", self._base)
+            for (name,) in known:
+                if name not in views:
+                    statements.change(f"DROP VIEW {self._base}.{quoted(name)}")
+            for name, select in views.items():
+                # In the place of the old one, so that what others have made of it stays; where a column is gone or
+                # is of another type now, that cannot be.
+                statements.change("SAVEPOINT one_view")
+                try:
+                    statements.change(f"CREATE OR REPLACE VIEW {self._base}.{quoted(name)} AS {select}")
+                except Exception as error:
+                    if getattr(error, "sqlstate", None) != "42P16":
+                        raise
+                    statements.change("ROLLBACK TO one_view")
+                    statements.change(f"DROP VIEW {self._base}.{quoted(name)}")
+                    statements.change(f"CREATE VIEW {self._base}.{quoted(name)} AS {select}")
+            statements.change(f"UPDATE {self._base}.series SET generation = $1, face = $2", number, face.version)  # noqa: S608
+            if statements.ask("SELECT FROM pg_roles WHERE rolname = $1", _READER):
+                statements.change(f"GRANT USAGE ON SCHEMA {self._base} TO {_READER}")
+                statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self._base} TO {_READER}")
+
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._database.write(publish)
+            except StoreLocked:
+                if not tries_left:
+                    raise
+                time.sleep(_REST_SECONDS)
 
     def clean(self, keep: set[int]) -> None:
         """Remove all other generations."""
         for number in self.sizes().keys() - keep:
-            drop = methodcaller("change", f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE")
-            self._database.write(drop)
+            drop = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
+            with suppress(StoreLocked):
+                self._database.write(partial(_dropped, drop))
 
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its indexes."""
@@ -171,3 +252,8 @@ class PostgresSeries:
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
         self._connections.close()
+
+
+def _dropped(drop: str, statements: Statements) -> None:
+    statements.change(_GIVE_WAY)
+    statements.change(drop)

@@ -5,6 +5,9 @@ large when it is far behind. Reading is asynchronous; folding and writing happen
 
 A record that cannot be read is noted, and its stream is left as it stood before. When the projection raises, or makes
 rows that a table does not take, the batch is tried again entry by entry, and the projection stops where it fails.
+
+Where the log says that a stream was erased of which something may be counted, all is counted anew without it: nothing
+is left to say which rows and which parts of sums were its own.
 """
 
 import time
@@ -14,9 +17,10 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from steptrail.domain.errors import CorruptRecord, ProjectionStopped
+from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.infrastructure.views.generation import Damage, Generation, Reached, ViewProgress
+from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved, Reached, ViewProgress
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -65,6 +69,8 @@ class Projector(Generic[F]):
         self._most, self._seconds = most, seconds
         self._memory = FoldMemory(projection, most=folds)
         self._prefixes = tuple(projection.prefixes)
+        self._types = (*projection.types, Erased.TYPE) if projection.types else ()
+        self._never_counted, self._is_outdated = 0, False
         self._damaged: dict[str, int] = {}
         self.reached = Reached()
         self.stopped: ProjectionStopped | None = None
@@ -72,8 +78,11 @@ class Projector(Generic[F]):
     async def begin(self) -> bool:
         """Go to the place that is stored. False when what is counted is not of this log, or can be counted better now.
 
-        That is so when the store was replaced or has lost its end, and when a record can be read by now.
+        That is so when the store was replaced or has lost its end, when a record can be read by now, and when something
+        that was counted has been erased.
         """
+        if self._is_outdated:
+            return False
         found = await self._in_thread(self._stored)
         if found is None:
             return False
@@ -82,8 +91,11 @@ class Projector(Generic[F]):
             self._memory.forget()
         self._damaged = {each.stream: each.position for each in damage}
         self.reached, self.stopped = progress.reached, None
-        if self.reached.position > await self._store.last_position():
+        end = await self._store.last_position()
+        if self.reached.position > end:
             return False
+        if not self.reached.position:
+            self._never_counted = end
         if self.reached.stream and await self._digest(self.reached) != self.reached.digest:
             return False
         return not await self._is_readable(damage[:1])
@@ -122,10 +134,12 @@ class Projector(Generic[F]):
         while not is_end and count < self._most and (not count or time.monotonic() - began < self._seconds):
             end, wanted, seen = await self._store.last_position(), min(_PAGE, self._most - count), len(corrupt)
             found = 0
-            log = self._store.log(after=after, types=self.projection.types, limit=wanted, on_corrupt=corrupt.append)
+            log = self._store.log(after=after, types=self._types, limit=wanted, on_corrupt=corrupt.append)
             async for position, stream, record in log:
                 found, newest = found + 1, (position, stream, record.version)
-                if not self._prefixes or stream.startswith(self._prefixes):
+                if isinstance(record.event, Erased):
+                    self._is_outdated = self._is_outdated or position > self._never_counted
+                elif not self._prefixes or stream.startswith(self._prefixes):
                     entries.append(Entry(position, stream, record))
             found += len(corrupt) - seen
             count, is_end = count + found, found < wanted
@@ -133,6 +147,8 @@ class Projector(Generic[F]):
             # All up to the end was there before it was read.
             after = max(after, last, end if is_end else 0)
         self._reach("page-read")
+        if self._is_outdated:
+            raise PlaceMoved
         damage = [
             Damage(each.position or 0, each.stream, each.version, str(each))
             for each in corrupt

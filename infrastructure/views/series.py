@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Protocol
 
+from steptrail.infrastructure.views.database import Database
 from steptrail.infrastructure.views.generation import Generation
+from steptrail.projections.kernel.face import Face
 
 __all__ = ["Series"]
 
@@ -26,8 +28,16 @@ class Series(Protocol):
         """Make a new generation, without tables, that nobody points at."""
         ...
 
-    def point_at(self, number: int) -> None:
-        """Have readers look at a generation from now on."""
+    def face(self, number: int) -> int:
+        """Return the version of the public views that readers of a generation see, 0 for none."""
+        ...
+
+    def public(self, number: int) -> Database:
+        """Return where the public views of a generation are read."""
+        ...
+
+    def point_at(self, number: int, face: Face) -> None:
+        """Have readers look at a generation from now on, with these public views."""
         ...
 
     def clean(self, keep: set[int]) -> None:

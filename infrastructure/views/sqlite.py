@@ -15,12 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from steptrail.domain.errors import StoreUnavailable
+from steptrail.domain.errors import QueryRefused, StoreUnavailable
 from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
-from steptrail.infrastructure.views.database import Answer, Statements, TooSlow, Unfit
-from steptrail.infrastructure.views.ddl import SQLITE
+from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, Unfit
+from steptrail.infrastructure.views.ddl import SQLITE, quoted
 from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.public import selects
+from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
 __all__ = ["SqliteSeries", "SqliteViews"]
@@ -30,6 +32,14 @@ _LINK, _POINTER = "current.db", "current"
 _STEPS = 10_000
 """How many steps of SQLite's machine pass between two looks at the clock."""
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+_NOT_OF_THE_TEXT = {
+    sqlite3.SQLITE_INTERRUPT,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_CANTOPEN,
+}
 _UNFIT = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE}
 
 
@@ -66,7 +76,7 @@ class SqliteViews:
             if connection is not None:
                 connection.close()
             if primary_code(error) == sqlite3.SQLITE_INTERRUPT and seconds is not None:
-                raise TooSlow(f"it took longer than {seconds:g} s") from error
+                raise QueryRefused(f"the question took longer than {seconds:g} s") from error
             raise translate(error, str(self.path)) from error
         except BaseException:
             if connection is not None:
@@ -121,6 +131,18 @@ class _SqliteStatements:
     def ask(self, text: str, *values: Scalar) -> Answer:
         return self._connection.execute(text, _named(values)).fetchall()
 
+    def select(self, text: str, values: Sequence[Scalar], most: int) -> Selected:
+        try:
+            cursor = self._connection.execute(text, _named(values))
+            rows = cursor.fetchmany(most + 1)
+        except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
+            if isinstance(error, sqlite3.Error) and primary_code(error) in _NOT_OF_THE_TEXT:
+                raise
+            raise QueryRefused(f"the question was refused: {error}") from error
+        if cursor.description is None:
+            raise QueryRefused("the question was refused: it asks for nothing")
+        return Selected([each[0] for each in cursor.description], rows[:most], len(rows) > most)
+
     def change(self, text: str, *values: Scalar) -> int:
         return self._connection.execute(text, _named(values)).rowcount
 
@@ -170,8 +192,26 @@ class SqliteSeries:
         except OSError as error:
             raise StoreUnavailable(f"no views can be kept in {self.folder}: {error}") from error
 
-    def point_at(self, number: int) -> None:
-        """Have readers look at a generation from now on."""
+    def face(self, number: int) -> int:
+        """Return the version of the public views of a generation, 0 for none."""
+        (found,) = self.open(number).database.read(lambda statements: statements.ask("SELECT max(version) FROM face"))
+        return int(found[0] or 0)
+
+    def public(self, number: int) -> Database:
+        """Return where the public views of a generation are read."""
+        return self.open(number).database
+
+    def point_at(self, number: int, face: Face) -> None:
+        """Have readers look at a generation from now on, with these public views."""
+
+        def publish(statements: Statements) -> None:
+            for (name,) in statements.ask("SELECT name FROM sqlite_master WHERE type = 'view'"):
+                statements.change(f"DROP VIEW {quoted(name)}")
+            for name, select in selects(SQLITE, face):
+                statements.change(f"CREATE VIEW {quoted(name)} AS {select}")
+            statements.change("INSERT INTO face VALUES ($1) ON CONFLICT DO NOTHING", face.version)
+
+        self.open(number).database.write(publish)
         new = self.folder / f"{_POINTER}-{os.getpid()}-{threading.get_ident()}"
         try:
             try:

@@ -11,16 +11,24 @@ and then has them look at the new one.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from steptrail.domain.errors import ProjectionStopped, SessionBusy, StoreError, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import (
+    ProjectionStopped,
+    SessionBusy,
+    StoreError,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
-from steptrail.infrastructure.views.database import Answer, Statements
+from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
+from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -36,6 +44,8 @@ _AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied."""
 _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""
+
+_NO_FACE = Face(0, ())
 
 _log = logging.getLogger("steptrail.views")
 
@@ -65,15 +75,18 @@ class Views:
         store: EventStore,
         series: Series,
         projections: Sequence[Projection[Any]],
+        face: Face = _NO_FACE,
         *,
         reach: Reach = no_faults,
         most: int = 2_000,
     ) -> None:
         self._store, self.series, self._projections = store, series, tuple(projections)
+        self._face = face
         self._reach, self._most = reach, most
         self._projectors: dict[str, Projector[Any]] = {}
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._grown = asyncio.Condition()
+        self._is_public = False
 
     async def catch_up(self) -> None:
         """Apply what the log has now. A projection that another process applies it to is left to that."""
@@ -83,7 +96,9 @@ class Views:
             if progress is None or progress.reached.position < end:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
-                        await self._apply(projection)
+                        # On a server that may not be written by us, what others have applied is all there is.
+                        with suppress(StoreReadOnly):
+                            await self._apply(projection)
 
     async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""
@@ -94,9 +109,20 @@ class Views:
         found = await self.progress()
         return _slowest(found) if len(found) == len(self._projections) else AsOf(0, 0)
 
-    async def lag(self) -> int:
-        """Return how many positions of the log are not counted yet."""
-        return max(0, await self._store.last_position() - (await self.as_of()).position)
+    async def end(self) -> int:
+        """Return the last position of the log."""
+        return await self._store.last_position()
+
+    async def lag(self, as_of: AsOf | None = None) -> int:
+        """Return how many positions of the log are not counted, now or in what was counted up to a place."""
+        counted = await self.as_of() if as_of is None else as_of
+        return max(0, await self.end() - counted.position)
+
+    async def status(self) -> tuple[Sequence[ViewProgress], int, int]:
+        """Return how far each projection has come, and the number and the bytes of the present generation."""
+        number = await self._in(self._readers, self.series.current)
+        sizes = await self._in(self._readers, self.series.sizes)
+        return await self.progress(), number or 0, sizes.get(number or 0, 0)
 
     async def wait(self, position: int, *, timeout: float) -> None:
         """Return as soon as everything up to a position of the log is counted. Applies it, if nobody else does.
@@ -121,26 +147,37 @@ class Views:
     async def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> tuple[T, AsOf]:
         """Return `work(statements)` of one instant and one generation, and up to where that is counted.
 
-        `work` may be called again when the generation is removed meanwhile. Raises `TooSlow` after so many seconds.
+        `work` may be called again when the generation is removed meanwhile. Raises `QueryRefused` after `seconds`.
         """
-        for _ in range(_TRIES):
-            generation = await self.present()
 
-            def whole(statements: Statements, generation: Generation = generation) -> tuple[T, AsOf]:
-                own = [each for each in generation.progress(statements) if each[:2] in self._names]
-                return work(statements), _slowest(own) if len(own) == len(self._projections) else AsOf(0, 0)
+        def of(generation: Generation, statements: Statements) -> tuple[T, AsOf]:
+            own = [each for each in generation.progress(statements) if each[:2] in self._names]
+            return work(statements), _slowest(own) if len(own) == len(self._projections) else AsOf(0, 0)
 
-            try:
-                return await self._in(self._readers, partial(generation.database.read, whole, seconds=seconds))
-            except StoreError:
-                if await self._in(self._readers, self.series.current) == generation.number:
-                    raise
-        raise StoreUnavailable("the read models were rebuilt again and again while they were read: try again")
+        return await self._of_present(lambda generation: generation.database, of, seconds)
 
     async def fetch(self, text: str, *values: Any, seconds: float | None = None) -> Found:
         """Return the rows of a question with `$1`, `$2` and so on for its values."""
         rows, as_of = await self.read(lambda statements: statements.ask(text, *values), seconds=seconds)
         return Found(rows, as_of)
+
+    async def sql(self, text: str, values: Sequence[Any], *, seconds: float, most: int) -> tuple[Selected, AsOf]:
+        """Return the first rows of a question to the public views that somebody has written.
+
+        Raises `QueryRefused` for one that is not understood, does not only read, or takes longer than `seconds`.
+        """
+        await self.present()
+
+        def work(statements: Statements) -> tuple[Selected, AsOf]:
+            counted = statements.ask("SELECT name, version, position, at FROM projections")
+            own = [AsOf(*each[2:]) for each in counted if each[:2] in self._names]
+            as_of = min(own) if len(own) == len(self._names) and own else AsOf(0, 0)
+            return statements.select(text, values, most), as_of
+
+        def public(generation: Generation) -> Database:
+            return self.series.public(generation.number)
+
+        return await self._of_present(public, lambda _, statements: work(statements), seconds)
 
     async def rebuild(self) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.
@@ -151,6 +188,13 @@ class Views:
         lease = await self._store.acquire("projector:rebuild", owner="a steptrail rebuild")
         try:
             present = await self._in(self._threads, self.series.current)
+            if (
+                present is not None
+                and await self._in(self._threads, partial(self.series.face, present)) > self._face.version
+            ):
+                raise StoreTooNew(
+                    "the read models are those of a newer version of Steptrail: rebuild them with that one"
+                )
             generation = await self._begun()
             keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
@@ -162,7 +206,7 @@ class Views:
             for projector in projectors:
                 await self._to_the_end(projector)
             self._reach("before-switch")
-            await self._in(self._threads, partial(self.series.point_at, generation.number))
+            await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
             self._reach("after-switch")
             return generation.number
         finally:
@@ -184,6 +228,22 @@ class Views:
         self._threads.shutdown(wait=False)
         self._readers.shutdown(wait=False)
         await asyncio.to_thread(self.series.close)
+
+    async def _of_present(
+        self,
+        database: Callable[[Generation], Database],
+        work: Callable[[Generation, Statements], T],
+        seconds: float | None,
+    ) -> T:
+        for _ in range(_TRIES):
+            generation = await self.present()
+            try:
+                read = partial(database(generation).read, partial(work, generation), seconds=seconds)
+                return await self._in(self._readers, read)
+            except StoreError:
+                if await self._in(self._readers, self.series.current) == generation.number:
+                    raise
+        raise StoreUnavailable("the read models were rebuilt again and again while they were read: try again")
 
     @property
     def _names(self) -> set[tuple[str, int]]:
@@ -233,9 +293,21 @@ class Views:
                         break
                 else:
                     await self._tell()
+                    await self._publish(generation)
                     return
             except PlaceMoved:
                 continue
+
+    async def _publish(self, generation: Generation) -> None:
+        """Give readers the public views of this version, once all of its projections are counted."""
+        if self._is_public:
+            return
+        found = await self.progress()
+        if len(found) < len(self._projections) or _slowest(found).position < await self._store.last_position():
+            return
+        if await self._in(self._threads, partial(self.series.face, generation.number)) < self._face.version:
+            await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
+        self._is_public = True
 
     async def _to_the_end(self, projector: Projector[Any]) -> None:
         while await projector.apply():
@@ -252,7 +324,7 @@ class Views:
         number = await self._in(self._threads, self.series.current)
         if number is None:
             generation = await self._begun()
-            await self._in(self._threads, partial(self.series.point_at, generation.number))
+            await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
             return generation
         generation = self.series.open(number)
 

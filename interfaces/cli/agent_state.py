@@ -7,13 +7,14 @@ from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep, ToolExecution
 from steptrail.domain.base import full_form
+from steptrail.domain.failures import StepError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import CitationPart, Message, ToolResultPart
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.results import result_data
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
-from steptrail.projections.rendering import by_whom
+from steptrail.projections.rendering import by_whom, error_data, error_lines, since_text
 from steptrail.projections.stop_reasons import project_stop_reasons
 from steptrail.runtime.agent.result import RunResult
 
@@ -46,6 +47,7 @@ def agent_state_data(state: AgentState, records: Sequence[Recorded[Any]]) -> dic
         "openStep": state.open_step,
         "openCalls": [_call_data(call) for call in state.tool_executions],
         "messages": [full_form(message) for message in state.messages],
+        "lastError": error_data(_last_error(state)),
         "lastDecision": outcome.to_dict() if outcome else None,
     }
 
@@ -81,11 +83,9 @@ def print_agent_state(output: Output, state: AgentState, records: Sequence[Recor
     output.line(f"status   {state.status.value}{reason}, {state.phase.value} at version {state.version}")
     output.line(f"started  {clock_time(state.fold.created_at)} UTC")
     output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
-    if (failed := deciding_error(state)) is not None:
-        output.line(f"error    {one_line(str(failed.error))}")
     for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
         if asked is not None:
-            output.line(f"{what:<8} {one_line(by_whom(asked))}")
+            output.line(f"{what:<8} {one_line(f'{by_whom(asked)}, {since_text(asked.at, state.as_of)}')}")
     cost = f"{state.cost}, " if state.cost is not None else ""
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.cumulative_execution_seconds:.2f} s active")
 
@@ -109,6 +109,16 @@ def print_agent_state(output: Output, state: AgentState, records: Sequence[Recor
     _section(output, "messages", is_any=bool(state.messages))
     output.lines(_messages(state))
     _print_votes(output, state)
+    if (failed := _last_error(state)) is not None:
+        _section(output, "last error", is_any=True)
+        for what, text in error_lines(failed.error, failed.tool_name):
+            output.line(f"  {what:<9} {one_line(text)}")
+
+
+def _last_error(state: AgentState) -> StepError | None:
+    """Return the error that decided, else the newest one of the execution, also where the run went on after it."""
+    newest = (step.errors[-1] for step in reversed(state.steps) if step.errors)
+    return deciding_error(state) or next(newest, None)
 
 
 def _print_votes(output: Output, state: AgentState) -> None:

@@ -3,14 +3,13 @@
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, how_to_go_on, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, how_to_go_on, is_option, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
-from steptrail.projections.rendering import by_whom, many, owner_text
+from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
 
 __all__ = ["agent_why_data", "print_agent_why"]
 
-_MOST_CAUSES = 3
 _MOST_OF_A_CONTEXT = 300
 
 
@@ -22,7 +21,7 @@ def agent_why_data(explained: AgentExplanation, store: str | None) -> dict[str, 
         **explained.to_dict(),
         "resolvedBy": outcome.resolved_by if outcome else None,
         "stubborn": [vote.to_dict() for vote in advice.stubborn] if advice else [],
-        "next": _way_on(explained, store).command,
+        **_way_on(explained, store).to_dict(),
         "owned": explained.is_owned if state.is_open else None,
     }
 
@@ -45,10 +44,15 @@ def _print(output: Output, explained: AgentExplanation) -> None:
         output.line(f"context     {one_line(result_text(explained.context), _MOST_OF_A_CONTEXT)}")
     if explained.state.is_open:
         output.line(f"owner       {owner_text(explained.is_owned)}")
-    _print_error(output, explained)
+    if explained.crash is not None:
+        output.line(f"crashed     {one_line(explained.crash)}")
+    if explained.error is not None:
+        for what, text in error_lines(explained.error.error, explained.error.tool_name):
+            output.line(f"{what:<11} {one_line(text)}")
+    now = explained.state.as_of
     for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
         if asked is not None:
-            output.line(f"{what:<11} {one_line(by_whom(asked))}")
+            output.line(f"{what:<11} {one_line(f'{by_whom(asked)}, {since_text(asked.at, now)}')}")
     if decider is not None:
         output.line()
         output.line(f"decided by  {one_line(decider.criterion_class)}, which votes {decider.decision.value}")
@@ -71,17 +75,6 @@ def _print(output: Output, explained: AgentExplanation) -> None:
         output.line(f"in shadow   {one_line(said)}")
 
 
-def _print_error(output: Output, explained: AgentExplanation) -> None:
-    if explained.error is None:
-        return
-    error, tool = explained.error.error, explained.error.tool_name
-    output.line(f"error       {one_line(error.said)}{one_line(f', in tool {tool}') if tool else ''}")
-    if error.place is not None:
-        output.line(f"at          {one_line(error.place)}")
-    for cause in error.causes[1 : 1 + _MOST_CAUSES]:
-        output.line(f"caused by   {one_line(cause)}")
-
-
 def _spent(explained: AgentExplanation) -> str:
     spent = explained.spent
     failed = f" ({spent.failed_steps} failed)" if spent.failed_steps else ""
@@ -101,6 +94,8 @@ def _print_way_on(output: Output, explained: AgentExplanation, store: str | None
         elif advice is not None:
             for change in advice.changes:
                 output.line(f"to go on    {one_line(change.text)}")
+            if any(not is_option(change) for change in advice.changes):
+                output.line("            which is set in the code of the agent: no option of a command sets it")
             for vote in advice.stubborn:
                 if vote.stop_reason is not StopReason.USER_REQUESTED:
                     said = f"no setting turns {vote.criterion_class} around: {vote.reason}"
@@ -112,6 +107,8 @@ def _print_way_on(output: Output, explained: AgentExplanation, store: str | None
     elif not state.is_open:
         return
     output.line(f"next        {one_line(str(on))}")
+    if on.of is not None:
+        output.line(f"            {on.of.value}")
     if " AGENT " in on.command:
         name = f"agent {state.name!r}" if state.name else "the agent"
         said = f"AGENT is where {name} is, which was run from Python: FILE.py[:NAME] or package.module[:NAME]"
@@ -130,6 +127,8 @@ def _print_rest(output: Output, explained: AgentExplanation) -> None:
         output.line(f"digest      {call.approval.digest if call.approval is not None else ''}")
     if explained.waits_for and not explained.awaiting_approval:
         output.line(f"waits for   {one_line(explained.waits_for)}")
+    for text in wait_texts(explained.waits, explained.state.as_of):
+        output.line(f"waits       {one_line(text)}")
     _print_events(output, explained)
 
 

@@ -5,7 +5,7 @@ A fault in one stream proves no fault in the others.
 
 from collections.abc import Sequence
 
-from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, StoreError
+from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, SessionErased, StoreError
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.machine import FoldedState
@@ -29,8 +29,12 @@ async def examine(store: ExaminedStore) -> Examination:
     streams = await store.all_streams()
     open_streams: set[str] = set()
     for stream in streams:
-        seen.streams += 1
         try:
+            if await store.erasure(stream) is not None:
+                if (fault := await store.verify(stream)) is not None:
+                    seen.add("erasures", stream, f"what is left of it: {fault.why}", position=fault.version)
+                continue
+            seen.streams += 1
             kind = KINDS.of(stream)
             listed = await store.index(IndexQuery(streams=[stream]))
             state = await _examine_stream(store, stream, kind, seen)
@@ -39,6 +43,8 @@ async def examine(store: ExaminedStore) -> Examination:
             if kind is not None and state is not None and kind.machine.control.standing(state).is_open:
                 open_streams.add(stream)
                 await _examine_open(store, stream, kind, state, seen)
+        except SessionErased:  # since it was looked at
+            continue
         except StoreError as error:
             seen.add("records", stream, str(error))
     await _examine_leases(store, set(streams), open_streams, seen)

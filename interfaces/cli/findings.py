@@ -24,6 +24,7 @@ CHECKS = (
     "versions",
     "records",
     "forks",
+    "erasures",
     "fold",
     "index",
     "open effects",

@@ -1,19 +1,29 @@
 """The command that takes a run of a workflow further, as it can be typed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, answers_to, typed
+from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
-__all__ = ["WORKFLOW", "how_a_flow_goes_on"]
+__all__ = ["WORKFLOW", "code_of_flow", "how_a_flow_goes_on"]
 
 WORKFLOW = "WORKFLOW"
 """The word for the file of a workflow that was begun in Python."""
+
+
+def code_of_flow(state: FlowState, given: GivenWords) -> Sequence[str]:
+    """Return where the workflow is that was given or recorded, then the options that bring its code."""
+    started = state.run.started if state.run is not None else None
+    who, use = given.agent, given.use
+    if who is None and started is not None:
+        who, use = started.locator, started.use
+    return (who or WORKFLOW, *(word for each in use for word in ("--use", each)))
 
 
 def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
@@ -21,16 +31,13 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
 
     A workflow that was given, with its code, stands in place of the recorded one.
     """
-    started = state.run.started if state.run is not None else None
-    who, use = given.agent, given.use
-    if who is None and started is not None:
-        who, use = started.locator, started.use
-    who, stream, store = who or WORKFLOW, flow_stream(state.flow_id), given.store
-    name, code = name_of(stream), [word for each in use for word in ("--use", each)]
+    stream, store = flow_stream(state.flow_id), given.store
+    name, (who, *code) = name_of(stream), code_of_flow(state, given)
     resume = typed(store, "resume", who, name, options=code)
     match state.status:
         case ExecutionStatus.COMPLETED:
-            return WayOn(typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code)))
+            again = typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code))
+            return WayOn(again, of=ForRun.NEXT)
         case ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             return WayOn(typed(store, "retry", who, name, options=code))
         case ExecutionStatus.WAITING if asked := questions_of_flow(stream, state):
@@ -38,6 +45,6 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
             return WayOn(first, " or ".join(f"`{other}`" for other in others))
         case ExecutionStatus.WAITING if below := [task for task in state.tasks if task.phase is TaskPhase.SUSPENDED]:
             child = typed(store, "why", name_of(below[0].stream or stream))
-            return WayOn(child, f"`{resume}` when that one can go on")
+            return WayOn(child, f"`{resume}` when that one can go on", None)
         case _:
             return WayOn(resume)

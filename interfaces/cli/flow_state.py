@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from steptrail.domain.base import full_form
+from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import ExecutionFinished, FlowRetried, FlowStarted
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.instants import to_datetime
@@ -13,7 +15,7 @@ from steptrail.interfaces.cli.flow_results import error_text, flow_result_data, 
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import clock_time
-from steptrail.projections.rendering import by_whom
+from steptrail.projections.rendering import by_whom, error_lines, since_text
 from steptrail.runtime.flow.result import FlowResult
 
 __all__ = ["TYPES", "flow_state_data", "print_flow_state"]
@@ -44,6 +46,7 @@ def flow_state_data(state: FlowState, records: Sequence[Recorded[Any]]) -> dict[
             for execution, end in _executions(records)
         ],
         "nodes": [{"id": node.id, "kind": _kind(node), "visits": visits.get(node.id, 0)} for node in nodes],
+        "lastError": None if (failed := _last_error(state)) is None else full_form(failed),
         "open": [
             {"node": task.node, "visit": task.visit, "item": task.item, "phase": task.phase.value}
             for task in state.tasks
@@ -60,13 +63,11 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
     output.line(f"started  {clock_time(state.fold.created_at)} UTC")
     output.line(f"updated  {clock_time(state.fold.updated_at)} UTC")
     result = FlowResult(state)
-    if result.error is not None:
-        output.line(f"error    {error_text(result.error)}")
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
     for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
         if asked is not None:
-            output.line(f"{what:<8} {one_line(by_whom(asked))}")
+            output.line(f"{what:<8} {one_line(f'{by_whom(asked)}, {since_text(asked.at, state.as_of)}')}")
     cost = f"{state.cost}, " if state.cost is not None else ""
     output.line(f"spent    {state.usage.total} tokens, {cost}{state.active_seconds:.2f} s active")
     ended = [
@@ -79,6 +80,17 @@ def print_flow_state(output: Output, state: FlowState, records: Sequence[Recorde
     _table(output, f"nodes of {state.execution_id}", ["NODE", "KIND", "VISITS", "OPEN"], _nodes(state))
     values = [[name, one_line(json.dumps(value, ensure_ascii=False), _CUT)] for name, value in _vars(state)]
     _table(output, "variables", ["NAME", "VALUE"], values)
+    if (failed := _last_error(state)) is not None:
+        output.line()
+        output.line("last error")
+        output.line(f"  {'node':<9} {error_text(failed)}")
+        for what, text in error_lines(failed.error) if failed.error is not None else ():
+            output.line(f"  {what:<9} {one_line(text)}")
+
+
+def _last_error(state: FlowState) -> NodeError | None:
+    """Return the failure that ended the run, else the newest that was recorded."""
+    return FlowResult(state).error or (state.errors[-1] if state.errors else None)
 
 
 def _table(output: Output, title: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -16,8 +16,8 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
 from steptrail.projections.flow_questions import questions_of_flow
-from steptrail.projections.questions import Question
-from steptrail.projections.rendering import by_whom, many, owner_text
+from steptrail.projections.questions import ASKS_PEOPLE, Question
+from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
 
 __all__ = ["flow_why_data", "print_flow_why"]
 
@@ -36,7 +36,7 @@ def flow_why_data(explained: FlowExplanation, store: str | None) -> dict[str, Js
     """Return the explanation as JSON, with the command that goes on."""
     return {
         **explained.to_dict(),
-        "next": _way_on(explained, store).command,
+        **_way_on(explained, store).to_dict(),
         "owned": explained.is_owned if explained.state.is_open else None,
     }
 
@@ -49,6 +49,8 @@ def print_flow_why(output: Output, explained: FlowExplanation, store: str | None
     on = _way_on(explained, store)
     what = "to go on" if explained.status in {ExecutionStatus.FAILED, ExecutionStatus.STOPPED} else "next"
     output.line(f"{what:<11} {one_line(str(on))}{_runs_again(explained)}")
+    if on.of is not None:
+        output.line(f"{'':<11} {on.of.value}")
     if f" {WORKFLOW} " in f"{on.command} ":
         where = f"{WORKFLOW} is where workflow {explained.name!r} is: FILE.py[:NAME], or FILE.yaml --use FILE.py"
         output.line(f"{'':<11} {one_line(where)}")
@@ -76,13 +78,18 @@ def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
     state = explained.state
     if state.is_open:
         yield "owner", owner_text(explained.is_owned)
+    if explained.crash is not None:
+        yield "crashed", explained.crash
     if explained.error is not None:
         yield from _reason(explained, explained.error)
     for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
         if asked is not None:
-            yield what, by_whom(asked)
+            yield what, f"{by_whom(asked)}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
         yield "waits for" if number == 0 else "", _question(question)
+    others = [wait for wait in explained.waits if wait.kind not in ASKS_PEOPLE]
+    for text in wait_texts(others, state.as_of):
+        yield "waits", text
     if explained.error is None:
         for number, error in enumerate(explained.recorded):
             yield "recorded" if number == 0 else "", _recorded(error)
@@ -109,9 +116,9 @@ def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str,
     node = graph.node(error.node_id) if graph is not None else None
     item = f", item {error.item + 1}" if error.item is not None else ""
     critical = "critical" if node is not None and node.critical else "not critical"
-    said = one_line(error.message if info is None else info.said, _MOST)
-    place = f" ({info.place})" if info is not None and info.place is not None else ""
-    yield "reason", f"{said}{place}"
+    known = [] if info is None else list(error_lines(info))
+    yield "reason", one_line(known[0][1] if known else error.message, _MOST)
+    yield from known[1:]
     yield "class", f"{error.failure.value}, visit {error.visit}{item}, {critical}"
     for number, attempt in enumerate(explained.attempts):
         yield "attempts" if number == 0 else "", _attempt(attempt)

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from decimal import Decimal
+from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
@@ -12,24 +13,49 @@ from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import LIMITS
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import usd_text
 from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.parser import option_of
 from steptrail.interfaces.python.naming import name_of
-from steptrail.projections.advice import Advice
+from steptrail.projections.advice import Advice, Change
 from steptrail.projections.questions import Question
 
-__all__ = ["GivenWords", "WayOn", "answers_to", "given_again", "how_to_go_on", "store_given", "typed", "why_of"]
+__all__ = [
+    "ForRun",
+    "GivenWords",
+    "WayOn",
+    "answers_to",
+    "code_of_agent",
+    "given_again",
+    "how_to_go_on",
+    "is_option",
+    "store_given",
+    "typed",
+    "why_of",
+]
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
 
 
+class ForRun(Enum):
+    """Whether a command takes the run that was asked about further, or begins another one."""
+
+    THIS = "which lets this run go on"
+    NEXT = "which begins the next run: this one stays as it is"
+
+
 class WayOn(NamedTuple):
-    """A command, and what may be done in its place."""
+    """A command, what may be done in its place, and which run it is for; None when it only tells more."""
 
     command: str
     otherwise: str = ""
+    of: ForRun | None = ForRun.THIS
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return the command and the run as JSON."""
+        return {"next": self.command, "nextIsFor": None if self.of is None else f"{self.of.name.lower()} run"}
 
     def __str__(self) -> str:
         """Return both as they are printed."""
@@ -64,13 +90,13 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
 
     An AGENT that was given stands in place of the recorded one. With `advice` a retry makes its changes of limits.
     """
-    who = given.agent or (state.agent.locator if state.agent is not None else None) or "AGENT"
+    (who,) = code_of_agent(state, given)
     say = partial(typed, given.store)
     match state.status:
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED if can_be_retried(state):
             return WayOn(say("retry", who, state.agent_id, options=_options(advice)))
         case ExecutionStatus.COMPLETED | ExecutionStatus.FAILED:
-            return WayOn(say("send", who, state.agent_id, "TEXT"))
+            return WayOn(say("send", who, state.agent_id, "TEXT"), of=ForRun.NEXT)
         case ExecutionStatus.WAITING if (effect := _parked(state)) is not None:
             ways = "with --rerun, --result JSON or --failed TEXT in place of --tell"
             return WayOn(say("settle", state.agent_id, effect, options=("--tell",)), ways)
@@ -78,14 +104,19 @@ def how_to_go_on(state: AgentState, given: GivenWords, *, advice: Advice | None 
             command = say("approve", state.agent_id, state.open_approvals[0].id, options=("--by", "WHO"))
             return WayOn(command, "`deny` in place of `approve`")
         case ExecutionStatus.WAITING if (child := _resting(state)) is not None:
-            return WayOn(say("why", child), f"`{say('resume', who, state.agent_id)}` when that one can go on")
+            return WayOn(say("why", child), f"`{say('resume', who, state.agent_id)}` when that one can go on", None)
         case _:
             return WayOn(say("resume", who, state.agent_id))
 
 
+def code_of_agent(state: AgentState, given: GivenWords) -> Sequence[str]:
+    """Return where the agent is that was given or recorded; a word in its place when it was run from Python."""
+    return (given.agent or (state.agent.locator if state.agent is not None else None) or "AGENT",)
+
+
 def why_of(session: str, *, store: str | None = None) -> WayOn:
     """Return the command that explains a session as it stands now."""
-    return WayOn(typed(store, "why", session))
+    return WayOn(typed(store, "why", session), of=None)
 
 
 def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]:
@@ -134,8 +165,17 @@ def _options(advice: Advice | None) -> Sequence[str]:
     changed: dict[str, object] = {}
     for change in advice.changes if advice is not None else ():
         changed.update(change.limits or {})
-    settable = [(name, value) for name, value in changed.items() if name in LIMITS and LIMITS[name].unit is not None]
+    settable = [(name, value) for name, value in changed.items() if _has_option(name)]
     return [word for name, value in settable for word in (option_of(name), _written(value))]
+
+
+def is_option(change: Change) -> bool:
+    """Tell whether options of `retry` make the whole of a change."""
+    return not change.error_policy and bool(change.limits) and all(map(_has_option, change.limits or ()))
+
+
+def _has_option(setting: str) -> bool:
+    return setting in LIMITS and LIMITS[setting].unit is not None
 
 
 def _written(value: object) -> str:

@@ -19,13 +19,14 @@ class KindShown(NamedTuple):
     """The words of the command line for one kind of machine.
 
     `summary` says an event on one line. `how_to_go_on` returns the command that takes a run further, with what was
-    given. `result` makes a result of a state, which `print_result`, `result_data` and `exit_of` show. `print_state`
-    and `state_data` are given a state and the events of `types`; `print_why` and `why_data` an explanation and the
-    store that was given.
+    given; `code_of` where the code of a run is, as far as that is stored, with options. `result` makes a result of a
+    state, which `print_result`, `result_data` and `exit_of` show. `print_state` and `state_data` are given a state and
+    the events of `types`; `print_why` and `why_data` an explanation and the store that was given.
     """
 
     summary: Callable[[Event], str]
     how_to_go_on: Callable[[Any, GivenWords], WayOn]
+    code_of: Callable[[Any, GivenWords], Sequence[str]]
     result: Callable[[Any], Any]
     print_result: Callable[[Output, Any, GivenWords], None]
     result_data: Callable[[Any], dict[str, JsonValue]]

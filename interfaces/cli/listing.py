@@ -1,67 +1,72 @@
-"""`runs`, `due` and `inbox`: what is in the store, what can go on, and what people are asked. All only read."""
+"""`runs`: what is in the store. It only reads."""
 
 import argparse
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import answers_to, store_given
-from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, Parser, amount, prefix, store_of
+from steptrail.interfaces.cli.going_on import store_given, typed
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, option_of, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
+from steptrail.interfaces.python.lists import WAIT_KINDS
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many
 
-__all__ = ["register", "run_data"]
+__all__ = ["PAGE", "marks", "paged", "place_of", "register", "run_data"]
 
-_PAGE = 50
+PAGE = 50
+_CRASHED = "crashed"
+_FILTERS = ("status", "stop_reason", "agent", "waiting_for", "parent", "since", "until")
 
 
 def register(commands: Commands) -> None:
-    """Add the commands."""
+    """Add the command."""
     runs = commands.add("runs", _runs, "List the sessions, the one that began last first.")
-    runs.add_argument("--status", choices=[status.value for status in ExecutionStatus])
+    runs.add_argument("--status", choices=[*(status.value for status in ExecutionStatus), _CRASHED])
     runs.add_argument("--stop-reason", choices=[reason.value for reason in StopReason])
-    runs.add_argument("--agent", metavar="NAME", help="sessions of this agent")
-
-    due = commands.add("due", _due, "List the sessions that `resume` would bring on now.")
-    due.add_argument("--limit", type=amount, metavar="N", default=_PAGE, help=f"at most N sessions ({_PAGE})")
-
-    inbox = commands.add("inbox", _inbox, "List what people are asked, and how to answer.")
-    for parser in (runs, inbox):
-        _paged(parser)
+    runs.add_argument("--agent", metavar="NAME", help="sessions of this agent, runs of this workflow")
+    runs.add_argument("--waiting-for", choices=WAIT_KINDS, help="that wait for this")
+    runs.add_argument("--parent", type=prefix, metavar="ID", help="that session ID, or one below it in a call, began")
+    runs.add_argument("--since", type=moment, metavar="TIME", help="that began then or later: 12h, 7d, 2026-03-01")
+    runs.add_argument("--until", type=moment, metavar="TIME", help="that began before")
+    paged(runs)
 
 
-def _paged(parser: Parser) -> None:
-    parser.add_argument("--limit", type=amount, metavar="N", default=_PAGE, help=f"at most N sessions ({_PAGE})")
+def paged(parser: Parser) -> None:
+    """Add the options of a page."""
+    parser.add_argument("--limit", type=amount, metavar="N", default=PAGE, help=f"at most N sessions ({PAGE})")
     parser.add_argument("--after", type=prefix, metavar="ID", help="those that began before session ID")
 
 
-async def _place(trail: Steptrail, arguments: argparse.Namespace) -> str | None:
-    """Return the name of the session that the page comes after."""
-    after: str | None = arguments.after
-    return None if after is None else name_of((await trail.find_any(after)).stream_id)
+async def place_of(trail: Steptrail, name: str | None) -> str | None:
+    """Return the whole name of a session that was named; None for none."""
+    return None if name is None else name_of((await trail.find_any(name)).stream_id)
 
 
 def _runs(arguments: argparse.Namespace, output: Output) -> int:
     limit: int = arguments.limit
+    is_crashed = arguments.status == _CRASHED
 
     async def listed() -> Sequence[RunSummary]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
             return await trail.runs(
-                status=arguments.status,
+                status=None if is_crashed else arguments.status,
+                crashed=is_crashed,
                 stop_reason=arguments.stop_reason,
                 agent=arguments.agent,
+                waits_for=arguments.waiting_for,
+                parent=await place_of(trail, arguments.parent),
+                since=arguments.since,
+                until=arguments.until,
                 limit=limit + 1,
-                after=await _place(trail, arguments),
+                after=await place_of(trail, arguments.after),
             )
 
     found = asyncio.run(listed())
@@ -74,7 +79,7 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
         [
             name_of(run.stream),
             run.name,
-            ", ".join([_status(run), *_marks(run)]),
+            ", ".join([_status(run), *marks(run)]),
             how_it_stopped(run.stop_reason, answered=run.answered),
             str(run.steps),
             f"{run.active_seconds:.2f} s",
@@ -86,10 +91,23 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     cost = ["COST"] if is_priced else []
     output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", *cost, "UPDATED (UTC)"], rows)
     if len(runs) < len(found):
-        output.note(f"steptrail: there are more: `steptrail runs --after {name_of(runs[-1].stream)}` lists them")
+        output.note(f"steptrail: there are more: `{_next_page(arguments, runs[-1])}` lists them")
     if any(run.damage for run in runs):
         output.note("steptrail: `steptrail doctor` says what is damaged")
     return Exit.OK
+
+
+def _next_page(arguments: argparse.Namespace, last: RunSummary) -> str:
+    """Return the command that lists the next page, with the filters of this one."""
+    given = {name: getattr(arguments, name) for name in _FILTERS}
+    words = [
+        word
+        for name, value in given.items()
+        if value is not None
+        for word in (option_of(name), value.isoformat() if isinstance(value, datetime) else str(value))
+    ]
+    limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
+    return typed(store_given(arguments), "runs", options=(*words, *limit, "--after", name_of(last.stream)))
 
 
 def _status(run: RunSummary) -> str:
@@ -97,7 +115,8 @@ def _status(run: RunSummary) -> str:
     return f"{run.status.value} ({many(errors, 'error')})" if errors else run.status.value
 
 
-def _marks(run: RunSummary) -> list[str]:
+def marks(run: RunSummary) -> list[str]:
+    """Return what is wrong with a run, in words."""
     return [mark for mark, is_so in (("crashed", run.is_crashed), ("damaged", run.damage is not None)) if is_so]
 
 
@@ -118,79 +137,9 @@ def run_data(run: RunSummary) -> dict[str, JsonValue]:
         "parentAgentId": run.parent.session if run.parent is not None else None,
         "cost": run.cost.to_dict() if run.cost is not None else None,
         "waitsFor": run.waits_for,
+        "waitsUntil": None if run.waits_until is None else to_datetime(run.waits_until).isoformat(),
         "crashed": run.is_crashed,
         "damage": run.damage,
         "startedAt": to_datetime(run.started_at).isoformat(),
         "updatedAt": to_datetime(run.updated_at).isoformat(),
     }
-
-
-def _due(arguments: argparse.Namespace, output: Output) -> int:
-    async def listed() -> Sequence[RunSummary]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.due(limit=arguments.limit)
-
-    runs = asyncio.run(listed())
-    if output.as_json:
-        output.data([run_data(run) for run in runs])
-        return Exit.OK
-    rows = [
-        [
-            name_of(run.stream),
-            run.name,
-            ", ".join([run.status.value, *_marks(run)]),
-            "" if run.due_at is None else clock_time(run.due_at),
-        ]
-        for run in runs
-    ]
-    output.table(["ID", "AGENT", "STATUS", "DUE SINCE (UTC)"], rows)
-    if runs:
-        output.note("steptrail: `steptrail resume AGENT ID` goes on with one")
-    return Exit.OK
-
-
-def _inbox(arguments: argparse.Namespace, output: Output) -> int:
-    async def asked() -> Sequence[Question]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.inbox(limit=arguments.limit, after=await _place(trail, arguments))
-
-    found = asyncio.run(asked())
-    ways = [answers_to(question, store=store_given(arguments)) for question in found]
-    if output.as_json:
-        output.data([{**each.to_dict(), "answers": list(way)} for each, way in zip(found, ways, strict=True)])
-        return Exit.OK
-    count = Counter(question.stream for question in found)
-    for question, way in zip(found, ways, strict=True):
-        _print_question(output, question, way, of=count[question.stream])
-    if not found:
-        output.note("steptrail: nobody is asked anything")
-    return Exit.OK
-
-
-def _print_question(output: Output, question: Question, ways: Sequence[str], *, of: int) -> None:
-    output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_asked(question)}"))
-    if question.data:
-        output.line(one_line(f"  about {result_text(dict(question.data))}"))
-    who = f"by {question.asked_by}, " if question.asked_by is not None else ""
-    until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC" if question.expires_at is not None else ""
-    output.line(one_line(f"  asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
-    if question.reason:
-        output.line(one_line(f"  because {question.reason}"))
-    if of > 1:
-        output.line(f"  one of {of} questions: the run goes on when none of them is open")
-    for way in ways:
-        output.line(one_line(f"  {way}"))
-
-
-def _asked(question: Question) -> str:
-    arguments = None if question.arguments is None else dict(question.arguments)
-    what = f"{question.tool} {result_text(arguments)}" if question.tool is not None else f"node {question.node}"
-    match question.kind:
-        case "approval":
-            return f"to run {what}"
-        case "human":
-            return f"in {question.node} ({question.type}): {question.prompt}"
-        case "step":
-            return f"how it goes on at {question.node}, which is held {question.type} it"
-        case _:
-            return f"what this call did: {what}"

@@ -10,6 +10,7 @@ from steptrail.domain.errors import (
     CorruptRecord,
     OwnershipLost,
     SessionBusy,
+    SessionErased,
     SessionNotFound,
     SteptrailError,
     StoreAway,
@@ -18,14 +19,18 @@ from steptrail.domain.errors import (
 from steptrail.interfaces.cli import (
     answering,
     doctor,
+    due,
+    erasing,
     export,
     flow_command,
+    inbox,
     inspecting,
     listing,
     reading,
     running,
     steering,
     tail,
+    views,
     why,
     working,
 )
@@ -40,8 +45,8 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    groups = (running, working, steering, answering, listing, reading, why, tail, export, flow_command, doctor)
-    for group in (*groups, inspecting):
+    lists, rest = (listing, due, inbox, reading), (why, tail, export, flow_command, erasing, doctor, views, inspecting)
+    for group in (running, working, steering, answering, *lists, *rest):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:
@@ -59,6 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused(output, _busy(error), Exit.BUSY)
     except (StoreLocked, StoreAway) as error:
         return _refused(output, str(error), Exit.AWAY)
+    except SessionErased as error:
+        return _refused(output, str(error), Exit.REFUSED)
     except SessionNotFound as error:
         return _refused(output, f"{error}: `steptrail runs` lists the ones there are", Exit.REFUSED)
     except CorruptRecord as error:

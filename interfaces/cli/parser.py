@@ -3,7 +3,9 @@
 import argparse
 import json
 import os
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeAlias
 
 import orjson
@@ -24,6 +26,7 @@ __all__ = [
     "count",
     "json_object",
     "json_value",
+    "moment",
     "option_of",
     "prefix",
     "seconds",
@@ -38,6 +41,8 @@ FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 """The forms of AGENT."""
 
 _MOST_DIGITS = 18
+_AGO = re.compile(r"(\d{1,5})(min|[hdw])", re.ASCII)
+_SECONDS = {"min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LONGEST = 200
 """Characters that are repeated of what cannot be read."""
 _DEFAULT_STORE = "sqlite:///steptrail.db"
@@ -146,6 +151,18 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
+
+
+def moment(text: str) -> datetime:
+    """Read a time: how long ago (`30min`, `12h`, `7d`, `2w`), or one in ISO 8601, of UTC if it says no zone."""
+    if ago := _AGO.fullmatch(text):
+        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        said = f"{text!r} is not a time: 30min, 12h, 7d, 2w ago, or a date such as 2026-03-01 or 2026-03-01T12:00Z"
+        raise argparse.ArgumentTypeError(said) from None
+    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
 
 
 def json_value(what: str, text: str) -> JsonValue:

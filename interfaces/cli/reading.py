@@ -3,23 +3,34 @@
 import argparse
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.kinds import shown_of, summary_of
 from steptrail.interfaces.cli.listing import run_data
-from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, amount, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.rendering import many
+from steptrail.projections.state_difference import StateDifference, state_difference
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.collector import collector_off
+from steptrail.runtime.kernel.json_form import to_json_value
 
 __all__ = ["register"]
+
+
+class Stood(NamedTuple):
+    """A state, and the events that are told of beside it."""
+
+    state: Any
+    records: Sequence[Recorded[Any]]
 
 
 def register(commands: Commands) -> None:
@@ -27,13 +38,14 @@ def register(commands: Commands) -> None:
     show = commands.add("show", _show, "Show where session ID stands, or stood.")
     show.add_argument("id", metavar="ID", type=prefix)
     show.add_argument("--at", type=amount, metavar="N", help="as it was after event N")
+    show.add_argument("--from", type=amount, metavar="M", dest="since", help="what has changed since event M")
     show.add_argument("--events", action="store_true", help="list its events instead")
     show.add_argument("--tree", action="store_true", help="list it with the sessions below it instead, and their bill")
 
 
 def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
-    if arguments.events or arguments.at is not None:
-        raise Refusal("--tree shows what is stored now of several sessions: leave out --at and --events")
+    if arguments.events or arguments.at is not None or arguments.since is not None:
+        raise Refusal("--tree shows what is stored now of several sessions: leave out --at, --from and --events")
 
     async def read() -> RunTree:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
@@ -47,7 +59,7 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
         [
             "· " * depth + name_of(each.run.stream),
             each.run.name,
-            each.run.status.value,
+            ERASED if each.run.is_erased else each.run.status.value,
             how_it_stopped(each.run.stop_reason, answered=each.run.answered),
             str(each.own_usage.total),
             str(each.usage.total),
@@ -74,33 +86,55 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.tree:
         return _show_tree(arguments, output)
     at: int | None = arguments.at
+    since: int | None = arguments.since
+    if arguments.events and since is not None:
+        raise Refusal("--from compares two states, and --events lists events: leave one of them out")
 
-    async def read() -> tuple[str, Any, Sequence[Recorded[Any]]]:
+    async def read() -> tuple[str, Sequence[Stood]]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
             handle = await trail.find_any(arguments.id)
-            stream, state = handle.stream_id, await handle.state()
-            if at is not None and at > state.version:
-                told = f"session {name_of(stream)!r} has {state.version} events: --at takes a number up to that"
-                raise Refusal(told)
+            stream, newest = handle.stream_id, await handle.state()
+            for option, version in (("--at", at), ("--from", since)):
+                if version is not None and version > newest.version:
+                    told = f"session {name_of(stream)!r} has {newest.version} events"
+                    raise Refusal(f"{told}: {option} takes a number up to that")
             if arguments.events:
-                return stream, state, (await handle.events())[:at]
-            if at is not None:
-                state = await handle.state(at=at)
+                return stream, [Stood(newest, (await handle.events())[:at])]
             shown = shown_of(stream)
             types = () if shown is None else shown.types
-            return stream, state, await handle.history(at=state.version, types=types) if types else ()
 
-    stream, state, records = asyncio.run(read())
-    shown = shown_of(stream)
+            async def stood(version: int | None) -> Stood:
+                state = newest if version is None else await handle.state(at=version)
+                return Stood(state, await handle.history(at=state.version, types=types) if types else ())
+
+            return stream, [await stood(version) for version in ([at] if since is None else [since, at])]
+
+    stream, stood = asyncio.run(read())
+    shown, last = shown_of(stream), stood[-1]
     if arguments.events:
-        _print_events(output, stream, records)
+        _print_events(output, stream, last.records)
     elif shown is None:
         raise Refusal(f"{name_of(stream)} is of a kind that `show` has no words for: `show --events` lists its events")
+    elif since is not None:
+        before, after = (to_json_value(shown.state_data(*each)) for each in stood)
+        _print_difference(output, (since, last.state.version), state_difference(before, after))
     elif output.as_json:
-        output.data(shown.state_data(state, records))
+        output.data(shown.state_data(*last))
     else:
-        shown.print_state(output, state, records)
+        shown.print_state(output, *last)
     return Exit.OK
+
+
+def _print_difference(output: Output, versions: tuple[int, int], difference: StateDifference) -> None:
+    since, at = versions
+    if output.as_json:
+        changes = [change.to_dict() for change in difference.changes]
+        output.data({"from": since, "at": at, "changes": changes, "isCut": difference.is_cut})
+        return
+    output.line(f"from event {since} to event {at}: {many(len(difference.changes), 'change')}")
+    output.lines(one_line(str(change)) for change in difference.changes)
+    if difference.is_cut:
+        output.note(f"steptrail: these are the first {len(difference.changes)} changes, and there are more")
 
 
 def _print_events(output: Output, stream: str, records: Sequence[Recorded[Any]]) -> None:

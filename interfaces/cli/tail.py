@@ -54,6 +54,8 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
             output.note(f"steptrail: {one_line(str(error))}")
 
         session = None if arguments.id is None else name_of((await trail.find_any(arguments.id)).stream_id)
+        if session is not None:
+            await trail.check_not_erased(session)
         begin = after if session is None else 0
         # What is wrong with one session keeps nobody from seeing the others; of itself it shows no more than was right.
         leave_out = note if session is None else None

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
-from steptrail.domain.errors import CorruptRecord, StoreError
+from steptrail.domain.errors import CorruptRecord, SessionErased, StoreError
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
@@ -240,7 +240,7 @@ class Broadcaster:
             fold = self._standby.get(stream)
             if fold is None or fold.version != version:
                 fold = await fold_at(self._trail.store, stream, version, self.config)
-        except StoreError:
+        except (StoreError, SessionErased):
             return None
         if fold is None:
             return None

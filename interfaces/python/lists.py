@@ -2,13 +2,16 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
-from steptrail.domain.instants import to_datetime
+from steptrail.domain.instants import Datetime, from_datetime, to_datetime
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import PROJECTIONS
@@ -19,7 +22,10 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.lists import marked
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["one_of", "open_questions", "tree_of"]
+__all__ = ["WAIT_KINDS", "instant_of", "known_wait", "one_of", "open_questions", "states_of", "tree_of"]
+
+WAIT_KINDS: tuple[str, ...] = get_args(WaitKind)
+"""The kinds of waits that a run may be listed by."""
 
 _READ_AT_ONCE = 4
 """How many streams are read at the same time: as many as a store with a server answers."""
@@ -33,22 +39,45 @@ def one_of(words: type[StrEnum], name: str, word: str | None) -> str | None:
     raise ConfigurationError(f"no run has the {name} {word!r}: there are {', '.join(known)}")
 
 
+def known_wait(kind: str) -> str:
+    """Return a kind of wait. Raises `ConfigurationError` for one that does not exist."""
+    if kind in WAIT_KINDS:
+        return kind
+    raise ConfigurationError(f"no run waits for {kind!r}: there are {', '.join(WAIT_KINDS)}")
+
+
+def instant_of(what: str, when: Datetime) -> int:
+    """Return a time in microseconds of UTC. Raises `ConfigurationError` for one without a zone."""
+    if when.tzinfo is None:
+        raise ConfigurationError(f"{what}={when!r} has no time zone: datetime.now(UTC), say")
+    return from_datetime(when)
+
+
+async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[str, Any]:
+    """Return the states of some streams, by their ids. One that cannot be read is left out."""
+    few, states = asyncio.Semaphore(_READ_AT_ONCE), dict[str, Any]()
+
+    async def fold(row: RunSummary) -> None:
+        kind = KINDS.of(row.stream)
+        if kind is None:
+            return
+        async with few:
+            with suppress(CorruptRecord):
+                states[row.stream], _ = await fold_stream(kind.machine, store, row.stream, about=row.version)
+
+    await asyncio.gather(*map(fold, rows))
+    return states
+
+
 async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
     """Return the questions that can be answered at `now`, of the streams that a query finds."""
-    few = asyncio.Semaphore(_READ_AT_ONCE)
-
-    async def of(row: RunSummary) -> Sequence[Question]:
-        kind, projections = KINDS.of(row.stream), PROJECTIONS.of(row.stream)
-        if kind is None or projections is None:
-            return ()
-        async with few:
-            try:
-                state, _ = await fold_stream(kind.machine, store, row.stream, about=row.version)
-            except CorruptRecord:
-                return ()
-            return projections.questions(row.stream, state)
-
-    found = await asyncio.gather(*map(of, await store.index(asked)))
+    rows = await store.index(asked)
+    states = await states_of(store, rows)
+    found = [
+        projections.questions(row.stream, states[row.stream])
+        for row in rows
+        if row.stream in states and (projections := PROJECTIONS.of(row.stream)) is not None
+    ]
     return [each for those in found for each in those if each.expires_at is None or each.expires_at > to_datetime(now)]
 
 
@@ -57,7 +86,10 @@ async def tree_of(store: EventStore, stream: str) -> RunTree | None:
     rows = {row.stream: row for row in await store.index(IndexQuery(streams=[stream]))}
     level = list(rows)
     while level:
-        below = await store.index(IndexQuery(parents=level))
+        below = [
+            *await store.index(IndexQuery(parents=level)),
+            *await store.index(IndexQuery(parents=level, erased=True)),
+        ]
         level = [row.stream for row in below if row.stream not in rows]
         rows.update((row.stream, row) for row in reversed(below))
     if not rows:

@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from typing import Literal
 
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
+from steptrail.domain.instants import Datetime
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.python.lists import one_of, open_questions, tree_of
+from steptrail.interfaces.python.lists import instant_of, known_wait, one_of, open_questions, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.follower import Follower
-from steptrail.runtime.kernel.lists import due_runs, listed_runs
+from steptrail.runtime.kernel.lists import crashed_runs, due_runs, listed_runs
 from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
 
 __all__ = ["StoreReader"]
@@ -32,26 +33,36 @@ class StoreReader:
         stop_reason: str | None = None,
         agent: str | None = None,
         waits_for: str | None = None,
+        parent: str | None = None,
+        since: Datetime | None = None,
+        until: Datetime | None = None,
+        crashed: bool = False,
         limit: int = 100,
         after: str | None = None,
     ) -> Sequence[RunSummary]:
         """Return a page of the sessions and other runs of the store, the one that began last first.
 
-        `status`, `stop_reason`, `agent` (its name) and `waits_for` (the kind of an open wait, such as `approval`) leave
-        the others out. `after` is the name of the last session of the page before. A list is never late: what it says
-        of the standing was stored with the commit that changed it. Numbers that grow with each step are as of
-        `version`. Raises `SessionNotFound` when `after` is not there, and
-        `ConfigurationError` for a status or stop reason that does not exist.
+        `status`, `stop_reason`, `agent` (its name), `waits_for` (the kind of an open wait, such as `approval`),
+        `parent` (the name of the one above), `since` and `until` (those that began then or later, and before) and
+        `crashed` (they are in progress, and no process runs them) leave the others out. `after` is the name of the last
+        session of the page before. A list is never late: what it says of the standing was stored with the commit that
+        changed it. Numbers that grow with each step are as of `version`. Raises `SessionNotFound` when `after` is not
+        there, and `ConfigurationError` for a status, a stop reason or a kind of wait that does not exist, and for a
+        time without a zone.
         """
         asked = IndexQuery(
             status=one_of(ExecutionStatus, "status", status),
             stop_reason=one_of(StopReason, "stop_reason", stop_reason),
             name=agent,
-            waits_for=None if waits_for is None else (waits_for,),
+            waits_for=None if waits_for is None else (known_wait(waits_for),),
+            parents=None if parent is None else [stream_named(parent)],
+            since=None if since is None else instant_of("since", since),
+            until=None if until is None else instant_of("until", until),
             after=after and stream_named(after),
             limit=limit,
         )
-        found = await listed_runs(self._env.store, asked)
+        list_of = crashed_runs if crashed else listed_runs
+        found = await list_of(self._env.store, asked)
         if not found and asked.after is not None and not await self._env.store.version(asked.after):
             raise SessionNotFound(name_of(asked.after))
         return found
@@ -122,7 +133,8 @@ class StoreReader:
 
         Those whose wait was answered or is over, those that wait for a run below them that does not rest any more,
         those that were paused because their caller was cancelled, those to which something was said while they were at
-        rest, and those that are in progress with no process running them. One that cannot be read is left out.
+        rest, and those that are in progress with no process running them. `row.due` says which of these it is. One
+        that cannot be read is left out.
         """
         return await due_runs(self._env.store, self._env.clock.utc(), limit)
 

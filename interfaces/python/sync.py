@@ -28,6 +28,7 @@ from steptrail.runtime.kernel.subscription import LogEntry, Subscription
 if TYPE_CHECKING:
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync_flow import SyncFlow
+    from steptrail.interfaces.python.sync_views import SyncViews
     from steptrail.runtime.flow.owner import OnFlowCommit
     from steptrail.runtime.flow.workflow import BuiltWorkflow
     from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -240,6 +241,10 @@ class SyncSteptrail(Twin[Steptrail], HasListeners):
     tree = blocking(Steptrail.tree)
     due = blocking(Steptrail.due)
     inbox = blocking(Steptrail.inbox)
+    erase = blocking(Steptrail.erase)
+    retain = blocking(Steptrail.retain)
+    finish_erasing = blocking(Steptrail.finish_erasing)
+    erasure = blocking(Steptrail.erasure)
     find = fetched(Steptrail.find, SyncSession)
     find_any = fetched(Steptrail.find_any, SyncHandle)
     session = made(Steptrail.session, SyncSession)
@@ -252,6 +257,13 @@ class SyncSteptrail(Twin[Steptrail], HasListeners):
         from steptrail.interfaces.python.sync_flow import SyncFlow
 
         return SyncFlow(self._portal, self._asynchronous.flow(flow_id, on_commit=on_commit, on_update=on_update))
+
+    @property
+    def views(self) -> "SyncViews":
+        """See `Steptrail.views`."""
+        from steptrail.interfaces.python.sync_views import SyncViews
+
+        return SyncViews(self._portal, self._asynchronous.views)
 
     subscribe = made(Steptrail.subscribe, SyncSubscription)
     follower = made(Steptrail.follower, SyncFollower)

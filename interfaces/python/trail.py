@@ -17,6 +17,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.agents_worker import agents_worker
+from steptrail.interfaces.python.eraser import Eraser
 from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow, refuse_of_an_agent
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from steptrail.domain.flow.options import RunOptions
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync import SyncSteptrail
+    from steptrail.interfaces.python.views import TrailViews
     from steptrail.runtime.flow.owner import OnFlowCommit
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -51,13 +53,14 @@ if TYPE_CHECKING:
 __all__ = ["Steptrail"]
 
 
-class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(Listeners())
         self._env = replace(environment, observer=self._listeners)
         self._is_closed = False
+        self._views: TrailViews | None = None
 
     @classmethod
     def open(
@@ -106,6 +109,16 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
     def clock(self) -> Clock:
         """The clock by which waits are over and questions expire."""
         return self._env.clock
+
+    @property
+    def views(self) -> "TrailViews":
+        """The read models of the store, which count its runs, and can be asked in SQL."""
+        if self._views is None:
+            from steptrail.interfaces.python.views import TrailViews
+            from steptrail.interfaces.python.views_of_runs import views_of_runs
+
+            self._views = TrailViews(lambda: views_of_runs(self._env.store), self._env.clock.utc)
+        return self._views
 
     @overload
     async def run(
@@ -430,6 +443,8 @@ class Steptrail(StoreReader, HasListeners, AbstractAsyncContextManager["Steptrai
         """Close the store and end its subscriptions. Safe to call twice."""
         self._is_closed = True
         self._env.fanout.close()
+        if self._views is not None:
+            await self._views.aclose()
         await self._env.store.close()
 
     async def __aexit__(

@@ -2,5 +2,6 @@
 
 from steptrail.projections.runs_view.sums import SUMS
 from steptrail.projections.runs_view.tables import ROWS
+from steptrail.projections.runs_view.view import RunsView
 
-__all__ = ["ROWS", "SUMS"]
+__all__ = ["ROWS", "SUMS", "RunsView"]

@@ -61,7 +61,7 @@ class ChildSession:
 
     def __init__(self, place: ChildPlace) -> None:
         self._store, self._clock = place.environment.store, place.environment.clock
-        self._take_over, self.parent = place.takes_over, place.parent
+        self._take_over, self._retry_key, self.parent = place.takes_over, place.retry_key, place.parent
         self.id = SessionId(session_for_call(place.parent.effect))
         self._control = SessionControl(place.environment, self.id)
 
@@ -110,6 +110,9 @@ class ChildSession:
                 return ChildEnd(state=None, problem=str(error))
 
     async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None, context: JsonValue) -> AgentState:
+        if self._retry_key is not None and _failed(await self._look()):
+            retried = await self._control.retry(agent, by="parent", key=self._retry_key, limits=limits)
+            return retried.state
         has_begun = context is not None and await self._look() is not None
         try:
             ran = await self._control.run(
@@ -131,7 +134,8 @@ class ChildSession:
     async def _limits(self, agent: AnyAgent, left: float | None, lent: _Narrowing | None) -> Limits | None:
         """Return the limits of the next segment; None when they are those that hold anyway."""
         state = await self._look()
-        recorded = state.agent.limits if state is not None and state.agent is not None else agent.limits
+        is_begun = state is not None and not (self._retry_key is not None and _failed(state))
+        recorded = state.agent.limits if is_begun and state is not None and state.agent is not None else agent.limits
         held = recorded if lent is None else lent(agent.limits, recorded)
         wanted = structs.replace(held, timeout=shortest(agent.limits.timeout, left))
         return None if wanted == recorded else wanted
@@ -162,6 +166,11 @@ class ChildSession:
         above, _ = await fold_stream(kind.machine, self._store, self.parent.stream, is_sound=True)
         asked = kind.machine.control.asked(above)
         return asked.by if isinstance(asked, Stop) else None
+
+
+def _failed(state: AgentState | None) -> bool:
+    """Tell whether a session has ended without an answer."""
+    return state is not None and not state.is_open and not state.answered
 
 
 def _was_bounded(state: AgentState, agent: AnyAgent, left: float | None) -> bool:

@@ -2,6 +2,8 @@
 
 INFO says how a run began and ended, WARNING that a call failed or is retried, ERROR that a run failed, and DEBUG that a
 step was taken. A failure in the user's code is written with its traceback. Only this log has it: events hold no source.
+
+No record holds a prompt, a reply, an argument or a result. The words of an exception are written, without credentials.
 """
 
 import logging
@@ -12,6 +14,7 @@ from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
 
@@ -37,7 +40,9 @@ def ended(state: AgentState) -> None:
     if state.stop_reason is not None:
         said[0] += f" ({state.stop_reason.value})"
         if outcome is not None and (vote := outcome.deciding_vote) is not None:
-            said.append(f"decided by {vote.criterion_class}: {vote.reason}")
+            # The reason of another criterion may hold words of the model, such as an answer that did not fit.
+            counts = vote.setting is not None and vote.setting != "output"
+            said.append(f"decided by {vote.criterion_class}" + (f": {vote.reason}" if counts else ""))
     elif state.paused is not None:
         said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
     if (error := deciding_error(state)) is not None:
@@ -65,9 +70,9 @@ def _warn(raised: BaseException | None, said: str, *about: object) -> None:
     if not RUNS.isEnabledFor(logging.WARNING):
         return
     told = "".join(format_exception(raised))
-    written = told.encode("utf-8", "backslashreplace").decode()
+    written = without_secrets(told).encode("utf-8", "backslashreplace").decode()
     if written == told:
         RUNS.warning(said, *about, exc_info=raised)
     else:
-        # The text holds half of a surrogate pair, and no handler could write the traceback as it is.
+        # The text holds what looks like a credential, or half of a surrogate pair, which no handler could write.
         RUNS.warning(f"{said}\n%s", *about, written.rstrip())

@@ -171,6 +171,7 @@ class ToolCalls:
             effect=call.effect_id or "",
             call=call.call.id,
             root=above.root_stream if above is not None else None,
+            root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,
         )
         return self._child_of(parent) if self._child_of is not None else None

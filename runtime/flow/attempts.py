@@ -17,10 +17,10 @@ from steptrail.domain.flow.events import (
     NodeAttemptStarted,
     NodeAttemptSuspended,
 )
-from steptrail.domain.flow.failing import working_node
-from steptrail.domain.flow.fold import RunFold, VisitFold
+from steptrail.domain.flow.failing import stream_kind, working_node
+from steptrail.domain.flow.fold import THE_VISIT, RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
-from steptrail.domain.flow.ids import child_effect, effect_id
+from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.lending import lent_to
@@ -43,6 +43,7 @@ from steptrail.runtime.flow.faults import fault_info, faulty
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.live import ShownTry
 from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
@@ -98,6 +99,7 @@ class Attempts:
             try:
                 call = self._prepare(run, graph, visit, task)
             except NodeFault as fault:
+                could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
                 self._journal.record(faulty(key, fault, task.attempt))
                 continue
             now = self._journal.asked.as_of
@@ -105,17 +107,19 @@ class Attempts:
                 self._journal.record(kept)
                 continue
             self._prepared[key] = call
-            left = time_left_us(node, task, now)
+            left, effect = time_left_us(node, task, now), effect_id(visit.execution, *key)
+            runs_a_stream = stream_kind(node) is not None
             self._journal.record(
                 NodeAttemptStarted(
                     node=key[0],
                     visit=key[1],
                     item=key[2],
                     attempt=task.attempt + 1,
-                    effect_id=effect_id(visit.execution, *key),
+                    effect_id=effect,
                     effect=call.effect,
                     input_digest=digest_of(call.given),
                     deadline_at=None if left is None else now + left,
+                    stream_effect=task.next_stream_effect(effect, run.retries) if runs_a_stream else None,
                 )
             )
 
@@ -152,6 +156,7 @@ class Attempts:
         try:
             call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)
         except NodeFault as fault:
+            could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
             self._journal.record(faulty(key, fault, task.attempt))
             return
         left = time_left_us(node, task, now)
@@ -201,7 +206,7 @@ class Attempts:
         )
         self._reach("before-node")
         RUNS.debug("flow %s: node %s starts, attempt %d", state.flow_id, key[0], task.attempt)
-        place = LogPlace(state.flow_id, run.id, run.visits, task.effect_id)
+        place = LogPlace(state.flow_id, run.id, effect_id=task.effect_id, node=key[0], visit=key[1])
         self._flight.begin(
             key,
             within(place, partial(_in_time, call, made, node)),
@@ -212,16 +217,20 @@ class Attempts:
         )
 
     def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace | None:
-        above = state.parent
+        above, visit = state.parent, run.open[task.node]
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
             execution=run.id,
-            effect=child_effect(task.effect_id, run.retries, task.failures),
+            effect=visit.effects.get(THE_VISIT if task.item is None else task.item, task.effect_id),
             root=above.root_stream if above is not None else None,
+            root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,
         )
-        return self._child_of(parent) if self._child_of is not None else None
+        if self._child_of is None:
+            return None
+        retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
+        return self._child_of(parent)._replace(retry_key=retry_key)
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")

@@ -17,11 +17,12 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import session_for_call
-from steptrail.domain.shared.run import StopReason
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.deadline import shortest
 from steptrail.runtime.flow.control import FlowControl, brought
 from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -77,7 +78,7 @@ class ChildFlow:
 
     def __init__(self, place: ChildPlace, means: FlowMeans) -> None:
         self._env, self.parent, self._take_over = place.environment, place.parent, place.takes_over
-        self.id = session_for_call(place.parent.effect)
+        self._retry_key, self.id = place.retry_key, session_for_call(place.parent.effect)
         self._control = FlowControl(place.environment, self.id, means)
 
     async def run(
@@ -123,7 +124,7 @@ class ChildFlow:
                     self._take_over = False
                     state = (await self._control.resume(flow, take_over=True)).state
                 else:
-                    state = (await self._control.run(flow, start)).state
+                    state = (await self._go_on(flow, start)).state
                 late = state.stop_reason is StopReason.TIME_LIMIT and within is not None
                 stopped = state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None
                 return ChildFlowEnd(state=state, is_cut=stopped, is_out_of_time=late)
@@ -133,6 +134,14 @@ class ChildFlow:
                 await asyncio.sleep(_LOOK_SECONDS)
             except StoreError as error:
                 return ChildFlowEnd(state=None, problem=str(error))
+
+    async def _go_on(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
+        state = await self._look() if self._retry_key is not None else None
+        if state is None:
+            return await self._control.run(flow, start)
+        if state.is_open or state.status is ExecutionStatus.COMPLETED:
+            return await self._control.resume(flow, by="parent")
+        return await self._control.retry(flow, options=start.options, by="parent", key=self._retry_key)
 
     async def _look(self) -> FlowState | None:
         state = (await self._control.stream.journal()).committed

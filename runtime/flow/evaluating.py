@@ -12,28 +12,43 @@ from steptrail.domain.flow.kinds.seen import Evaluated
 from steptrail.domain.flow.nodes import HumanNode, MergeNode, Node
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.seeing import branches_of, seen_by
-from steptrail.domain.flow.task import Task
+from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import faulty, never_ran
 from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.log_context import LogPlace, log_place
 
 __all__ = ["evaluated"]
 
 
-def evaluated(run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means: FlowMeans, now: int) -> FlowEvent:
-    """Return the event of the result of a node, or of its failure."""
+def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow, means: FlowMeans, now: int) -> FlowEvent:
+    """Return the event of the result of a node, or of its failure. Code of the user logs from the place of the node."""
+    run, graph = state.at_work()
+    place = log_place.set(LogPlace(state.flow_id, run.id, node=key[0], visit=key[1]))
+    try:
+        return _evaluated(state.flow_id, run, graph, run.tasks[key], flow, means, now)
+    finally:
+        log_place.reset(place)
+
+
+def _evaluated(
+    name: str, run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means: FlowMeans, now: int
+) -> FlowEvent:
     node = graph.node(task.node)
     brought = NodeMeans(means.expressions, means.schemas, flow.functions.get(node.id, {}))
     try:
         result = _result(run, graph, node, task, brought)
     except NodeFault as fault:
+        could_not_run(name, node.id, fault.failure)
         return faulty(task.key, fault)
     except Exception as raised:
         error = capture(raised, default=ErrorType.UNKNOWN, now=now / 1e6)
-        call_failed(f"flow {run.id.rpartition(':')[0]}", f"node {node.id}", error, raised)
+        call_failed(f"flow {name}", f"node {node.id}", error, raised)
         return never_ran(task.key, failure_class(error, FailureClass.ERROR), error, {})
     return NodeEvaluated(
         node=task.node,

@@ -5,7 +5,6 @@ leads to an effect outside the process is durable before it happens.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
@@ -37,6 +36,7 @@ from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.attempts import Attempts
 from steptrail.runtime.flow.evaluating import evaluated
 from steptrail.runtime.flow.means import FlowMeans
+from steptrail.runtime.flow.run_log import began, ended, tried_again
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.faults import Reach
@@ -54,8 +54,6 @@ _MOST_UNSTORED = 200
 
 _OPEN_AGAIN_SECONDS = 30.0
 """How soon resources that could not be opened are opened again, by a process that resumes the run."""
-
-_log = logging.getLogger("steptrail.runs")
 
 
 class FlowRunner:
@@ -93,8 +91,7 @@ class FlowRunner:
     async def at_work(self) -> AsyncGenerator[None]:
         """Log the beginning and the end of the work, and give the log lines between them the place in the run."""
         state = self._journal.committed
-        said = "flow %s: execution %s of %s runs as segment %d"
-        _log.info(said, state.flow_id, state.execution_id, state.name, state.fold.segment)
+        began(state)
         place = log_place.set(LogPlace(state.flow_id, state.execution_id))
         try:
             yield
@@ -105,7 +102,7 @@ class FlowRunner:
             finally:
                 log_place.reset(place)
                 self._forget(None)
-        _ended(self._journal.committed)
+        ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: FlowEffect, /) -> bool:
         """Tell whether the effect cannot be performed here: it is for a person, another process, or a later time."""
@@ -185,37 +182,27 @@ class FlowRunner:
         asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
         draw = self._draw()
         delay = node.retry.delay(max(1, task.failures), draw, asked)
-        self._journal.conclude(
-            NodeRetryScheduled(
-                node=key[0],
-                visit=key[1],
-                item=key[2],
-                attempt=task.attempt + 1,
-                draw=draw,
-                delay_seconds=delay,
-                due_at=state.as_of + round(delay * 1e6),
-                retry_after=asked,
-            )
+        again = NodeRetryScheduled(
+            node=key[0],
+            visit=key[1],
+            item=key[2],
+            attempt=task.attempt + 1,
+            draw=draw,
+            delay_seconds=delay,
+            due_at=state.as_of + round(delay * 1e6),
+            retry_after=asked,
         )
+        self._journal.conclude(again)
+        tried_again(state.flow_id, again)
 
     async def _evaluate(self, key: TaskKey, flow: BuiltWorkflow) -> None:
         # Events that the outside world knows of are made durable before code of the user runs.
         if flow.functions.get(key[0]) and self._journal.holds(is_world_fact) and not await self._journal.flush():
             return
-        run, graph = self._journal.peek().at_work()
-        self._journal.record(evaluated(run, graph, run.tasks[key], flow, self._means, self._journal.now()))
+        self._journal.record(evaluated(self._journal.peek(), key, flow, self._means, self._journal.now()))
 
     async def _wait(self, until: int) -> None:
         self._reach("before-wait")
         if await wait_for_news(self._journal, until):
             await self._journal.refresh()
         self._reach("after-wait")
-
-
-def _ended(state: FlowState) -> None:
-    """Log how the run ended in this process: finished, paused, or waiting."""
-    said = state.status.value
-    if state.stop_reason is not None and state.run is not None and state.run.finished is not None:
-        said = f"{said} ({state.stop_reason.value}), decided by {state.run.finished.resolved_by}"
-    level = logging.ERROR if state.status.value == "failed" else logging.INFO
-    _log.log(level, "flow %s: execution %s %s", state.flow_id, state.execution_id, said)

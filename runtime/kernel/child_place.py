@@ -12,8 +12,11 @@ class ChildPlace(NamedTuple):
     """The surroundings of a stream that an effect of another stream begins. `parent` names that effect and its stream.
 
     `takes_over` says that the run above was taken from a live owner. Then the streams below it may be taken too.
+    With a `retry_key`, the run above was retried: a stream that ended without an answer is retried too, once for each
+    key. None when it is not to be.
     """
 
     environment: Environment
     parent: ParentRef
     takes_over: bool = False
+    retry_key: str | None = None

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.shared.due import Due, DueCause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["due_runs", "is_due", "listed_runs", "marked"]
+__all__ = ["crashed_runs", "due_runs", "is_due", "listed_runs", "marked"]
 
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 
@@ -23,18 +25,25 @@ async def listed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSumma
     return await marked(store, await store.index(asked))
 
 
+async def crashed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSummary]:
+    """Return those of the streams that a query asks for whose owner has crashed."""
+    working = replace(asked, standing=StandingState.WORKING.value, limit=None)
+    return [row for row in await listed_runs(store, working) if row.is_crashed][: asked.limit]
+
+
 async def due_runs(store: EventStore, now: int, limit: int | None) -> Sequence[RunSummary]:
     """Return what a worker could bring on at `now`, the stream that began last first; see `Steptrail.due`."""
     rows = await listed_runs(store, IndexQuery(due_by=now))
     known = await _with_those_waited_for(store, rows)
-    return [row for row in rows if _can_go_on(row, known, now)][:limit]
+    found = ((row, _why_due(row, known, now)) for row in rows)
+    return [replace(row, due=due) for row, due in found if due is not None][:limit]
 
 
 async def is_due(store: EventStore, stream: str, now: int) -> bool:
     """Tell whether a worker could bring a stream on at `now`."""
     rows = await listed_runs(store, IndexQuery(streams=[stream]))
     known = await _with_those_waited_for(store, rows)
-    return any(_can_go_on(row, known, now) for row in rows)
+    return any(_why_due(row, known, now) is not None for row in rows)
 
 
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
@@ -48,20 +57,36 @@ async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) 
     return known
 
 
-def _can_go_on(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> bool:
+def _why_due(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Due | None:
+    """Return why an owner can go on with a stream; None when none can."""
     if row.damage is not None:
-        return False
-    if row.is_crashed or (row.due_at is not None and row.due_at <= now):
-        return True
+        return None
+    if row.is_crashed:
+        return Due(cause=DueCause.CRASHED)
+    if row.due_at is not None and row.due_at <= now:
+        return Due(cause=_cause(row, now), since=row.due_at)
     below = [wait.on for wait in row.waits if wait.on is not None] if row.standing is StandingState.RESTING else []
-    return any(_moves(each, known, now) for each in below)
+    moved = next((each for each in below if _moves(each, known, now)), None)
+    return None if moved is None else Due(cause=DueCause.CHILD, stream=moved)
+
+
+def _cause(row: RunSummary, now: int) -> DueCause:
+    """Return why a stream is due at the instant of its own events."""
+    if row.standing is StandingState.PENDING:
+        return DueCause.STARTED
+    if row.standing is not StandingState.RESTING:
+        return DueCause.CANCELLED if row.paused_by == CALLER else DueCause.SAID
+    if all(wait.answered_at is not None for wait in row.waits):
+        return DueCause.ANSWERED if row.waits else DueCause.SAID
+    is_over = any(wait.due_at is not None and wait.due_at <= now for wait in row.waits if wait.answered_at is None)
+    return DueCause.TIMER if is_over else DueCause.SAID
 
 
 def _moves(stream: str, known: Mapping[str, RunSummary], now: int) -> bool:
     """Tell whether a stream that another one waits for does not rest any more."""
     row = known.get(stream)
     # One that is not there has not begun, and one that has ended is awaited: in both cases its parent goes on.
-    return row is None or row.standing not in _AT_REST or _can_go_on(row, known, now)
+    return row is None or row.standing not in _AT_REST or _why_due(row, known, now) is not None
 
 
 async def marked(store: EventStore, rows: Iterable[RunSummary]) -> list[RunSummary]:

@@ -13,13 +13,17 @@ T = TypeVar("T")
 class LogPlace(NamedTuple):
     """The place in a session at which code runs.
 
-    `step` counts from 1 and is None between steps. `effect_id` is that of a tool call, and None outside of one.
+    `session` is the id of the session of an agent, or of the run of a workflow. `step` counts from 1 and is None
+    between steps and in a workflow, where `node` and `visit` say the place. `effect_id` is that of a tool call, or of
+    the try of a node, and None outside of one.
     """
 
     session: str
     execution: str | None = None
     step: int | None = None
     effect_id: str | None = None
+    node: str | None = None
+    visit: int | None = None
 
 
 _NOWHERE: Final = LogPlace("")
@@ -28,14 +32,16 @@ log_place: ContextVar[LogPlace] = ContextVar("steptrail_log_place", default=_NOW
 
 
 class LogContext(logging.Filter):
-    """Adds `session`, `execution`, `step` and `effect_id` to every record: `handler.addFilter(LogContext())`.
+    """Adds the place in a run to every record: `handler.addFilter(LogContext())`.
+
+    The attributes are `session`, `execution`, `step` and `effect_id`, and for workflows `node` and `visit`.
 
     That includes the records of the user's own code in tools, hooks, criteria and listeners, in threads too. The values
     are None outside a run, and where there is no step or no call. A value that a record has already is kept.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the four attributes to the record, and return True."""
+        """Add the attributes to the record, and return True."""
         for name, value in log_place.get()._asdict().items():
             if name not in record.__dict__:
                 record.__dict__[name] = value or None

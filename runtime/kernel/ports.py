@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
@@ -111,6 +112,26 @@ class EventStore(SnapshotStore, Protocol):
         """Return the rows of the index that a query asks for, the stream that began last first.
 
         Each says what its last commit has made of the standing: the row is stored with the commit, or not at all.
+        """
+        ...
+
+    async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
+        """Erase streams with all that stands of them in the store, together or not at all.
+
+        Each must end at the version that is given with it. An `Erased` event takes the place of its events, behind the
+        end of the log; from then on reading and appending raise `SessionErased`. `at` is in microseconds of UTC. Raises
+        `ConcurrencyConflict` when a stream has grown, and when another one shares its past or was begun by it.
+        """
+        ...
+
+    async def erasure(self, stream: str) -> Erasure | None:
+        """Return what is remembered of an erased stream; None for any other."""
+        ...
+
+    async def scrub(self, *, thoroughly: bool = False) -> str | None:
+        """Remove the bytes of erased streams from the files of the store; return where some may remain, else None.
+
+        Without `thoroughly` it does only what takes no longer than a moment.
         """
         ...
 

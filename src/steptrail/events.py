@@ -1,4 +1,4 @@
-"""Every event of a session, as a reader of the log meets it."""
+"""Every event of a session, as a reader of the log meets it, and what is remembered of one that was erased."""
 
 from steptrail.domain.agent.events import (
     AgentEvent,
@@ -44,6 +44,7 @@ from steptrail.domain.agent.events import (
     WaitEnded,
     WaitStarted,
 )
+from steptrail.domain.kernel.erasure import Erased, Erasure, ErasureReport
 from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.kernel.subscription import LogEntry, Subscription
@@ -58,6 +59,9 @@ __all__ = [
     "ApprovalRequested",
     "CommitHead",
     "ContinuationEvaluated",
+    "Erased",
+    "Erasure",
+    "ErasureReport",
     "EvaluationsRecorded",
     "ExecutionFinished",
     "ExecutionPaused",

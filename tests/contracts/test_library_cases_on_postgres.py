@@ -15,6 +15,7 @@ from eventsourcing.tests import persistence as library
 
 from steptrail.infrastructure.store.core.digest import verify_chain
 from steptrail.infrastructure.store.postgres.store import open_postgres
+from tests.contracts.library_erasure import goes_on_past_an_erased_stream
 from tests.harness.postgres_server import PostgresServer
 
 
@@ -65,3 +66,10 @@ def test_what_the_library_inserts_is_sealed_too(postgres_url: str) -> None:
     assert verify_chain("a", chain) is None
     assert verify_chain("b", recorder.select_chain("b", 0, 10)) is None
     recorder.close()
+
+
+def test_the_library_goes_on_past_an_erased_stream_and_cannot_write_it_again(postgres_url: str) -> None:
+    store = open_postgres(postgres_url, "full", 5.0, create=True, read_only=False)
+    assert isinstance(store.recorder, ApplicationRecorder)
+    goes_on_past_an_erased_stream(store.recorder, store.recorder)
+    store.recorder.close()

@@ -30,6 +30,7 @@ from steptrail.infrastructure.store.library.sqlite import (
     SQLiteEventProcessRecorder,
     SQLiteEventRecorder,
 )
+from tests.contracts.library_erasure import goes_on_past_an_erased_stream
 
 
 class Databases(TestCase):
@@ -146,3 +147,7 @@ def test_a_subscription_in_memory_is_woken_by_each_insert() -> None:
             recorder.insert_events([event])
             assert next(subscription).originator_version == version
     recorder.close()
+
+
+def test_the_library_goes_on_past_an_erased_stream_and_cannot_write_it_again(recorder: SQLiteEventRecorder) -> None:
+    goes_on_past_an_erased_stream(recorder, recorder)

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import time
 
@@ -42,6 +43,36 @@ def test_given_a_killed_run_when_asked_why_then_it_says_crashed_and_how_to_go_on
     assert why.lines[0].startswith("s1: not stopped: in_progress, crashed, in ")
     assert "owner       no process runs it" in why.lines
     assert "next        `steptrail resume agents.py:steps s1`" in why.lines
+
+
+def test_given_a_killed_run_then_lists_and_why_say_on_which_worker_and_in_which_call_it_crashed(cli: Cli) -> None:
+    killed_in_the_second_tool(cli)
+    events = cli("show", "s1", "--events", "--json").json
+    (worker,) = [event["event"]["worker"] for event in events if event["type"] == "execution.started.v1"]
+    assert worker.startswith(f"{socket.gethostname()}:")
+    assert [row["sessionId"] for row in cli("runs", "--status", "crashed", "--json").json] == ["s1"]
+    (row,) = cli("due", "--json").json
+    assert (row["dueBecause"], row["crashedOn"]) == ("crashed", worker)
+    assert row["next"] == "steptrail resume agents.py:steps s1"
+    assert f"crashed on {worker}  steptrail resume agents.py:steps s1" in cli("due").lines[1]
+    assert f"crashed     on {worker}, in step 1: tool gated (s1:1:1:1)" in cli("why", "s1").lines
+    (cli.folder / "open").touch()
+    assert cli(*row["next"].split()[1:]).code == 0
+    assert cli("due", "--json").json == cli("runs", "--status", "crashed", "--json").json == []
+
+
+def test_given_a_watched_inbox_then_it_tells_what_other_processes_ask_and_answer(cli: Cli) -> None:
+    cli("run", "agents.py:asking", "pay", "--id", "a1")
+    watching = cli.start("inbox", "--watch", "--json")
+    assert watching.stdout is not None
+    asked = json.loads(watching.stdout.readline())["asked"]
+    assert (asked["stream"], asked["tool"], asked["arguments"]) == ("agent:a1", "pay", {"cents": 900})
+    cli("run", "agents.py:asking", "pay", "--id", "a2")
+    assert json.loads(watching.stdout.readline())["asked"]["stream"] == "agent:a2"
+    cli("deny", "a1", asked["id"], "--by", "ana")
+    assert json.loads(watching.stdout.readline()) == {"gone": {"stream": "agent:a1", "id": asked["id"]}}
+    watching.send_signal(signal.SIGTERM)
+    assert out_of(watching)[0] == 0
 
 
 def test_given_a_killed_run_when_the_doctor_looks_then_it_names_the_call_in_doubt_and_the_lease(cli: Cli) -> None:

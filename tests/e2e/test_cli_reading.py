@@ -47,7 +47,7 @@ def test_given_a_filter_then_runs_lists_what_fits(stored: Cli, words: list[str],
 def test_given_a_limit_on_the_list_then_it_says_that_there_is_more(stored: Cli) -> None:
     listed = stored("runs", "--limit", "1")
     (name,) = (line.split()[0] for line in listed.lines[1:])
-    assert listed.err == f"steptrail: there are more: `steptrail runs --after {name}` lists them\n"
+    assert listed.err == f"steptrail: there are more: `steptrail runs --limit 1 --after {name}` lists them\n"
     assert len(stored("runs", "--after", name).lines) == 3
 
 

@@ -104,10 +104,9 @@ async def test_an_agent_without_an_answer_is_a_failure_of_the_class_child() -> N
 
 
 @pytest.mark.parametrize("kind", ["agent", "flow"])
-@pytest.mark.parametrize("retries", ["node", "run"])
-async def test_a_child_that_failed_is_tried_again_in_a_stream_of_its_own(kind: str, retries: str) -> None:
+async def test_a_child_that_failed_is_tried_again_in_a_stream_of_its_own(kind: str) -> None:
     world, clock = World(), HandClock()
-    policy = RetryPolicy(max_attempts=2 if retries == "node" else 1, retry_on=(FailureClass.CHILD,))
+    policy = RetryPolicy(max_attempts=2, retry_on=(FailureClass.CHILD,))
     if kind == "agent":
         turns = iter([call("act", name="x"), say("dogs")])
         agent = AgentBuilder("a").with_model(ScriptedModel([lambda _: next(turns)])).with_tools(world.tool())
@@ -118,15 +117,52 @@ async def test_a_child_that_failed_is_tried_again_in_a_stream_of_its_own(kind: s
         flow = Workflow("t").flow("below", inner, retry=policy).build()
     async with trail_of(clock) as trail:
         result = await run_to_rest(trail, clock, flow)
-        if retries == "run":
-            assert result.status is ExecutionStatus.FAILED
-            result = await trail.flow("f").retry(flow)
         assert result.status is ExecutionStatus.COMPLETED
         rows = [row for row in await trail.runs() if row.parent is not None]
     assert {row.stream.partition(":")[0] for row in rows} == {kind}
-    second = {"node": "r0.1", "run": "r1.0"}[retries]
-    assert {row.parent.effect for row in rows if row.parent} == {"f:1:below:1", f"f:1:below:1:{second}"}
+    assert {row.parent.effect for row in rows if row.parent} == {"f:1:below:1", "f:1:below:1:r0.1"}
     assert world.done == {"x": 1 if kind == "agent" else 2}
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_a_retried_run_retries_its_newest_child_and_repeats_nothing_that_had_finished_there(
+    kind: str, tries: int
+) -> None:
+    world, clock = World(), HandClock()
+    policy = RetryPolicy(max_attempts=tries, backoff=0, retry_on=(FailureClass.CHILD,))
+    if kind == "agent":
+        model = ScriptedModel([call("act", name="x"), say("dogs")])
+        agent = AgentBuilder("a").with_model(model).with_tools(world.tool())
+        flow = Workflow("t").agent("below", agent.with_max_steps(1).build(), prompt="go", retry=policy).build()
+    else:
+        world.fails["y"] = [*[RuntimeError("no")] * tries, None]
+        inner = Workflow("inner").function("x", world.function("x")).function("y", world.function("y")).chain("x", "y")
+        flow = Workflow("t").flow("below", inner.build(), retry=policy).build()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow)
+        assert result.status is ExecutionStatus.FAILED
+        before = {row.stream for row in await trail.runs()}
+        result = await trail.flow("f").retry(flow)
+        assert result.status is ExecutionStatus.COMPLETED
+        rows = await trail.runs()
+    assert {row.stream for row in rows} == before
+    newest = "f:1:below:1" if tries == 1 else "f:1:below:1:r0.1"
+    assert {row.executions for row in rows if row.parent and row.parent.effect == newest} == {2}
+    assert world.done["x"] == tries
+
+
+async def test_a_child_that_fails_after_the_run_was_retried_is_tried_again_in_a_new_stream() -> None:
+    world, clock = World(), HandClock()
+    world.fails["x"] = [RuntimeError("no")] * 3 + [None]
+    inner = Workflow("inner").function("x", world.function("x")).build()
+    policy = RetryPolicy(max_attempts=2, backoff=0, retry_on=(FailureClass.CHILD,))
+    flow = Workflow("t").flow("below", inner, retry=policy).build()
+    async with trail_of(clock) as trail:
+        assert (await run_to_rest(trail, clock, flow)).status is ExecutionStatus.FAILED
+        assert (await trail.flow("f").retry(flow)).status is ExecutionStatus.COMPLETED
+        effects = {row.parent.effect: row.executions for row in await trail.runs() if row.parent}
+    assert effects == {"f:1:below:1": 1, "f:1:below:1:r0.1": 2, "f:1:below:1:r1.1": 1}
 
 
 async def test_a_workflow_in_a_workflow_hands_its_output_on() -> None:

@@ -73,7 +73,17 @@ def test_the_page_has_rows_for_every_task_numbered_from_one() -> None:
     for row in rows((ROOT / "docs" / "acceptance.md").read_text(encoding="utf-8")):
         task, number = row.split("-")
         by_task[task].append(int(number))
-    tasks = {"0": "1", "1": "12", "2": "123", "3": "1234", "4": "1234", "5": "12", "6": "123", "7": "12345", "8": "6"}
+    tasks = {
+        "0": "1",
+        "1": "12",
+        "2": "123",
+        "3": "1234",
+        "4": "1234",
+        "5": "12",
+        "6": "123",
+        "7": "12345",
+        "8": "1567",
+    }
     assert list(by_task) == [f"{phase}.{task}" for phase, numbers in tasks.items() for task in numbers]
     for numbers in by_task.values():
         assert numbers == list(range(1, len(numbers) + 1))

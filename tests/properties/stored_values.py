@@ -12,9 +12,11 @@ from msgspec import Meta, Struct, structs
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.base import LARGEST
 from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["EVENTS", "json_values"]
+__all__ = ["EVENTS", "FLOW_EVENTS", "json_values"]
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
@@ -30,6 +32,8 @@ def value_of(kind: type[Struct]) -> st.SearchStrategy[Any]:
     fields = {field.name: _of(field.type) for field in structs.fields(kind)}
     if kind is Limits:
         fields["max_cost"] = st.none()  # it needs prices
+    if kind is RunOptions:
+        fields["budget"] = st.none()  # as above
     if kind is ToolSpec:
         fields["name"] = st.from_regex("[a-z_-]{1,64}", fullmatch=True)
     return st.builds(kind, **fields)
@@ -70,3 +74,8 @@ def _number(kind: type[int] | type[float], bounds: Meta | None = None) -> st.Sea
 
 EVENTS: dict[type[AgentEvent], st.SearchStrategy[AgentEvent]] = {kind: value_of(kind) for kind in get_args(AgentEvent)}
 """Event class -> events of that class."""
+
+FLOW_EVENTS: dict[type[FlowEvent], st.SearchStrategy[FlowEvent]] = {
+    kind: value_of(kind) for kind in get_args(FlowEvent)
+}
+"""The same for the events of workflows."""

@@ -8,47 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, LogContext, Steptrail, tool
+from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Steptrail, tool
 from steptrail.continuation import CallableCriterion
 from steptrail.hooks import CallableHook
+from steptrail.output import OutputContext, OutputRejected
 from steptrail.testing import Reply, ScriptedModel, call
+from tests.harness.kept_log import KeptLog, kept_log
 
 own = logging.getLogger("shop")
 
 
-class Kept(logging.Handler):
-    """Keeps records, as a handler with the filter sees them."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.addFilter(LogContext())
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def of(self, level: int) -> list[str]:
-        return [each.getMessage() for each in self.records if each.levelno == level and each.name == "steptrail.runs"]
-
-    def traced(self) -> list[tuple[str, str]]:
-        formatter = logging.Formatter()
-        return [
-            (record.getMessage(), formatter.formatException(record.exc_info))
-            for record in self.records
-            if record.exc_info is not None and record.exc_info[0] is not None
-        ]
-
-
 @pytest.fixture
-def kept() -> Iterator[Kept]:
-    handler, loggers = Kept(), (logging.getLogger("steptrail"), own)
-    for logger in loggers:
-        logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG)
-    yield handler
-    for logger in loggers:
-        logger.removeHandler(handler)
-        logger.setLevel(logging.NOTSET)
+def kept() -> Iterator[KeptLog]:
+    with kept_log("steptrail", "shop") as log:
+        yield log
 
 
 @tool
@@ -75,7 +48,7 @@ def agent(*replies: Reply) -> AgentBuilder:
     return AgentBuilder("shop").with_model(ScriptedModel(list(replies))).with_tools(broken, careful)
 
 
-def test_a_run_says_where_it_began_and_how_it_ended(kept: Kept) -> None:
+def test_a_run_says_where_it_began_and_how_it_ended(kept: KeptLog) -> None:
     run(agent(call("careful"), "Here you are."))
     assert kept.of(logging.INFO) == [
         "session order-7: execution order-7:1 of agent shop runs as segment 1",
@@ -85,7 +58,7 @@ def test_a_run_says_where_it_began_and_how_it_ended(kept: Kept) -> None:
     assert any("step 2 asks the model" in said for said in kept.of(logging.DEBUG))
 
 
-def test_a_failed_call_is_a_warning_with_its_traceback_and_a_failed_run_an_error(kept: Kept) -> None:
+def test_a_failed_call_is_a_warning_with_its_traceback_and_a_failed_run_an_error(kept: KeptLog) -> None:
     run(agent(call("broken")))
     (warning,) = kept.of(logging.WARNING)
     assert warning.startswith("session order-7: tool broken failed: KeyError: 'missing' (tests/runner/test_logging.py:")
@@ -97,7 +70,7 @@ def test_a_failed_call_is_a_warning_with_its_traceback_and_a_failed_run_an_error
     assert "KeyError: 'missing' (tests/runner/test_logging.py:" in error
 
 
-def test_a_retry_is_a_warning(kept: Kept) -> None:
+def test_a_retry_is_a_warning(kept: KeptLog) -> None:
     run(agent(ConnectionError("cut off"), "ok").with_error_policy(ErrorPolicy.retry_all(2)))
     failed, again = kept.of(logging.WARNING)
     assert failed == "session order-7: model scripted failed: ConnectionError: cut off"
@@ -106,7 +79,7 @@ def test_a_retry_is_a_warning(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("place", ["hook", "criterion", "nested criterion", "listener"])
-def test_whatever_raises_in_the_users_code_is_logged_with_its_traceback(place: str, kept: Kept) -> None:
+def test_whatever_raises_in_the_users_code_is_logged_with_its_traceback(place: str, kept: KeptLog) -> None:
     def judge(state: object) -> bool:
         raise ArithmeticError("no such sum")
 
@@ -127,7 +100,7 @@ def test_whatever_raises_in_the_users_code_is_logged_with_its_traceback(place: s
         assert 'raise ArithmeticError("no such sum")' in trace
 
 
-def test_every_record_says_where_it_was_made_also_on_the_thread_of_a_tool(kept: Kept) -> None:
+def test_every_record_says_where_it_was_made_also_on_the_thread_of_a_tool(kept: KeptLog) -> None:
     run(agent(call("careful"), call("broken")))
     own.info("outside")
     said = {
@@ -147,12 +120,12 @@ def test_every_record_says_where_it_was_made_also_on_the_thread_of_a_tool(kept: 
     ]
 
 
-def test_what_a_record_says_itself_is_kept(kept: Kept) -> None:
+def test_what_a_record_says_itself_is_kept(kept: KeptLog) -> None:
     own.info("mine", extra={"session": "of the database"})
     assert [getattr(record, "session", None) for record in kept.records] == ["of the database"]
 
 
-async def test_runs_side_by_side_do_not_mix_their_records(kept: Kept) -> None:
+async def test_runs_side_by_side_do_not_mix_their_records(kept: KeptLog) -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         builders = [agent(call("careful"), "ok").build() for _ in range(5)]
         await asyncio.gather(*(trail.run(each, "go", session=f"s{at}") for at, each in enumerate(builders)))
@@ -160,6 +133,34 @@ async def test_runs_side_by_side_do_not_mix_their_records(kept: Kept) -> None:
     working = [getattr(record, "session", "") for record in kept.records if record.getMessage() == "working"]
     assert sorted(working) == ["s0", "s1", "s2", "s3", "s4"]
     assert [getattr(record, "session", "") for record in kept.records if record.getMessage() == "after"] == [None]
+
+
+@tool
+def leaky(note: str) -> str:
+    """Fail, with a password in the words and in the source."""
+    raise ConnectionError(f"postgresql://ana:s3cr3t@db refused {len(note)} letters, api_key=abcdef123456")
+
+
+async def in_the_books(answer: str, context: OutputContext) -> str:
+    raise OutputRejected(f"{answer} is in no book")
+
+
+@pytest.mark.acceptance("8.5-7")
+def test_no_record_holds_a_credential_or_what_was_said_and_made(kept: KeptLog) -> None:
+    run(agent(call("leaky", note="ana@example.com"), "over").with_tools(leaky))
+    run(agent('{"value": "ana@example.com"}').with_output(str, retries=0).with_output_validator(in_the_books))
+    (failed, *_) = [each for each in kept.of(logging.WARNING) if "leaky" in each]
+    assert "ConnectionError: postgresql://…@db refused 15 letters, api_key=…" in failed
+    assert "in leaky" in failed  # the traceback, as a text: its words are not those of the exception
+    for text in kept.texts():
+        assert "s3cr3t" not in text
+        assert "abcdef123456" not in text
+        assert "ana@example.com" not in text
+
+
+def test_the_handlers_of_a_service_format_a_traceback_of_their_own(kept: KeptLog) -> None:
+    run(agent(call("broken")))
+    assert [record.exc_info[0] for record in kept.records if record.exc_info] == [KeyError]
 
 
 SILENT = """

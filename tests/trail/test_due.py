@@ -3,6 +3,7 @@
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.due import Due, DueCause
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.agent.agent import Agent
@@ -44,7 +45,8 @@ async def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store
         assert (await trail.session("s").resume(_agent())).status is ExecutionStatus.WAITING
     later = Environment(store=open_store(store_url), clock=Shifted(hours=1.1))
     async with Steptrail(later) as trail:
-        assert [row.session_id for row in await trail.due()] == ["s"]
+        (row,) = await trail.due()
+        assert (row.session_id, row.due) == ("s", Due(cause=DueCause.TIMER, since=row.due_at))
         done = await trail.session("s").resume(_agent())
         assert (done.status, done.output) == (ExecutionStatus.COMPLETED, "up again")
         assert await trail.due() == []
@@ -57,7 +59,7 @@ async def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(stor
         except _Died:
             pass
     async with Steptrail.open(store_url) as trail:
-        assert [row.session_id for row in await trail.due()] == ["s"]
+        assert [(row.session_id, row.due) for row in await trail.due()] == [("s", Due(cause=DueCause.CRASHED))]
         lease = await trail.store.acquire("agent:s", owner="somebody")
         assert await trail.due() == []
         await lease.release()

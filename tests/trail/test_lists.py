@@ -196,9 +196,13 @@ def test_the_command_line_lists_pages_marks_and_how_to_go_on(
     assert main(["--store", url, "runs", "--limit", "1"]) == 0
     told = capsys.readouterr()
     assert "done" in told.out
-    assert "`steptrail runs --after done` lists them" in told.err
+    assert f"`steptrail runs --limit 1 --after done --store {url}` lists them" in told.err
     assert main(["--store", url, "runs", "--after", "done"]) == 0
     assert "in_progress, crashed" in capsys.readouterr().out
     assert main(["--store", url, "--json", "runs", "--status", "in_progress"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["sessionId"], row["crashed"], row["waitsFor"]) == ("died", True, None)
+    assert main(["--store", url, "--json", "runs", "--status", "crashed"]) == 0
+    assert [row["sessionId"] for row in json.loads(capsys.readouterr().out)] == ["died"]
+    assert main(["--store", url, "--json", "runs", "--status", "crashed", "--after", "died"]) == 0
+    assert json.loads(capsys.readouterr().out) == []

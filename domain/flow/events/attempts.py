@@ -59,17 +59,19 @@ class NodeThen(StrEnum):
 class NodeAttemptStarted(TaskEvent, frozen=True, kw_only=True):
     """The node is about to run. `deadline_at` is the instant at which its time is up, over all tries.
 
-    `input_digest` is that of what the node is given.
+    `input_digest` is that of what the node is given. `stream_effect` is the id under which the try runs a stream of its
+    own, or goes on with it; None when it runs none.
     """
 
     TYPE = "node.attempt.started.v1"
     KIND = EventKind.ANEW
-    STATE = frozenset({"effect_id", "input_digest", "node"})
+    STATE = frozenset({"effect_id", "input_digest", "node", "stream_effect"})
     attempt: Positive
     effect_id: str
     effect: ToolEffect
     input_digest: str
     deadline_at: int | None = None
+    stream_effect: str | None = None
 
 
 class NodeAttemptCompleted(TaskEvent, frozen=True, kw_only=True):

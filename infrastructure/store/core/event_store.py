@@ -24,6 +24,7 @@ from math import inf
 from typing import TypeVar
 
 from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError, StoreUnavailable
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
@@ -43,7 +44,14 @@ from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.origin import Origin
-from steptrail.infrastructure.store.core.reading import read_log, read_proven, read_sound, read_stream, verify_stream
+from steptrail.infrastructure.store.core.reading import (
+    check_not_erased,
+    read_log,
+    read_proven,
+    read_sound,
+    read_stream,
+    verify_stream,
+)
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
@@ -160,8 +168,13 @@ class RecorderEventStore:
         return await self._ask(lambda: read_proven(self.recorder, stream, upto, types))
 
     async def head(self, stream: str) -> StreamHead:
-        """Return where the stream ends now."""
-        return await self._ask(lambda: self.recorder.select_head(stream))
+        """Return where the stream ends now. Raises `SessionErased`."""
+
+        def found() -> StreamHead:
+            check_not_erased(self.recorder, stream)
+            return self.recorder.select_head(stream)
+
+        return await self._ask(found)
 
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown."""
@@ -183,6 +196,18 @@ class RecorderEventStore:
     async def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
         await _finished(self._submit(self._writer, lambda: self.recorder.list_anew(row)))
+
+    async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
+        """Erase streams that end at these versions, together or not at all. See the port."""
+        return await _finished(self._submit(self._writer, lambda: self.recorder.erase(streams, at, by, reason)))
+
+    async def erasure(self, stream: str) -> Erasure | None:
+        """Return what is remembered of an erased stream; None for any other."""
+        return await self._ask(lambda: self.recorder.select_erasure(stream))
+
+    async def scrub(self, *, thoroughly: bool = False) -> str | None:
+        """Remove the bytes of what was erased from the files; return where some may remain. See the port."""
+        return await _finished(self._submit(self._writer, lambda: self.recorder.scrub(thoroughly=thoroughly)))
 
     async def _mark(self, error: CorruptRecord) -> None:
         """Have lists say that a stream is damaged. A store that cannot be written now says so another time."""

@@ -11,6 +11,7 @@ import msgspec
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
+from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
@@ -24,7 +25,7 @@ IndexRow = tuple[object, ...]
 
 COLUMNS: tuple[LiteralString, ...] = (
     *("version", "name", "status", "standing", "stop_reason", "resolved_by", "answered", "due_at", "paused_by"),
-    *("recorded_errors", "executions", "steps", "active_seconds", "cost", "parent", "began_by"),
+    *("recorded_errors", "executions", "steps", "active_seconds", "cost", "parent", "began_by", "fork_of"),
     *("started_at", "updated_at"),
 )
 """The columns of the table of streams that a row consists of."""
@@ -75,6 +76,7 @@ def columns(row: RunSummary) -> tuple[str | int | float | None, ...]:
         None if row.cost is None else msgspec.json.encode(row.cost).decode(),
         None if parent is None else parent.stream,
         None if parent is None else msgspec.json.encode(parent).decode(),
+        row.fork_of,
         row.started_at,
         row.updated_at,
     )
@@ -97,22 +99,29 @@ def as_json(row: RunSummary) -> str:
 def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str | int]]:
     """Return the statement that answers a query, and its parameters. The newest stream comes first."""
     schema, mark = dialect.schema, dialect.mark
-    where: list[LiteralString] = ["s.version IS NOT NULL"]
+    where: list[LiteralString] = [f"s.status = '{ERASED}'" if asked.erased else "s.version IS NOT NULL"]
     parameters: list[str | int] = []
 
     def demand(clause: LiteralString, *values: str | int) -> None:
         where.append(clause)
         parameters.extend(values)
 
-    of_row: tuple[tuple[LiteralString, str | None], ...] = (
-        ("status", asked.status),
-        ("stop_reason", asked.stop_reason),
-        ("name", asked.name),
+    of_row: tuple[tuple[LiteralString, str | int | None], ...] = (
+        ("status =", asked.status),
+        ("stop_reason =", asked.stop_reason),
+        ("name =", asked.name),
+        ("standing =", asked.standing),
+        ("started_at >=", asked.since),
+        ("started_at <", asked.until),
     )
-    for column, value in of_row:
+    for comparison, value in of_row:
         if value is not None:
-            demand(f"s.{column} = {mark}", value)
-    among: tuple[tuple[LiteralString, Sequence[str] | None], ...] = (("id", asked.streams), ("parent", asked.parents))
+            demand(f"s.{comparison} {mark}", value)
+    among: tuple[tuple[LiteralString, Sequence[str] | None], ...] = (
+        ("id", asked.streams),
+        ("parent", asked.parents),
+        ("fork_of", asked.forked_from),
+    )
     for column, values in among:
         if values is not None:
             demand(f"s.{column} IN ({_marks(mark, len(values))})", *values)
@@ -123,6 +132,8 @@ def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str
             f"UNION SELECT stream FROM {schema}waits WHERE waits_on IS NOT NULL)",
             asked.due_by,
         )
+    if asked.ended_before is not None:
+        demand(f"s.standing = 'done' AND s.due_at IS NULL AND s.updated_at < {mark}", asked.ended_before)
     if asked.after is not None:
         demand(f"s.number < (SELECT number FROM {schema}streams WHERE id = {mark})", asked.after)  # noqa: S608
     if asked.waits_for is not None:
@@ -147,16 +158,18 @@ def _marks(mark: LiteralString, number: int) -> LiteralString:
 def summary_of(found: IndexRow) -> RunSummary:
     """Return a row as the value that was stored. One that a hand has spoilt says so in its `damage`."""
     stream, *values, damage, awaited = found
-    said = dict(zip(COLUMNS, values, strict=True))
+    said: dict[str, object] = dict(zip(COLUMNS, values, strict=True))
     kind, session_id = prefix_of(str(stream)).removesuffix(":"), id_of(str(stream))
     _, began_by, cost = said.pop("parent"), said.pop("began_by"), said.pop("cost")
     try:
+        if said["status"] == ERASED:
+            said = {"updated_at": said["updated_at"], "is_erased": True}
         return msgspec.convert(
             {
                 **said,
                 "kind": kind,
                 "session_id": session_id,
-                "answered": bool(said["answered"]),
+                "answered": bool(said.get("answered")),
                 "cost": None if cost is None else msgspec.json.decode(str(cost), type=Cost),
                 "parent": None if began_by is None else msgspec.json.decode(str(began_by), type=ParentRef),
                 "waits": _waits(awaited),

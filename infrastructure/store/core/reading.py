@@ -6,7 +6,9 @@ was read too; where reading began in the middle of a commit, one look back finds
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from steptrail.domain.errors import CorruptRecord, MissingRecord
+from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.core.blobs import is_detached, read_record
@@ -15,7 +17,7 @@ from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, Recor
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["read_log", "read_proven", "read_sound", "read_stream", "verify_stream"]
+__all__ = ["check_not_erased", "read_log", "read_proven", "read_sound", "read_stream", "verify_stream"]
 
 _CHAIN_PAGE = 500
 
@@ -28,6 +30,8 @@ def read_stream(
     Without any record the head is that of event `after`. Raises `CorruptRecord`.
     """
     rows = recorder.select_rows(stream, after, limit)
+    if rows and rows[-1][1] == Erased.TYPE:
+        check_not_erased(recorder, stream)
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     digest: bytes | None = None
@@ -62,6 +66,8 @@ def read_sound(
     are at most `limit`, or one commit that is longer.
     """
     rows = recorder.select_chain(stream, after.version, None if limit is None else limit + 1)
+    if rows and rows[-1].topic == Erased.TYPE:
+        check_not_erased(recorder, stream)
     is_end = limit is None or len(rows) <= limit
     if limit is not None and not is_end:
         wanted, ends = limit, _ends(rows)
@@ -148,6 +154,12 @@ def read_log(
     return entries
 
 
+def check_not_erased(recorder: Recorder, stream: str) -> None:
+    """Raise `SessionErased` for a stream that was erased."""
+    if (erasure := recorder.select_erasure(stream)) is not None:
+        raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
+
+
 def _may_hold(state: object, wanted: bytes) -> bool:
     """Tell whether a state holds some bytes. One that refers to blobs may hold them there."""
     return isinstance(state, bytes) and (wanted in state or is_detached(state))
@@ -169,6 +181,11 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
 
     if stream.startswith(STRAY):
         return ChainFault(1, None, "its events stand under a number that belongs to no stream")
+    erasure = recorder.select_erasure(stream)
+    if erasure is not None:
+        rows = recorder.select_chain(stream, 0, 2)
+        before = StreamHead(rows[0].version - 1 if rows else 0, bytes.fromhex(erasure.digest))
+        return verify_chain(stream, rows, after=before)
     fault = verify_chain(stream, chain(), recorder.auxiliary.body)
     if fault is not None or (cut := recorder.select_cut(stream)) is None:
         return fault

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import Struct
 
 from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import CommitHead, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
@@ -167,6 +168,25 @@ class Recorder(Protocol):
 
     def mark_damage(self, stream: str, why: str) -> None:
         """Say in the index why a stream cannot be read, unless something else is said already."""
+        ...
+
+    def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
+        """Erase streams together or not at all; each must end at the version that is given with it.
+
+        Raises `ConcurrencyConflict` when one does not, and when a stream of the index that is not among them shares the
+        past of one, or was begun by one.
+        """
+        ...
+
+    def select_erasure(self, stream: str) -> Erasure | None:
+        """Return what is remembered of an erased stream; None for any other."""
+        ...
+
+    def scrub(self, *, thoroughly: bool) -> str | None:
+        """Remove the bytes of what was erased from the files of the database; return where some may remain, and why.
+
+        With `thoroughly` the whole database is gone through, however large it is.
+        """
         ...
 
     def select_cut(self, stream: str) -> int | None:

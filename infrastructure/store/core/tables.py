@@ -7,19 +7,21 @@ from collections.abc import Mapping
 
 __all__ = ["FORMAT", "INDEXES", "MEANINGS", "MIN_READER"]
 
-FORMAT = 6
-"""The format that this version writes. Formats 1 to 5 were never released, and no version converts them."""
-MIN_READER = 6
+FORMAT = 7
+"""The format that this version writes. Formats 1 to 6 were never released, and no version converts them."""
+MIN_READER = 7
 """The oldest format whose readers understand what this version writes."""
 
 INDEXES: Mapping[str, str] = {
     "streams_due": "streams (due_at) WHERE due_at IS NOT NULL",
     "streams_working": "streams (number) WHERE standing = 'working'",
     "streams_below": "streams (parent) WHERE parent IS NOT NULL",
+    "streams_forked": "streams (fork_of) WHERE fork_of IS NOT NULL",
+    "blobs_of_streams": "blob_uses (stream)",
     "waits_for_streams": "waits (stream) WHERE waits_on IS NOT NULL",
     "waits_open": "waits (kind, since) WHERE answered_at IS NULL",
 }
-"""Name -> table, columns and condition: only what is open is in them, so they stay small."""
+"""Name -> table, columns and condition: only what is open, or few have, is in them, so they stay small."""
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "store": {
@@ -31,7 +33,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "id": "the kind and the id of a session, agent:order-7",
         "version": "the version that the columns from here on speak of; they are written when the standing changes",
         "name": "the name of the agent that the last run was begun with",
-        "status": "pending, in_progress, paused, waiting, completed or failed",
+        "status": "pending, in_progress, paused, waiting, completed or failed; erased when nothing else is left",
         "standing": "where it stands for an owner: pending, working, resting, paused or done",
         "stop_reason": "why the last run stopped, NULL while it is open",
         "resolved_by": "the criterion that decided so",
@@ -45,6 +47,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "cost": "JSON: the cost of the last run, NULL without prices",
         "parent": "the stream above, NULL for none",
         "began_by": "JSON: the call of the stream above that began it",
+        "fork_of": "the stream whose past it shares, NULL for none",
         "started_at": "the instant of the first event, in microseconds of UTC",
         "updated_at": "the instant of the event at that version, in microseconds of UTC",
         "damage": "what a reader has met that it could not read",
@@ -85,6 +88,19 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "blobs": {
         "digest": "SHA-256 of the body",
         "body": "JSON that was too large for its event",
+    },
+    "blob_uses": {
+        "digest": "SHA-256 of a body",
+        "stream": "the number of a stream with an event that refers to it",
+    },
+    "erasures": {
+        "stream": "the number of the stream that was erased",
+        "position": "the position of the event that stands in the place of all others, stream.erased.v1",
+        "at": "when, in microseconds of UTC",
+        "by": "who asked for it",
+        "reason": "why",
+        "events": "how many events were erased",
+        "digest": "the digest of the last commit that was erased",
     },
     "snapshots": {
         "stream": "the id of the stream",

@@ -20,11 +20,12 @@ from eventsourcing.persistence import (
 )
 
 from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
-from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked
+from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, send_unasked, together
 from steptrail.infrastructure.store.postgres.recorder import PostgresRecorder, newest_head
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, TAKE_OFF
 
@@ -117,7 +118,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
 
 
 def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types: Mapping[str, int]) -> list[int]:
-    with connection.transaction(), connection.cursor() as cursor:
+    with together(connection), connection.cursor() as cursor:
         cursor.execute(TAKE_OFF)
         (first,) = cast(Row, cursor.execute("SELECT steptrail.draw(%s)", (len(stored_events),)).fetchone())
         positions = list(range(first, first + len(stored_events)))
@@ -127,8 +128,10 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types:
             head = CommitHead(commit_id=uuid4().hex, actor="library")
             seal = commit_digest(newest_head(connection, stream).digest, stream, head, rows)
             cursor.execute("INSERT INTO steptrail.streams (id) VALUES (%s) ON CONFLICT DO NOTHING", (stream,))
-            cursor.execute("SELECT number FROM steptrail.streams WHERE id = %s", (stream,))
-            (number,) = cast(Row, cursor.fetchone())
+            cursor.execute("SELECT number, status FROM steptrail.streams WHERE id = %s", (stream,))
+            number, status = cast(Row, cursor.fetchone())
+            if status == ERASED:
+                raise IntegrityError(f"stream {stream!r} was erased")
             places = [next(left) for _ in rows]
             cursor.execute(
                 _INSERT_COMMIT, (number, rows[0][0], places[0], head.commit_id, head.actor, head.segment, seal)

@@ -28,8 +28,12 @@ _SNAPSHOT: LiteralString = (
     "FROM steptrail.snapshots s WHERE s.stream = %s"
 )
 _KEEP: LiteralString = (
+    # One that comes late must not bring an erased stream back: it waits for an erasure that is on its way.
+    "WITH there AS (SELECT status FROM steptrail.streams WHERE id = %s FOR SHARE) "
     "INSERT INTO steptrail.snapshots (stream, version, digest, format, state, seal) "
-    "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (stream) DO UPDATE SET version = excluded.version, "
+    "SELECT %s, %s::bigint, %s::bytea, %s, %s::bytea, %s::bytea "
+    "WHERE NOT EXISTS (SELECT 1 FROM there WHERE status = 'erased') "
+    "ON CONFLICT (stream) DO UPDATE SET version = excluded.version, "
     "digest = excluded.digest, format = excluded.format, state = excluded.state, seal = excluded.seal"
 )
 
@@ -74,7 +78,7 @@ class PostgresAuxiliaryTables:
     def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot in the place of the one before."""
         head, kind, state = snapshot
-        self._write(_KEEP, (stream, head.version, head.digest, kind, state, seal(stream, snapshot)))
+        self._write(_KEEP, (stream, stream, head.version, head.digest, kind, state, seal(stream, snapshot)))
 
     def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""

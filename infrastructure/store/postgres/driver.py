@@ -8,7 +8,7 @@ server is there to keep them.
 import selectors
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
 
@@ -32,6 +32,7 @@ __all__ = [
     "parse_address",
     "send_unasked",
     "take_answer",
+    "together",
 ]
 
 Row = tuple[Any, ...]
@@ -129,6 +130,18 @@ def fetch_all(connection: Connection, statement: LiteralString, parameters: Sequ
     """Return the rows of a statement, which the server keeps prepared. For work that `attempt` runs."""
     with connection.cursor(binary=True) as cursor:
         return cursor.execute(statement, parameters, prepare=True).fetchall()
+
+
+@contextmanager
+def together(connection: Connection) -> Generator[None]:
+    """Make one transaction of the statements inside, which an exception undoes. For work that `attempt` runs."""
+    try:
+        with connection.transaction():
+            yield
+    except BaseException:
+        # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included.
+        connection.prepared.clear()
+        raise
 
 
 def answer_on(connection: Connection) -> "PGresult":

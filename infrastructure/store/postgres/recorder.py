@@ -16,6 +16,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.domain.shared.summary import RunSummary
@@ -27,6 +28,7 @@ from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAux
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, texts
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked
+from steptrail.infrastructure.store.postgres.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
@@ -204,13 +206,45 @@ class PostgresRecorder:
         """Write the row of a stream in the index, unless a newer one is there."""
         self._write(
             "SELECT steptrail.list_stream(number, %s::jsonb) FROM steptrail.streams "
-            "WHERE id = %s AND (version IS NULL OR version <= %s::bigint) FOR UPDATE",
+            "WHERE id = %s AND (version IS NULL OR version <= %s::bigint) "
+            "AND status IS DISTINCT FROM 'erased' FOR UPDATE",
             (as_json(row), row.stream, row.version),
         )
 
     def mark_damage(self, stream: str, why: str) -> None:
         """Say in the index why a stream cannot be read, unless something else is said already."""
-        self._write("UPDATE steptrail.streams SET damage = %s WHERE id = %s AND damage IS NULL", (why, stream))
+        self._write(
+            "UPDATE steptrail.streams SET damage = %s WHERE id = %s AND damage IS NULL "
+            "AND status IS DISTINCT FROM 'erased'",
+            (why, stream),
+        )
+
+    def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
+        """Erase streams together or not at all. Raises `ConcurrencyConflict`; see the port."""
+        if self._connections.is_read_only:
+            raise self._refused()
+
+        def work(connection: Connection) -> list[Erasure]:
+            self._number_types(connection, {Erased.TYPE})
+            try:
+                return erase_streams(connection, streams, self._types[Erased.TYPE], at, by, reason)
+            finally:
+                send_unasked(connection, ANNOUNCE)
+
+        try:
+            erased = self._connections.write(work)
+        except ServerFailure as failure:
+            raise translate(failure, self._name, is_writing=True) from failure
+        self.watch.look()
+        return erased
+
+    def select_erasure(self, stream: str) -> Erasure | None:
+        """Return what is remembered of an erased stream; None for any other."""
+        return self._connections.read(lambda connection: erasure_of(connection, stream))
+
+    def scrub(self, *, thoroughly: bool) -> str | None:
+        """Have the server reuse the places of what was erased, if asked to; else say that it has to be."""
+        return scrubbed(self._connections, thoroughly=thoroughly)
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""

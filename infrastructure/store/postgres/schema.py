@@ -52,6 +52,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
         "cost text",
         'parent text COLLATE "C"',
         "began_by text",
+        'fork_of text COLLATE "C"',
         "started_at bigint",
         "updated_at bigint",
         "damage text",
@@ -90,6 +91,16 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
         "UNIQUE (stream, version)",
     ),
     "blobs": ("digest bytea PRIMARY KEY", "body bytea NOT NULL"),
+    "blob_uses": ("digest bytea NOT NULL", "stream bigint NOT NULL", "PRIMARY KEY (digest, stream)"),
+    "erasures": (
+        "stream bigint PRIMARY KEY",
+        "position bigint NOT NULL",
+        "at bigint NOT NULL",
+        "by text NOT NULL",
+        "reason text NOT NULL",
+        "events bigint NOT NULL",
+        "digest bytea NOT NULL",
+    ),
     "snapshots": (
         'stream text COLLATE "C" PRIMARY KEY',
         "version bigint NOT NULL",
@@ -166,10 +177,10 @@ CREATE FUNCTION steptrail.list_stream(place bigint, summary jsonb) RETURNS void 
     -- Replaces the row of a stream in the index, with its waits.
     UPDATE steptrail.streams SET
         (version, name, status, standing, stop_reason, resolved_by, answered, due_at, paused_by, recorded_errors,
-            executions, steps, active_seconds, cost, parent, began_by, started_at, updated_at, damage) = (
+            executions, steps, active_seconds, cost, parent, began_by, fork_of, started_at, updated_at, damage) = (
             SELECT r.version, r.name, r.status, r.standing, r.stop_reason, r.resolved_by, r.answered, r.due_at,
                 r.paused_by, r.recorded_errors, r.executions, r.steps, r.active_seconds, r.cost, r.parent, r.began_by,
-                r.started_at, r.updated_at, NULL
+                r.fork_of, r.started_at, r.updated_at, NULL
             FROM jsonb_populate_record(NULL::steptrail.streams, summary - 'waits') AS r)
     WHERE number = place;
     DELETE FROM steptrail.waits WHERE stream = place;
@@ -230,6 +241,9 @@ BEGIN
                 FROM unnest(blob_digests[first_blob:past_blobs - 1], bodies[first_blob:past_blobs - 1])
                     AS b (digest, body)
                 ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE there.body <> excluded.body;
+                INSERT INTO steptrail.blob_uses
+                SELECT DISTINCT b.digest, place FROM unnest(blob_digests[first_blob:past_blobs - 1]) AS b (digest)
+                ON CONFLICT DO NOTHING;
             END IF;
             IF summaries[i] IS NOT NULL THEN
                 PERFORM steptrail.list_stream(place, summaries[i]::jsonb);

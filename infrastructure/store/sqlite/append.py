@@ -54,6 +54,7 @@ _INSERT_BLOB = (
     "INSERT INTO blobs (digest, body) VALUES (?, ?) "
     "ON CONFLICT (digest) DO UPDATE SET body = excluded.body WHERE body IS NOT excluded.body"
 )
+_INSERT_USE = "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)"
 _LIST = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in COLUMNS)}, damage = NULL WHERE number = ?"  # noqa: S608
 _LIST_WAIT = f"INSERT INTO waits VALUES (?, {', '.join('?' * len(WAIT_COLUMNS))})"  # noqa: S608
 _HEAD = (
@@ -141,6 +142,7 @@ class CommitWriter:
         if commit.blobs:
             # Behind the events: a commit that conflicts leaves nothing that nobody refers to.
             connection.executemany(_INSERT_BLOB, commit.blobs)
+            connection.executemany(_INSERT_USE, [(blob.digest, number) for blob in commit.blobs])
         if commit.summary is not None:
             list_stream(connection, number, commit.summary)
         return _Seen(StreamHead(rows[-1][0], digest), number)

@@ -67,8 +67,12 @@ class SqliteAuxiliaryTables:
         """Store a snapshot in the place of the one before."""
         head, kind, state = snapshot
         row = (stream, head.version, head.digest, kind, state, seal(stream, snapshot))
-        statement = "INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)"
-        translated(lambda: self._connections.write(lambda c: c.execute(statement, row)), self._store)
+        # One that comes late must not bring an erased stream back.
+        statement = (
+            "INSERT OR REPLACE INTO snapshots SELECT ?, ?, ?, ?, ?, ? "
+            "WHERE NOT EXISTS (SELECT 1 FROM streams WHERE id = ? AND status = 'erased')"
+        )
+        translated(lambda: self._connections.write(lambda c: c.execute(statement, (*row, stream))), self._store)
 
     def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""

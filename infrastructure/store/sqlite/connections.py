@@ -18,6 +18,7 @@ from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, until_free
 
 __all__ = [
+    "SECURE_DELETE",
     "SYNC_ON_MACOS",
     "Connections",
     "FileConnections",
@@ -35,6 +36,8 @@ _MUCH_LOG = 64 * 1024 * 1024
 _WAITING_PAGES = 2_000
 _WRITES_A_LOOK = 16
 """How many writes pass between two looks at the size of the log."""
+SECURE_DELETE = "PRAGMA secure_delete = ON"
+"""Overwrites what is deleted or replaced. It begins with the first page: SQLite leaves copies where it moves rows."""
 SYNC_ON_MACOS = ("PRAGMA fullfsync = ON", "PRAGMA checkpoint_fullfsync = ON")
 """Pragmas for systems where an ordinary sync leaves the data in the memory of the disk. Others ignore them."""
 
@@ -156,6 +159,7 @@ class FileConnections:
         if self._writer is None:
             self._writer = self._opened(
                 "PRAGMA journal_mode = WAL",
+                SECURE_DELETE,
                 *(SYNC_ON_MACOS if self._durability == "full" else ()),
                 f"PRAGMA synchronous = {'FULL' if self._durability == 'full' else 'NORMAL'}",
             )

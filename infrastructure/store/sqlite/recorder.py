@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.domain.shared.summary import RunSummary
@@ -26,6 +27,7 @@ from steptrail.infrastructure.store.sqlite.append import (
 )
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
+from steptrail.infrastructure.store.sqlite.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.sqlite.errors import translated
 
 if TYPE_CHECKING:
@@ -150,7 +152,9 @@ class SqliteRecorder:
 
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
-        older = "SELECT number FROM streams WHERE id = ? AND (version IS NULL OR version <= ?)"
+        older = (
+            "SELECT number FROM streams WHERE id = ? AND (version IS NULL OR version <= ?) AND status IS NOT 'erased'"
+        )
 
         def written(connection: sqlite3.Connection) -> None:
             for (number,) in connection.execute(older, (row.stream, row.version)).fetchall():
@@ -160,10 +164,29 @@ class SqliteRecorder:
 
     def mark_damage(self, stream: str, why: str) -> None:
         """Say in the index why a stream cannot be read, unless something else is said already."""
-        marked = "UPDATE streams SET damage = ? WHERE id = ? AND damage IS NULL"
+        marked = "UPDATE streams SET damage = ? WHERE id = ? AND damage IS NULL AND status IS NOT 'erased'"
         translated(
             lambda: self._connections.write(lambda connection: connection.execute(marked, (why, stream))), self._store
         )
+
+    def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
+        """Erase streams together or not at all. Raises `ConcurrencyConflict`; see the port."""
+        erased = translated(
+            lambda: self._connections.write(
+                lambda connection: in_transaction(connection, lambda c: erase_streams(c, streams, at, by, reason))
+            ),
+            self._store,
+        )
+        self.watch.look()
+        return erased
+
+    def select_erasure(self, stream: str) -> Erasure | None:
+        """Return what is remembered of an erased stream; None for any other."""
+        return self._read(lambda connection: erasure_of(connection, stream))
+
+    def scrub(self, *, thoroughly: bool) -> str | None:
+        """Remove the bytes of what was erased from the file and its log; return where some may remain, and why."""
+        return translated(lambda: scrubbed(self._connections, self._store, thoroughly=thoroughly), self._store)
 
     def select_cut(self, stream: str) -> int | None:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""

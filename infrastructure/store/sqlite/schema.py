@@ -8,7 +8,7 @@ import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld
 from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS, MIN_READER
-from steptrail.infrastructure.store.sqlite.connections import SYNC_ON_MACOS
+from steptrail.infrastructure.store.sqlite.connections import SECURE_DELETE, SYNC_ON_MACOS
 
 __all__ = [
     "APPLICATION_ID",
@@ -43,6 +43,7 @@ _COLUMNS = {
         "cost TEXT",
         "parent TEXT",
         "began_by TEXT",
+        "fork_of TEXT",
         "started_at INTEGER",
         "updated_at INTEGER",
         "damage TEXT",
@@ -78,6 +79,16 @@ _COLUMNS = {
         "content BLOB",
     ),
     "blobs": ("digest BLOB PRIMARY KEY NOT NULL", "body BLOB NOT NULL"),
+    "blob_uses": ("digest BLOB NOT NULL", "stream INTEGER NOT NULL"),
+    "erasures": (
+        "stream INTEGER PRIMARY KEY",
+        "position INTEGER NOT NULL",
+        "at INTEGER NOT NULL",
+        "by TEXT NOT NULL",
+        "reason TEXT NOT NULL",
+        "events INTEGER NOT NULL",
+        "digest BLOB NOT NULL",
+    ),
     "snapshots": (
         "stream TEXT PRIMARY KEY NOT NULL",
         "version INTEGER NOT NULL",
@@ -89,6 +100,7 @@ _COLUMNS = {
     "followers": ("name TEXT PRIMARY KEY NOT NULL", "position INTEGER NOT NULL"),
 }
 _KEYS = {
+    "blob_uses": "PRIMARY KEY (digest, stream)) WITHOUT ROWID",
     "commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID",
     "events": "UNIQUE (stream, version))",
     "waits": "PRIMARY KEY (stream, id)) WITHOUT ROWID",
@@ -105,6 +117,13 @@ LEFT JOIN commits c ON c.stream = e.stream AND c.version = (
     SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version)
 """
 
+_TRIGGER = """
+CREATE TRIGGER IF NOT EXISTS refuse_erased BEFORE INSERT ON commits
+WHEN EXISTS (SELECT 1 FROM erasures WHERE stream = NEW.stream)
+BEGIN SELECT RAISE(ABORT, 'the stream was erased'); END
+"""
+"""A writer that has not looked since knows a head whose place is free again."""
+
 
 def ddl() -> list[str]:
     """Return the statements that turn an empty database into a store. They may run again on one."""
@@ -112,6 +131,7 @@ def ddl() -> list[str]:
         *map(_table, _COLUMNS),
         *(f"CREATE INDEX IF NOT EXISTS {name} ON {rows}" for name, rows in INDEXES.items()),
         _VIEW,
+        _TRIGGER,
         f"INSERT INTO store SELECT {FORMAT}, {MIN_READER} WHERE NOT EXISTS (SELECT 1 FROM store)",  # noqa: S608
         f"PRAGMA application_id = {APPLICATION_ID}",
         f"PRAGMA user_version = {FORMAT}",
@@ -146,7 +166,7 @@ def initialise(connection: sqlite3.Connection, store: str) -> None:
     # A step takes a little less than SQLite's usual page: with that, the rows of the next one would often begin a page
     # of their own and leave a quarter of the last one empty.
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-    for setting in SYNC_ON_MACOS:
+    for setting in (SECURE_DELETE, *SYNC_ON_MACOS):
         connection.execute(setting)
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 import pytest
 
 from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
@@ -93,6 +94,15 @@ class ComesSecond:
 
     async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
         return await self._store.index(asked)
+
+    async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
+        return await self._store.erase(streams, at=at, by=by, reason=reason)
+
+    async def erasure(self, stream: str) -> Erasure | None:
+        return await self._store.erasure(stream)
+
+    async def scrub(self, *, thoroughly: bool = False) -> str | None:
+        return await self._store.scrub(thoroughly=thoroughly)
 
     async def leased(self) -> frozenset[str] | None:
         return await self._store.leased()

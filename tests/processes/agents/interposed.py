@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
@@ -105,6 +106,15 @@ class Interposed:
 
     async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
         return await self.inner.index(asked)
+
+    async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
+        return await self.inner.erase(streams, at=at, by=by, reason=reason)
+
+    async def erasure(self, stream: str) -> Erasure | None:
+        return await self.inner.erasure(stream)
+
+    async def scrub(self, *, thoroughly: bool = False) -> str | None:
+        return await self.inner.scrub(thoroughly=thoroughly)
 
     async def leased(self) -> frozenset[str] | None:
         await self.before_leased()

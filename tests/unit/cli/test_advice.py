@@ -1,14 +1,11 @@
 """What `why` says to do next is typed as it stands, and works."""
 
 import asyncio
-import json
 import shlex
 import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
@@ -16,11 +13,11 @@ from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.agent.machine import AGENT
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.going_on import store_given
-from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.testing import ScriptedModel, call
 from tests.harness.hands import change_by_hand
+from tests.unit.cli.command import Type
 
 AGENTS = """
 import os
@@ -122,33 +119,11 @@ desk = scripted("desk", call("asking", prompt="pay"), "the answer").with_tools(
 """
 
 
-class Typed(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Type = Callable[..., Typed]
-
-
 @pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Type:
-    """The command line in this process, in a folder of its own with a file of agents."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delenv("STEPTRAIL_STORE", raising=False)
+def typed(typed: Type, tmp_path: Path) -> Type:
+    """The command line beside a file of agents."""
     (tmp_path / "agents.py").write_text(AGENTS, encoding="utf-8")
-
-    def run(*words: str) -> Typed:
-        code = main(words)
-        out, err = capsys.readouterr()
-        return Typed(code, out, err)
-
-    return run
+    return typed
 
 
 def advice(typed: Type, session: str = "s") -> list[str]:
@@ -302,7 +277,8 @@ def test_the_error_itself_is_told_by_every_command_that_tells_of_a_run(typed: Ty
     why = typed("why", "s").out
     assert f"error       {said}, in tool repaired\nat          {place}\n" in why
     show = typed("show", "s").out
-    assert f"error    {said} ({place})" in show
+    ending = [f"  error     {said}, in tool repaired", f"  at        {place}", "  type      tool error"]
+    assert show.splitlines()[-3:] == ending
     for words in (["why", "s"], ["show", "s"], ["run", "agents.py:tool_fails", "hi", "--id", "s"]):
         error = typed(*words, "--json").json["error"]
         assert (error["class"], error["message"], error["place"]) == ("builtins:KeyError", "'missing'", place)

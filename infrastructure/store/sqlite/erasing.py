@@ -1,0 +1,125 @@
+"""Erases streams from a SQLite file, and then their bytes.
+
+The event that takes the place of a stream is written before the others are deleted: SQLite gives out the position after
+the largest one, and that must not fall. What is deleted is overwritten with zeros (`secure_delete`). SQLite may have
+moved a row before, when it merged pages, and left a copy in a part of a page that is not in use; only `VACUUM` is sure
+to remove that one.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Mapping
+from uuid import uuid4
+
+from steptrail.domain.errors import ConcurrencyConflict, StoreReadOnly
+from steptrail.domain.kernel.erasure import Erased, Erasure
+from steptrail.domain.kernel.record import CommitHead
+from steptrail.infrastructure.store.core.contents import encoded_parts
+from steptrail.infrastructure.store.core.index import COLUMNS
+from steptrail.infrastructure.store.sqlite.append import LAST_VERSION, insert_commit
+from steptrail.infrastructure.store.sqlite.connections import Connections
+from steptrail.infrastructure.store.sqlite.errors import primary_code
+
+__all__ = ["erase_streams", "erasure_of", "scrubbed"]
+
+_QUICKLY = 64 * 1024 * 1024
+"""Bytes of a file that `VACUUM` writes anew in about a second, while nobody else can write."""
+_LOOKS, _REST_SECONDS = 20, 0.05
+
+_KEPT = {"parent", "began_by", "status", "updated_at"}
+_FORGET = ", ".join(f"{column} = NULL" for column in COLUMNS if column not in _KEPT)
+_SHARED = (
+    "SELECT id FROM streams WHERE version IS NOT NULL AND (parent = ? OR fork_of = ?) "
+    "AND id NOT IN (SELECT value FROM json_each(?)) LIMIT 1"
+)
+_BLOBS = (
+    "DELETE FROM blobs WHERE digest IN (SELECT digest FROM blob_uses WHERE stream = ?) AND NOT EXISTS "
+    "(SELECT 1 FROM blob_uses WHERE digest = blobs.digest AND stream <> ?)"
+)
+
+
+def erase_streams(
+    connection: sqlite3.Connection, streams: Mapping[str, int], at: int, by: str, reason: str
+) -> list[Erasure]:
+    """Erase streams that end at these versions. For a transaction. Raises `ConcurrencyConflict`."""
+    erased = [_erase(connection, stream, version, at, by, reason) for stream, version in streams.items()]
+    among = json.dumps(list(streams))
+    for stream, version in streams.items():
+        if connection.execute(_SHARED, (stream, stream, among)).fetchone() is not None:
+            raise ConcurrencyConflict(stream, version, version)
+    return erased
+
+
+def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, by: str, reason: str) -> Erasure:
+    def run(statement: str, *values: object) -> None:
+        connection.execute(statement, values)
+
+    number, newest, events, digest = connection.execute(
+        "SELECT s.number, (SELECT max(version) FROM events WHERE stream = s.number AND version <= ?), "
+        "(SELECT count(*) FROM events WHERE stream = s.number), "
+        "(SELECT digest FROM commits WHERE stream = s.number AND version <= ? ORDER BY version DESC LIMIT 1) "
+        "FROM streams s WHERE id = ? AND status IS NOT 'erased'",
+        (LAST_VERSION, LAST_VERSION, stream),
+    ).fetchone() or (None, None, 0, None)
+    if newest != version:
+        raise ConcurrencyConflict(stream, version, newest or 0)
+    last = digest if isinstance(digest, bytes) else b""
+    head = CommitHead(commit_id=uuid4().hex, actor=by)
+    row = (version + 1, Erased.TYPE, *encoded_parts(Erased(), at))
+    _, position, _ = insert_commit(connection, stream, head, last, [row], {}, number)
+    run("DELETE FROM events WHERE stream = ? AND version <> ?", number, version + 1)
+    run("DELETE FROM commits WHERE stream = ? AND version <> ?", number, version + 1)
+    run(_BLOBS, number, number)
+    run("DELETE FROM blob_uses WHERE stream = ?", number)
+    run("DELETE FROM snapshots WHERE stream = ?", stream)
+    run("DELETE FROM waits WHERE stream = ?", number)
+    forget = f"UPDATE streams SET {_FORGET}, damage = NULL, status = 'erased', updated_at = ? WHERE number = ?"  # noqa: S608
+    run(forget, at, number)
+    run("INSERT INTO erasures VALUES (?, ?, ?, ?, ?, ?, ?)", number, position, at, by, reason, events, last)
+    return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=last.hex())
+
+
+def erasure_of(connection: sqlite3.Connection, stream: str) -> Erasure | None:
+    """Return what is remembered of an erased stream; None for any other."""
+    row = connection.execute(
+        "SELECT position, at, by, reason, events, digest FROM erasures "
+        "WHERE stream = (SELECT number FROM streams WHERE id = ?)",
+        (stream,),
+    ).fetchone()
+    if row is None:
+        return None
+    position, at, by, reason, events, digest = row
+    return Erasure(stream=stream, position=position, at=at, by=by, reason=reason, events=events, digest=digest.hex())
+
+
+def scrubbed(connections: Connections, store: str, *, thoroughly: bool) -> str | None:
+    """Write the file anew, if it is small or if asked to, and empty its log; return where bytes may remain, and why."""
+    left: list[str] = []
+
+    def vacuumed(connection: sqlite3.Connection) -> None:
+        (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
+        if thoroughly or pages * size <= _QUICKLY:
+            connection.execute("VACUUM")
+        else:
+            left.append(f"copies of single rows may lie in parts of {store} that are not in use")
+
+    def emptied(connection: sqlite3.Connection) -> bool:
+        is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        return not is_busy
+
+    try:
+        connections.write(vacuumed)
+    except StoreReadOnly:
+        raise
+    except sqlite3.OperationalError as error:
+        if primary_code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}:
+            raise
+        left.append(f"copies of single rows may lie in parts of {store} that are not in use ({error})")
+    for _ in range(_LOOKS):
+        if connections.write(emptied):
+            break
+        time.sleep(_REST_SECONDS)
+    else:
+        left.append(f"the log {store}-wal still holds them, because something has read it for a long time: end that")
+    return f"{'; '.join(left)}; `steptrail erase --finish` removes them" if left else None

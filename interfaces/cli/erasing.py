@@ -1,0 +1,131 @@
+"""`erase` and `retain`: remove sessions for good, one by one or by their age."""
+
+import argparse
+import asyncio
+import re
+from datetime import timedelta
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.erasure import ErasureReport
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, amount, prefix, store_of
+from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.rendering import many
+
+__all__ = ["register"]
+
+_AGE = re.compile(r"([0-9]{1,6})([dhm])")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+def register(commands: Commands) -> None:
+    """Add the commands."""
+    erase = commands.add("erase", _erase, "Erase session ID for good. What stays is who did it, when and why.")
+    erase.add_argument("id", metavar="ID", type=prefix, nargs="?", help="the whole id, not the beginning of one")
+    erase.add_argument("--by", help="who erases, for the record")
+    erase.add_argument("--reason", help="why, for the record")
+    erase.add_argument("--cascade", action="store_true", help="erase the sessions below it and its forks too")
+    erase.add_argument("--dry-run", action="store_true", help="only say what would be erased")
+    erase.add_argument("--finish", action="store_true", help="without ID: remove what remains in the store's files")
+
+    retain = commands.add("retain", _retain, "List the sessions that ended long ago, and erase them with --yes.")
+    retain.add_argument("--older-than", metavar="AGE", type=_age, required=True, help="90d, 12h or 30m ago")
+    retain.add_argument("--status", choices=[status.value for status in ExecutionStatus if status in _ENDED])
+    retain.add_argument("--agent", metavar="NAME", help="sessions of this agent")
+    retain.add_argument("--limit", type=amount, metavar="N", help="at most about N sessions")
+    retain.add_argument("--by", default="retention", help="who erases, for the record (default: retention)")
+    retain.add_argument("--reason", help="why, for the record (default: the age)")
+    retain.add_argument("--dry-run", action="store_true", help="only say what would be erased: so it is without --yes")
+    retain.add_argument("--yes", action="store_true", help="erase them")
+
+
+_ENDED = {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.STOPPED}
+
+
+def _age(text: str) -> timedelta:
+    found = _AGE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: give 90d, 12h or 30m")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
+def _erase(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.finish:
+        if arguments.id is not None:
+            raise Refusal("--finish is about what was erased before: leave out the ID")
+        return _finish(arguments, output)
+    if arguments.id is None or arguments.by is None or arguments.reason is None:
+        raise Refusal("erase needs the ID of a session, --by and --reason (see `steptrail erase --help`)")
+
+    async def erased() -> ErasureReport:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=arguments.dry_run) as trail:
+            return await trail.erase(
+                arguments.id,
+                by=arguments.by,
+                reason=arguments.reason,
+                cascade=arguments.cascade,
+                dry_run=arguments.dry_run,
+            )
+
+    return _tell(asyncio.run(erased()), output)
+
+
+def _finish(arguments: argparse.Namespace, output: Output) -> int:
+    async def finished() -> str | None:
+        async with Steptrail.open(store_of(arguments), create=False) as trail:
+            return await trail.finish_erasing()
+
+    return _tell(ErasureReport(remains=asyncio.run(finished())), output)
+
+
+def _retain(arguments: argparse.Namespace, output: Output) -> int:
+    dry_run = not arguments.yes
+    if arguments.yes and arguments.dry_run:
+        raise Refusal("--yes erases and --dry-run does not: give one of them")
+
+    async def retained() -> ErasureReport:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=dry_run) as trail:
+            return await trail.retain(
+                older_than=arguments.older_than,
+                status=arguments.status,
+                agent=arguments.agent,
+                dry_run=dry_run,
+                limit=arguments.limit,
+                by=arguments.by,
+                reason=arguments.reason,
+            )
+
+    return _tell(asyncio.run(retained()), output)
+
+
+def _tell(report: ErasureReport, output: Output) -> int:
+    if output.as_json:
+        output.data(_report_data(report))
+        return Exit.OK
+    rows = [
+        *[["would erase" if report.is_dry_run else "erased", name_of(e.stream), str(e.events)] for e in report.erased],
+        *[["kept", name_of(stream), why] for stream, why in report.kept],
+    ]
+    if rows:
+        output.table(["", "ID", "EVENTS"], rows)
+        output.line()
+    what = many(len(report.erased), "session")
+    if report.is_dry_run:
+        output.line(f"{what} would be erased; nothing was done")
+        return Exit.OK
+    if report.erased:
+        output.line(f"{what} erased")
+    output.line(f"bytes remain: {report.remains}" if report.remains else "no bytes of erased sessions remain")
+    return Exit.OK
+
+
+def _report_data(report: ErasureReport) -> dict[str, JsonValue]:
+    return {
+        "erased": [{"id": name_of(each.stream), "events": each.events} for each in report.erased],
+        "kept": [{"id": name_of(stream), "why": why} for stream, why in report.kept],
+        "dryRun": report.is_dry_run,
+        "remains": report.remains,
+    }

@@ -1,0 +1,133 @@
+"""`inbox`: what people are asked, with the commands that answer; with `--watch` also what is asked from now on."""
+
+import argparse
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import result_text
+from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.going_on import answers_to, store_given
+from steptrail.interfaces.cli.listing import paged, place_of
+from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.cli.parser import Commands, store_of
+from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.questions import Question
+
+__all__ = ["register"]
+
+_LOOK_SECONDS = 10.0
+"""How soon a question that has expired is noticed."""
+
+_REST_SECONDS = 0.2
+"""How long nothing is looked at after a look, however much is stored meanwhile."""
+
+_THEN = {
+    "deny": "then it is denied, and the call does not run",
+    "default": "then the default is taken as the answer",
+    "fail": "then the node fails",
+    "skip": "then the run goes on without an answer",
+    "fail_run": "then the run fails",
+}
+
+
+def register(commands: Commands) -> None:
+    """Add the command."""
+    inbox = commands.add("inbox", _inbox, "List what people are asked, and how to answer.")
+    inbox.add_argument("--watch", action="store_true", help="go on with what is asked and answered, until Ctrl-C")
+    paged(inbox)
+
+
+def _inbox(arguments: argparse.Namespace, output: Output) -> int:
+    try:
+        asyncio.run(_watched(arguments, output) if arguments.watch else _listed(arguments, output))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if not arguments.watch:
+            raise
+    return Exit.OK
+
+
+async def _asked(trail: Steptrail, arguments: argparse.Namespace) -> Sequence[Question]:
+    return await trail.inbox(limit=arguments.limit, after=await place_of(trail, arguments.after))
+
+
+async def _listed(arguments: argparse.Namespace, output: Output) -> None:
+    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+        found = await _asked(trail, arguments)
+    if output.as_json:
+        output.data([_data(question, store_given(arguments)) for question in found])
+        return
+    count = Counter(question.stream for question in found)
+    for question in found:
+        _print_question(output, question, store_given(arguments), of=count[question.stream])
+    if not found:
+        output.note("steptrail: nobody is asked anything")
+
+
+async def _watched(arguments: argparse.Namespace, output: Output) -> None:
+    task = asyncio.current_task()
+    with suppress(NotImplementedError):  # Windows ends a process without asking
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    store, known = store_given(arguments), dict[tuple[str, str], Question]()
+    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+        while not output.is_gone:
+            # The end of the log is asked first: what is stored after that look is looked at in the next round.
+            position = await trail.store.last_position()
+            found = {(question.stream, question.id): question for question in await _asked(trail, arguments)}
+            for key in [key for key in known if key not in found]:
+                _print_gone(output, known.pop(key))
+            count = Counter(stream for stream, _ in found)
+            for key in [key for key in reversed(found) if key not in known]:
+                known[key] = found[key]
+                if output.as_json:
+                    output.data({"asked": _data(found[key], store)}, indent=False)
+                else:
+                    _print_question(output, found[key], store, of=count[key[0]])
+            await asyncio.sleep(_REST_SECONDS)
+            await trail.store.wait_past(position, timeout=_LOOK_SECONDS)
+
+
+def _print_gone(output: Output, question: Question) -> None:
+    if output.as_json:
+        output.data({"gone": {"stream": question.stream, "id": question.id}}, indent=False)
+    else:
+        output.line(one_line(f"{name_of(question.stream)}: {question.id} is not asked any more"))
+
+
+def _data(question: Question, store: str | None) -> dict[str, JsonValue]:
+    return {**question.to_dict(), "answers": list(answers_to(question, store=store))}
+
+
+def _print_question(output: Output, question: Question, store: str | None, *, of: int) -> None:
+    output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_what(question)}"))
+    if question.data:
+        output.line(one_line(f"  about {result_text(dict(question.data))}"))
+    who = f"by {question.asked_by}, " if question.asked_by is not None else ""
+    then = "" if question.on_expiry is None else f": {_THEN[question.on_expiry]}"
+    until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC{then}" if question.expires_at is not None else ""
+    output.line(one_line(f"  asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
+    if question.reason:
+        output.line(one_line(f"  because {question.reason}"))
+    if of > 1:
+        output.line(f"  one of {of} questions: the run goes on when none of them is open")
+    for way in answers_to(question, store=store):
+        output.line(one_line(f"  {way}"))
+
+
+def _what(question: Question) -> str:
+    arguments = None if question.arguments is None else dict(question.arguments)
+    what = f"{question.tool} {result_text(arguments)}" if question.tool is not None else f"node {question.node}"
+    match question.kind:
+        case "approval":
+            return f"to run {what}"
+        case "human":
+            return f"in {question.node} ({question.type}): {question.prompt}"
+        case "step":
+            return f"how it goes on at {question.node}, which is held {question.type} it"
+        case _:
+            return f"what this call did: {what}"

@@ -1,0 +1,138 @@
+"""`views`, `rebuild` and `sql`: the read models of a store, how they stand, made anew, and asked."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from steptrail.domain.errors import StoreReadOnly
+from steptrail.domain.json_value import JsonValue
+from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.output import Output
+from steptrail.interfaces.cli.parser import Commands, amount, seconds, store_of
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.interfaces.python.views import SqlAnswer, ViewsStatus
+
+__all__ = ["register"]
+
+_MOST_ROWS, _LONGEST_SECONDS = 1_000, 5.0
+
+
+def register(commands: Commands) -> None:
+    """Add the commands."""
+    commands.add("views", _views, "Show how far the read models have come. Applies nothing.")
+    commands.add("rebuild", _rebuild, "Make the read models anew from the beginning of the log.")
+    sql = commands.add("sql", _sql, "Ask the read models in SQL; `SELECT * FROM view_columns` lists what there is.")
+    sql.add_argument("text", metavar="SELECT", help='the question, such as "SELECT status, count(*) FROM executions …"')
+    sql.add_argument("values", metavar="VALUE", nargs="*", help="what $1, $2 and so on stand for, as texts")
+    sql.add_argument("--limit", type=amount, metavar="N", default=_MOST_ROWS, help=f"at most N rows ({_MOST_ROWS:,})")
+    sql.add_argument(
+        "--timeout",
+        type=seconds,
+        metavar="SECONDS",
+        default=_LONGEST_SECONDS,
+        help=f"give the question up after so long ({_LONGEST_SECONDS:g})",
+    )
+
+
+def _views(arguments: argparse.Namespace, output: Output) -> int:
+    async def looked() -> Sequence[ViewsStatus]:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+            return await trail.views.status()
+
+    found = asyncio.run(looked())
+    if output.as_json:
+        output.data([_status_data(each) for each in found])
+        return Exit.OK
+    rows = [
+        [
+            each.name,
+            str(each.version),
+            str(each.generation),
+            str(each.position),
+            str(each.lag),
+            f"{each.at:%Y-%m-%d %H:%M:%S}" if each.at is not None else "",
+            f"{each.bytes / 1e6:,.1f} MB",
+            "stopped" if each.error else "",
+        ]
+        for each in found
+    ]
+    output.table(["NAME", "VERSION", "GENERATION", "POSITION", "LAG", "COUNTED TO (UTC)", "SIZE", ""], rows)
+    for each in found:
+        if each.error is not None:
+            output.note(f"steptrail: {each.name} stopped at position {each.error_position}:")
+            output.note(each.error.strip().rpartition("\n")[2])
+    return Exit.OK
+
+
+def _rebuild(arguments: argparse.Namespace, output: Output) -> int:
+    async def rebuilt() -> int:
+        async with Steptrail.open(store_of(arguments), create=False) as trail:
+            return await trail.views.rebuild()
+
+    generation = asyncio.run(rebuilt())
+    if output.as_json:
+        output.data({"generation": generation})
+    else:
+        output.line(f"the read models were made anew: generation {generation}")
+    return Exit.OK
+
+
+def _sql(arguments: argparse.Namespace, output: Output) -> int:
+    async def asked(*, read_only: bool = False) -> SqlAnswer:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=read_only) as trail:
+            return await trail.views.sql(
+                arguments.text, *arguments.values, timeout=arguments.timeout, limit=arguments.limit
+            )
+
+    try:
+        answer = asyncio.run(asked())
+    except StoreReadOnly:
+        answer = asyncio.run(asked(read_only=True))
+    rows = [[_plain(value) for value in row] for row in answer.rows]
+    if output.as_json:
+        names = list(answer.columns)
+        output.data(
+            {
+                "rows": [dict(zip(names, row, strict=True)) for row in rows],
+                "isCut": answer.is_cut,
+                "asOf": answer.as_of,
+                "lag": answer.lag,
+            }
+        )
+        return Exit.OK
+    output.table(list(answer.columns), [["" if value is None else str(value) for value in row] for row in rows])
+    if answer.is_cut:
+        output.note(f"steptrail: there are more than {arguments.limit} rows: `--limit` shows more")
+    if answer.lag:
+        output.note(f"steptrail: another process is counting; {answer.lag} positions of the log are not in this yet")
+    return Exit.OK
+
+
+def _plain(value: object) -> JsonValue:
+    """Return a value of an answer as JSON has it: instants in ISO 8601, bytes in hex, exact decimals as numbers."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    text = str(value)
+    try:
+        return int(text) if text.lstrip("-").isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def _status_data(each: ViewsStatus) -> dict[str, JsonValue]:
+    return {
+        "name": each.name,
+        "version": each.version,
+        "generation": each.generation,
+        "position": each.position,
+        "at": each.at.isoformat() if each.at is not None else None,
+        "lag": each.lag,
+        "bytes": each.bytes,
+        "errorPosition": each.error_position,
+        "error": each.error,
+    }

@@ -1,0 +1,103 @@
+"""Erasing sessions and other runs for good, one by one or by their age."""
+
+from datetime import timedelta
+
+from steptrail.domain.errors import ConfigurationError, SessionErased
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.erasure import Erasure, ErasureReport
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.python.lists import one_of
+from steptrail.interfaces.python.naming import stream_named
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.erasing import erase_stream, retain_streams
+
+__all__ = ["Eraser"]
+
+_ENDED = ("completed", "failed", "stopped")
+
+
+class Eraser:
+    """Erases what is stored of runs, and remembers who asked for it and why."""
+
+    _env: Environment
+
+    async def erase(
+        self, name: str, *, by: str, reason: str, cascade: bool = False, dry_run: bool = False
+    ) -> ErasureReport:
+        """Erase a session, or another run by its name: its events, snapshots, large bodies and rows in lists.
+
+        What stays is its id, and who erased it, when, why and how many events. The id cannot be used again: whatever
+        is asked of it from then on raises `SessionErased`. Followers of the log meet the event `stream.erased.v1` in
+        the place of its events. `remains` in the report says where bytes may still lie. With `cascade` the sessions
+        below it and its forks are erased too. A `dry_run` only says what would be.
+
+        Raises `ErasureRefused`, which names who is in the way, while it is open or was begun by a session that is, and,
+        unless it is to `cascade`, when it has forks or sessions below it; `SessionBusy` while a process runs it, and
+        `SessionNotFound`.
+        """
+        by, reason = _said("by", by), _said("reason", reason)
+        erased = await erase_stream(
+            self._env, stream_named(name), by=by, reason=reason, cascade=cascade, dry_run=dry_run
+        )
+        remains = None if dry_run else await self._env.store.scrub()
+        return ErasureReport(erased=tuple(erased), is_dry_run=dry_run, remains=remains)
+
+    async def retain(
+        self,
+        *,
+        older_than: timedelta,
+        status: str | None = None,
+        agent: str | None = None,
+        dry_run: bool = True,
+        limit: int | None = None,
+        by: str = "retention",
+        reason: str | None = None,
+    ) -> ErasureReport:
+        """Erase the sessions, and other runs, that ended longer ago than `older_than`. Does so if not `dry_run`.
+
+        `status` and `agent` (its name) leave others out. Each is erased with the sessions below it and its forks, in a
+        transaction of its own, and is kept, which the report tells, when one of them is open, younger, or has a message
+        to answer. `limit` ends the work when as many were erased. Raises `ConfigurationError` for what cannot be meant.
+        """
+        if older_than <= timedelta(0):
+            raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
+        if one_of(ExecutionStatus, "status", status) not in {None, *_ENDED}:
+            raise ConfigurationError(f"a session that is {status} has not ended: give {', '.join(_ENDED)}")
+        if limit is not None and limit < 1:
+            raise ConfigurationError(f"limit is a number from 1, not {limit}")
+        report = await retain_streams(
+            self._env,
+            before=self._env.clock.utc() - older_than // timedelta(microseconds=1),
+            status=status,
+            name=agent,
+            limit=limit,
+            by=_said("by", by),
+            reason=_said("reason", reason or f"older than {older_than}"),
+            dry_run=dry_run,
+        )
+        if dry_run or not report.erased:
+            return report
+        return ErasureReport(erased=report.erased, kept=report.kept, remains=await self._env.store.scrub())
+
+    async def finish_erasing(self) -> str | None:
+        """Remove what may remain of erased sessions in the files of the store, however long it takes.
+
+        On SQLite nobody can write meanwhile, on PostgreSQL nobody notices. Returns where bytes remain all the same,
+        and why; None when they are gone.
+        """
+        return await self._env.store.scrub(thoroughly=True)
+
+    async def erasure(self, name: str) -> Erasure | None:
+        """Return what is remembered of an erased session; None for one that was not erased."""
+        return await self._env.store.erasure(stream_named(name))
+
+    async def check_not_erased(self, name: str) -> None:
+        """Raise `SessionErased` if the session was erased."""
+        if (found := await self.erasure(name)) is not None:
+            raise SessionErased(id_of(found.stream), found.by, found.at, found.reason)
+
+
+def _said(setting: str, text: str) -> str:
+    if not text.strip():
+        raise ConfigurationError(f"{setting} says for the record who erases, and why: it must not be empty")
+    return text

@@ -1,0 +1,157 @@
+"""`trail.views`: the read models of a store, to ask and to look after."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.views.views import AsOf, Views
+
+__all__ = ["Fresh", "SqlAnswer", "TrailViews", "ViewsStatus"]
+
+Fresh = Literal["now"] | float | None
+"""How new an answer has to be: as of now, or of so many seconds ago; None for as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlAnswer:
+    """The answer to a question in SQL. `is_cut` tells that there are more rows.
+
+    `as_of` is the position of the log up to which all is counted, `lag` how many positions behind it are not.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[JsonValue | bytes | datetime]]
+    is_cut: bool
+    as_of: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewsStatus:
+    """How one projection stands. `at` is the instant of the last event that is counted; None while there is none.
+
+    `lag` is how many positions of the log are not counted, `error` why it has stopped at `error_position`. `generation`
+    and `bytes` are those of all read models together.
+    """
+
+    name: str
+    version: int
+    generation: int
+    position: int
+    at: datetime | None
+    lag: int
+    bytes: int
+    error_position: int | None
+    error: str | None
+
+
+class TrailViews:
+    """The read models of a store: rows and sums that are made of its log alone, and can be thrown away at any time.
+
+    They are applied when somebody asks, and as they grow inside of `kept_going`. Whatever another process has applied
+    is not applied again.
+    """
+
+    def __init__(self, opened: Callable[[], Views], now: Callable[[], int]) -> None:
+        self._opened, self._now = opened, now
+        self._views: Views | None = None
+
+    async def sql(
+        self,
+        text: str,
+        *values: str | int | bool | None,
+        fresh: Fresh = "now",
+        timeout: float = 5.0,
+        limit: int = 10_000,
+    ) -> SqlAnswer:
+        """Return the first `limit` rows of a question to the public views. `$1`, `$2` and so on stand for `values`.
+
+        Raises `QueryRefused` for one that is not understood, that does not only read, or that takes longer than
+        `timeout` seconds.
+        """
+        if not 0 < timeout < float("inf") or limit < 0:
+            raise ConfigurationError("a question needs a timeout above 0 seconds and a limit from 0")
+        views = await self.refreshed(fresh)
+        found, as_of = await views.sql(text, values, seconds=timeout, most=limit)
+        lag = await views.lag(as_of)
+        return SqlAnswer(columns=found.columns, rows=found.rows, is_cut=found.is_cut, as_of=as_of.position, lag=lag)
+
+    async def wait(self, position: int | None = None, *, timeout: float = 30.0) -> None:
+        """Return as soon as all up to a position of the log is counted; without one, all that is stored now.
+
+        Applies it, if no other process does. Raises `ProjectionStopped` where it does not go on, and `TimeoutError`.
+        """
+        views = self.all
+        await views.wait(await views.end() if position is None else position, timeout=timeout)
+
+    async def as_of(self) -> AsOf:
+        """Return the position of the log up to which all is counted, and the instant of the event there."""
+        return await self.all.as_of()
+
+    async def lag(self) -> int:
+        """Return how many positions of the log are not counted yet."""
+        return await self.all.lag()
+
+    async def status(self) -> Sequence[ViewsStatus]:
+        """Return how each projection stands, one that was never begun left out. Applies nothing."""
+        found, generation, size = await self.all.status()
+        end = await self.all.end()
+        return [
+            ViewsStatus(
+                name=each.name,
+                version=each.version,
+                generation=generation,
+                position=each.reached.position,
+                at=to_datetime(each.reached.at) if each.reached.position else None,
+                lag=max(0, end - each.reached.position),
+                bytes=size,
+                error_position=each.error_position,
+                error=each.error,
+            )
+            for each in found
+        ]
+
+    async def rebuild(self) -> int:
+        """Make all read models anew from the beginning of the log, and return the number of the new generation.
+
+        Meanwhile everybody reads the present one. Raises `SessionBusy` while another process rebuilds them, and
+        `ProjectionStopped` where it does not go on; then nothing is changed.
+        """
+        return await self.all.rebuild()
+
+    def kept_going(self) -> AbstractAsyncContextManager[None]:
+        """Return a block inside of which every event is applied as soon as it is stored, by this process or another."""
+        return self._kept_going()
+
+    @property
+    def all(self) -> Views:
+        """The read models behind this handle."""
+        if self._views is None:
+            self._views = self._opened()
+        return self._views
+
+    async def refreshed(self, fresh: Fresh) -> Views:
+        """Return the read models, as new as they have to be, if nobody else is applying the log to them now."""
+        if fresh == "now":
+            await self.all.catch_up()
+        elif fresh is not None:
+            counted = await self.all.as_of()
+            if self._now() - counted.at > fresh * 1_000_000:
+                await self.all.catch_up()
+        return self.all
+
+    async def aclose(self) -> None:
+        """Close what was opened. Safe to call twice."""
+        views, self._views = self._views, None
+        if views is not None:
+            await views.close()
+
+    @asynccontextmanager
+    async def _kept_going(self) -> AsyncGenerator[None]:
+        async with self.all.kept_going():
+            yield

@@ -1,0 +1,121 @@
+"""Handlers of the executions of agents: they begin, go on, wait no more and end."""
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    ExecutionFinished,
+    ExecutionResumed,
+    ExecutionStarted,
+    InferenceRequestAmended,
+    MessagesAppended,
+    SessionForked,
+    UsageRecorded,
+    WaitEnded,
+)
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.runs_view.calls import close_step, move_call
+from steptrail.projections.runs_view.executions import (
+    begin_rest,
+    begin_run,
+    change_metadata,
+    end_rest,
+    end_run,
+    put_execution,
+    resume_run,
+)
+from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
+from steptrail.projections.runs_view.tags import tenant_in
+from steptrail.projections.runs_view.values import plain
+
+__all__ = ["AGENT_RUN_HANDLERS"]
+
+AGENT_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+
+_OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.WAITING})
+
+
+@AGENT_RUN_HANDLERS.of(ExecutionStarted)
+def _started(memory: StreamMemory, event: ExecutionStarted, moment: RunMoment) -> None:
+    run = _run_at(memory, event.ordinal, moment)
+    run.segments, run.worker = int(event.worker is not None), None if event.worker is None else plain(event.worker)
+    run.standing = ExecutionStatus.PENDING if event.worker is None else None
+    _take(run, event.agent)
+    begin_run(memory, run, moment)
+
+
+@AGENT_RUN_HANDLERS.of(SessionForked)
+def _forked(memory: StreamMemory, event: SessionForked, moment: RunMoment) -> None:
+    """Begin with the execution that the fork goes on with, if it is open: here it begins with the fork."""
+    memory.name, memory.parent = plain(event.name), None
+    change_metadata(memory, event.metadata)
+    if event.status in _OPEN:
+        run = _run_at(memory, event.executions, moment)
+        run.standing = ExecutionStatus.PAUSED
+        begin_run(memory, run, moment)
+        begin_rest(run, RestMemory(moment.version, "pause", True, moment.at, by=event.by), moment)
+
+
+def _run_at(memory: StreamMemory, ordinal: int, moment: RunMoment) -> RunMemory:
+    return RunMemory(
+        execution=moment.position,
+        ordinal=ordinal,
+        name=memory.name,
+        tenant=tenant_in(memory.metadata),
+        started_at=moment.at,
+        first_version=moment.version,
+    )
+
+
+def _take(run: RunMemory, agent: AgentSnapshot) -> None:
+    run.name, run.model, run.fingerprint = plain(agent.name), plain(agent.model.model), plain(agent.fingerprint)
+    run.prices = agent.limits.prices
+    run.answers = agent.output.name if agent.output is not None else None
+    run.kinds_below = {tool.name: tool.runs_children for tool in agent.tools if tool.runs_children is not None}
+
+
+@AGENT_RUN_HANDLERS.of(ExecutionResumed)
+def _resumed(memory: StreamMemory, event: ExecutionResumed, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    prices = run.prices
+    if event.agent is not None:
+        _take(run, event.agent)
+        run.prices = prices
+    if event.limits is not None:
+        run.prices = event.limits.prices
+    for call in run.step.calls if run.step is not None else ():
+        move_call(run, call.call, event, moment)
+    resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
+
+
+@AGENT_RUN_HANDLERS.of(WaitEnded)
+def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    wait, run.wait = run.wait, None
+    end_rest(run, moment, event.reason, event.by)
+    if wait is not None:
+        move_call(run, wait.position, event, moment)
+    put_execution(memory, run, moment)
+
+
+@AGENT_RUN_HANDLERS.of(ExecutionFinished)
+def _finished(memory: StreamMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+    if (run := memory.run) is not None:
+        close_step(memory, run, moment)
+        end_run(memory, run, event, moment)
+
+
+@AGENT_RUN_HANDLERS.of(UsageRecorded)
+def _used(memory: StreamMemory, event: UsageRecorded, moment: RunMoment) -> None:
+    """Count what a hook used. It is written with the next row of the execution."""
+    del moment
+    if (run := memory.run) is not None:
+        run.own.add(event.usage, event.usage.models)
+
+
+@AGENT_RUN_HANDLERS.of(MessagesAppended, InferenceRequestAmended)
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+    """Change nothing: it is content."""
+    del memory, event, moment

@@ -1,0 +1,323 @@
+"""Handlers of the tool calls of agents: each event moves its call by the table of the machine.
+
+An event that does not apply in the phase of its call is passed over, as the machine does.
+"""
+
+from collections.abc import Iterable
+
+from steptrail.domain.agent.call_phases import CallPhase, call_phase_after
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    AnswerAccepted,
+    AnswerRejected,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    HooksRan,
+    ToolCallAmended,
+    ToolCallBlocked,
+    ToolCallCancelled,
+    ToolCallHeld,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+    ToolExecutionSuspended,
+    ToolRetryScheduled,
+)
+from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.agent.fold_calls import unknown_outcome
+from steptrail.domain.agent.step import CALL_STATUS
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.hooks.types import HookType
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.usage import BilledUsage
+from steptrail.projections.kernel.table import Row, Scalar
+from steptrail.projections.runs_view.daily import count_failure, count_tool_call
+from steptrail.projections.runs_view.executions import put_execution
+from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory, StreamMemory
+from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
+from steptrail.projections.runs_view.tables import ATTEMPTS, TOOL_CALLS
+from steptrail.projections.runs_view.values import micros, plain
+
+__all__ = ["CALL_HANDLERS", "ask_for", "close_step", "move_call"]
+
+CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+
+_NEW: Row = {
+    "effect": None,
+    "effect_id": None,
+    "attempts": 0,
+    "started_at": None,
+    "duration_us": None,
+    **NO_ERROR,
+    "child": None,
+    "approval": None,
+    "approved_by": None,
+    "settled_by": None,
+    "end_version": None,
+}
+_NO_OUTCOME: Row = {"duration_us": None, **NO_ERROR, "end_version": None}
+
+
+def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: RunMoment) -> None:
+    """Begin the calls of a reply, given the names of their tools."""
+    answers = run.answers if step.takes_answers_in_calls else None
+    for place, tool in enumerate(tools):
+        is_answer, name = tool == answers, plain(tool)
+        row: dict[str, Scalar] = {**_NEW, "tool": name, "is_answer": is_answer, "version": moment.version}
+        call = CallMemory(place, tool, CallPhase.ANSWER if is_answer else CallPhase.NEW, row)
+        step.calls.append(call)
+        _put(run, step, call, moment)
+
+
+def _put(run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
+    key: Row = {"execution": run.execution, "step": step.number, "call": call.call}
+    moment.changes.put(TOOL_CALLS, {**key, "status": CALL_STATUS[call.phase].value, **call.row})
+
+
+def move_call(
+    run: RunMemory | None, position: int | None, event: AgentEvent, moment: RunMoment, **said: Scalar
+) -> CallMemory | None:
+    """Move a call of the open step, and change these columns of its row; None when the event does not apply."""
+    step = run.step if run is not None else None
+    if run is None or step is None or position is None or position >= len(step.calls):
+        return None
+    call = step.calls[position]
+    phase = call_phase_after(call.phase, event)
+    if phase is None:
+        return None
+    call.phase = phase
+    call.row.update(said)
+    _put(run, step, call, moment)
+    return call
+
+
+def close_step(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
+    """Count the calls of the step, which nothing can change any more, and forget it."""
+    if (step := run.step) is None:
+        return
+    run.step = None
+    for call in step.calls:
+        row = {**call.row, "status": CALL_STATUS[call.phase].value}
+        if not row["is_answer"]:
+            count_tool_call(memory, run, row, moment)
+            count_failure(memory, run, row, moment)
+
+
+@CALL_HANDLERS.of(ToolExecutionStarted)
+def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: RunMoment) -> None:
+    run = memory.run
+    call = move_call(run, event.position, event, moment)
+    if run is None or run.step is None or call is None:
+        return
+    if event.attempt == 1:
+        run.tool_calls += 1
+    if call.ended is not None:
+        _put_attempt(memory, run, run.step, call, moment)
+        run.retries += 1
+    call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
+    kind = run.kinds_below.get(call.tool)
+    call.error = None
+    call.row.update(
+        **_NO_OUTCOME,
+        effect=event.effect.value,
+        effect_id=plain(event.effect_id),
+        attempts=event.attempt,
+        started_at=moment.at,
+        child=None if kind is None else f"{kind}:{session_for_call(event.effect_id)}",
+    )
+    _put(run, run.step, call, moment)
+
+
+def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
+    """Write the newest try, which the row of the call will not tell of any more."""
+    key: Row = {"execution": run.execution, "step": step.number, "call": call.call, "attempt": call.attempt}
+    row: Row = {
+        **key,
+        "tool": call.row["tool"],
+        "started_at": call.row["started_at"],
+        "version": call.try_version,
+        **(call.ended or {}),
+    }
+    moment.changes.put(ATTEMPTS, row)
+    count_failure(memory, run, row, moment, is_retried=True)
+
+
+def _end(
+    memory: StreamMemory,
+    event: AgentEvent,
+    position: int | None,
+    moment: RunMoment,
+    status: str,
+    *,
+    bill: BilledUsage | None = None,
+    error: ErrorInfo | None = None,
+    seconds: float | None = None,
+    settled_by: str | None = None,
+) -> CallMemory | None:
+    """End a try of a call, or the call, and write with what; return the call, or None when the event does not apply."""
+    run = memory.run
+    call = move_call(run, position, event, moment)
+    if run is None or run.step is None or call is None:
+        return None
+    call.error = None
+    if error is not None:
+        call.error = kind_of(error, call.tool, is_content=isinstance(event, ToolCallBlocked))
+        call.error.put(moment.changes)
+    outcome: Row = {
+        "duration_us": None if seconds is None else micros(seconds),
+        **(NO_ERROR if call.error is None else call.error.columns()),
+        "end_version": moment.version,
+    }
+    call.ended = {"status": status, **outcome} if call.attempt else None
+    call.row.update(outcome)
+    if settled_by is not None:
+        call.row["settled_by"] = plain(settled_by)
+    if bill is not None:
+        more = bill.beyond(call.billed)
+        run.below.add(more, more.models)
+        call.billed = bill
+    _put(run, run.step, call, moment)
+    return call
+
+
+@CALL_HANDLERS.of(ToolExecutionCompleted)
+def _completed(memory: StreamMemory, event: ToolExecutionCompleted, moment: RunMoment) -> None:
+    _end(
+        memory,
+        event,
+        event.position,
+        moment,
+        "completed",
+        bill=event.usage,
+        seconds=event.duration_seconds,
+        settled_by=event.settled_by,
+    )
+
+
+@CALL_HANDLERS.of(ToolExecutionFailed)
+def _failed(memory: StreamMemory, event: ToolExecutionFailed, moment: RunMoment) -> None:
+    _end(
+        memory,
+        event,
+        event.position,
+        moment,
+        "failed",
+        bill=event.usage,
+        error=event.error,
+        seconds=event.duration_seconds,
+        settled_by=event.settled_by,
+    )
+
+
+@CALL_HANDLERS.of(ToolRetryScheduled)
+def _retry_scheduled(memory: StreamMemory, event: ToolRetryScheduled, moment: RunMoment) -> None:
+    if (call := move_call(memory.run, event.position, event, moment, **_NO_OUTCOME)) is not None:
+        call.error = None
+
+
+@CALL_HANDLERS.of(ToolExecutionInterrupted)
+def _interrupted(memory: StreamMemory, event: ToolExecutionInterrupted, moment: RunMoment) -> None:
+    call = _find(memory.run, event.position)
+    error = unknown_outcome(call.tool) if call is not None and event.then is Then.FAIL else None
+    seconds = event.duration_seconds
+    _end(memory, event, event.position, moment, "interrupted", bill=event.usage, error=error, seconds=seconds)
+
+
+@CALL_HANDLERS.of(ToolExecutionSuspended)
+def _suspended(memory: StreamMemory, event: ToolExecutionSuspended, moment: RunMoment) -> None:
+    seconds = event.duration_seconds
+    _end(memory, event, event.position, moment, "suspended", bill=event.usage, seconds=seconds)
+
+
+@CALL_HANDLERS.of(ToolExecutionSettledLate)
+def _settled_late(memory: StreamMemory, event: ToolExecutionSettledLate, moment: RunMoment) -> None:
+    run = memory.run
+    for call in run.step.calls if run is not None and run.step is not None else ():
+        if call.row["effect_id"] == plain(event.effect_id) and call.attempt == event.attempt:
+            status = "completed" if event.error is None else "failed"
+            _end(memory, event, call.call, moment, status, bill=event.usage, error=event.error)
+            return
+
+
+def _find(run: RunMemory | None, position: int) -> CallMemory | None:
+    calls = run.step.calls if run is not None and run.step is not None else []
+    return calls[position] if position < len(calls) else None
+
+
+@CALL_HANDLERS.of(ToolCallBlocked)
+def _blocked(memory: StreamMemory, event: ToolCallBlocked, moment: RunMoment) -> None:
+    error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
+    _end(memory, event, event.position, moment, "blocked", error=error)
+
+
+@CALL_HANDLERS.of(ToolCallAmended)
+def _amended(memory: StreamMemory, event: ToolCallAmended, moment: RunMoment) -> None:
+    move_call(memory.run, event.position, event, moment)
+
+
+@CALL_HANDLERS.of(ToolCallHeld)
+def _held(memory: StreamMemory, event: ToolCallHeld, moment: RunMoment) -> None:
+    move_call(memory.run, event.position, event, moment)
+
+
+@CALL_HANDLERS.of(AnswerAccepted)
+def _accepted(memory: StreamMemory, event: AnswerAccepted, moment: RunMoment) -> None:
+    move_call(memory.run, event.position, event, moment)
+
+
+@CALL_HANDLERS.of(AnswerRejected)
+def _rejected(memory: StreamMemory, event: AnswerRejected, moment: RunMoment) -> None:
+    move_call(memory.run, event.position, event, moment)
+
+
+@CALL_HANDLERS.of(ToolCallCancelled)
+def _cancelled(memory: StreamMemory, event: ToolCallCancelled, moment: RunMoment) -> None:
+    run, said = memory.run, {**_NO_OUTCOME, "end_version": moment.version}
+    call = move_call(run, event.position, event, moment, **said)
+    if run is not None and run.step is not None and call is not None and call.ended is not None:
+        _put_attempt(memory, run, run.step, call, moment)
+
+
+@CALL_HANDLERS.of(HooksRan)
+def _hooks_ran(memory: StreamMemory, event: HooksRan, moment: RunMoment) -> None:
+    if event.forbidden_by is not None and event.hook_type == HookType.PRE_TOOL_USE:
+        move_call(memory.run, event.position, event, moment)
+
+
+@CALL_HANDLERS.of(ApprovalRequested)
+def _requested(memory: StreamMemory, event: ApprovalRequested, moment: RunMoment) -> None:
+    call = move_call(memory.run, event.position, event, moment, approval="asked", approved_by=None)
+    if memory.run is not None and call is not None:
+        call.approval = event.approval_id
+        memory.run.approvals += 1
+        put_execution(memory, memory.run, moment)
+
+
+@CALL_HANDLERS.of(ApprovalGranted)
+def _granted(memory: StreamMemory, event: ApprovalGranted, moment: RunMoment) -> None:
+    _answered(memory, event, moment, approval="granted", approved_by=plain(event.by))
+
+
+@CALL_HANDLERS.of(ApprovalDenied)
+def _denied(memory: StreamMemory, event: ApprovalDenied, moment: RunMoment) -> None:
+    _answered(memory, event, moment, approval="denied", approved_by=plain(event.by), end_version=moment.version)
+
+
+@CALL_HANDLERS.of(ApprovalExpired)
+def _expired(memory: StreamMemory, event: ApprovalExpired, moment: RunMoment) -> None:
+    _answered(memory, event, moment, approval="expired", end_version=moment.version)
+
+
+def _answered(
+    memory: StreamMemory, event: ApprovalGranted | ApprovalDenied | ApprovalExpired, moment: RunMoment, **said: Scalar
+) -> None:
+    run = memory.run
+    for call in run.step.calls if run is not None and run.step is not None else ():
+        if call.approval == event.approval_id:
+            move_call(run, call.call, event, moment, **said)
+            return

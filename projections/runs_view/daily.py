@@ -1,0 +1,60 @@
+"""Adds to the sums of a day what has ended on it. Each function takes the row that says how it ended."""
+
+from steptrail.projections.kernel.table import Row, Table
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
+from steptrail.projections.runs_view.spread import bucket_of
+from steptrail.projections.runs_view.sums import (
+    FAILURES_DAILY,
+    MODELS_DAILY,
+    RUNS_DAILY,
+    SPREAD_DAILY,
+    TOOLS_DAILY,
+)
+from steptrail.projections.runs_view.values import day_of
+
+__all__ = ["count_failure", "count_model_call", "count_run", "count_tool_call"]
+
+_MEASURES = ("active", "wall", "idle", "people")
+
+
+def count_run(row: Row, moment: RunMoment) -> None:
+    """Count an execution that has ended."""
+    of_run = {"day": day_of(moment.at), "tenant": row["tenant"], "kind": row["kind"], "name": row["name"]}
+    is_whole = row["cost_nanos"] is not None and not row["is_unpriced"]
+    _add(RUNS_DAILY, {**row, **of_run, "runs": 1, "unpriced_runs": not is_whole}, moment)
+    for measure in _MEASURES:
+        lasted = row[f"{measure}_us"]
+        bucket = bucket_of(lasted) if isinstance(lasted, int) else -1
+        _add(SPREAD_DAILY, {**of_run, "measure": measure, "bucket": bucket, "runs": 1}, moment)
+    if row["signature"] is not None:
+        _add(FAILURES_DAILY, {**of_run, "signature": row["signature"], "runs": 1}, moment)
+
+
+def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
+    """Count a model call that has ended."""
+    counts = {"calls": 1, "unpriced_calls": row["cost_nanos"] is None}
+    _add(MODELS_DAILY, {**row, **_of_run(memory, run, moment), **counts}, moment)
+
+
+def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
+    """Count a tool call, or a visit of a node, that has ended for good."""
+    error = {name: row[name] or "" for name in ("error_type", "error_class")}
+    _add(TOOLS_DAILY, {**row, **_of_run(memory, run, moment), **error, "calls": 1}, moment)
+
+
+def count_failure(
+    memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment, *, is_retried: bool = False
+) -> None:
+    """Count the error of a row, if it has one."""
+    if row["signature"] is not None:
+        counts = {"retried" if is_retried else "calls": 1}
+        _add(FAILURES_DAILY, {**_of_run(memory, run, moment), "signature": row["signature"], **counts}, moment)
+
+
+def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
+    return {"day": day_of(moment.at), "tenant": run.tenant, "kind": memory.kind, "name": run.name}
+
+
+def _add(table: Table, row: Row, moment: RunMoment) -> None:
+    amounts = {column.name: int(row.get(column.name) or 0) for column in table.amounts}
+    moment.changes.add(table, tuple(row[name] for name in table.key), amounts)

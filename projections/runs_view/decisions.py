@@ -1,0 +1,104 @@
+"""Handlers of the decisions of agents and of the votes that led to them."""
+
+from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded, RetryScheduled
+from steptrail.domain.continuation.decision import ContinuationDecision
+from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.continuation.limits import LIMITS
+from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.projections.kernel.table import Row
+from steptrail.projections.runs_view.executions import end_rest, put_execution
+from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
+from steptrail.projections.runs_view.signature import ErrorKind, kind_of
+from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
+from steptrail.projections.runs_view.values import plain
+
+__all__ = ["DECISION_HANDLERS"]
+
+DECISION_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+
+_LONGEST_NUMBER = 40
+
+
+@DECISION_HANDLERS.of(EvaluationsRecorded)
+def _voted(memory: StreamMemory, event: EvaluationsRecorded, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    for place, vote in enumerate(event.votes):
+        if (raised := _raised(vote)) is not None:
+            run.raised = raised
+            raised.put(moment.changes)
+        shadow = vote.shadow
+        if vote.decision is ContinuationDecision.ALLOW and shadow in {None, ContinuationDecision.ALLOW}:
+            continue
+        used, at_most = _numbers(vote)
+        row: Row = {
+            "execution": run.execution,
+            "version": moment.version,
+            "n": place,
+            "step": run.newest_step,
+            "phase": event.phase.value,
+            "criterion": plain(vote.criterion_class),
+            "decision": vote.decision.value,
+            "stop_reason": vote.stop_reason.value if vote.stop_reason is not None else None,
+            "shadow": shadow.value if shadow is not None else None,
+            "hook": None if event.hook is None else plain(event.hook),
+            "setting": None if vote.setting is None else plain(vote.setting),
+            "used": used,
+            "at_most": at_most,
+        }
+        moment.changes.put(EVALUATIONS, row)
+
+
+def _numbers(vote: ContinuationEvaluation) -> tuple[str | None, str | None]:
+    """Return what a limit found to be used and what it allows; None for what is no number."""
+    kind = LIMITS.get(vote.setting or "")
+    used, at_most = getattr(kind, "keys", ("", ""))
+    return _number(vote.context.get(used)), _number(vote.context.get(at_most))
+
+
+def _number(value: JsonValue) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return repr(value) if abs(value) < 10**_LONGEST_NUMBER else None
+
+
+def _raised(vote: ContinuationEvaluation) -> ErrorKind | None:
+    """Return the error of a criterion or a hook that raised instead of voting."""
+    kind, message = vote.context.get("exception"), vote.context.get("message")
+    if not vote.fails or not isinstance(kind, str) or not isinstance(message, str):
+        return None
+    return kind_of(ErrorInfo(type=ErrorType.UNKNOWN, error_class=kind, message=message), vote.criterion_class)
+
+
+@DECISION_HANDLERS.of(ContinuationEvaluated)
+def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    row: Row = {
+        "execution": run.execution,
+        "version": moment.version,
+        "step": event.step,
+        "phase": event.phase.value,
+        "decision": event.decision.value,
+        "should_continue": event.should_continue,
+        "resolved_by": plain(event.resolved_by),
+        "stop_reason": None if event.should_continue else event.stop_reason.value,
+        "retries": event.retries,
+        "answered": event.answered,
+        "at": moment.at,
+    }
+    moment.changes.put(OUTCOMES, row)
+    run.retries += event.retries and event.should_continue
+    if event.phase == "resume" and not event.should_continue and run.wait is not None:
+        # The guards end the run in the middle of its wait, which nothing else ends.
+        run.wait = None
+        end_rest(run, moment, "stop")
+        put_execution(memory, run, moment)
+
+
+@DECISION_HANDLERS.of(RetryScheduled)
+def _nothing(memory: StreamMemory, event: RetryScheduled, moment: RunMoment) -> None:
+    """Change nothing: the decision said that the step is tried again, and a wait says until when."""
+    del memory, event, moment

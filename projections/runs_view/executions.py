@@ -1,0 +1,235 @@
+"""Handlers of what agents and workflows share: a run rests and ends, people are asked, metadata changes.
+
+`put_execution` and the functions about rests serve the handlers of both.
+"""
+
+from collections.abc import Mapping
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.commands import CALLER
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.shared.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    MetadataChanged,
+    PauseRequested,
+    SessionStarted,
+    StopRequested,
+    WaitStarted,
+)
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.projections.kernel.table import Row
+from steptrail.projections.runs_view.daily import count_run
+from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
+from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind
+from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
+from steptrail.projections.runs_view.tags import tags_in
+from steptrail.projections.runs_view.values import nanos, plain, tokens, whole
+
+__all__ = [
+    "SHARED_HANDLERS",
+    "begin_rest",
+    "begin_run",
+    "change_metadata",
+    "end_rest",
+    "end_run",
+    "put_execution",
+    "rest_in_wait",
+    "resume_run",
+]
+
+SHARED_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+
+_FOR_PEOPLE = frozenset({"approval", "unknown_outcome", "human", "step"})
+_READ = ("tags", "tenant")
+_LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version": None}
+
+
+def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
+    """Begin an execution with its row and its tags."""
+    memory.run = run
+    _put_tags(run, tags_in(memory.metadata), moment)
+    put_execution(memory, run, moment)
+
+
+def resume_run(
+    memory: StreamMemory, run: RunMemory, moment: RunMoment, *, worker: str, by: str, ended_by: SegmentEnd
+) -> None:
+    """Begin a segment. The time since the last one was a rest, of whichever kind."""
+    if run.rest is None:
+        kind = "crash" if ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else "worker"
+        version, at = run.seen
+        run.rest = RestMemory(version, kind, is_for_people=False, started_at=at)
+        end_rest(run, moment, "resumed", by)
+    elif run.rest.kind == "pause":
+        end_rest(run, moment, "resumed", by)
+        if run.wait is not None:
+            rest_in_wait(run, run.wait, moment)
+    run.standing, run.worker = None, plain(worker)
+    run.segments += 1
+    put_execution(memory, run, moment)
+
+
+def put_execution(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
+    """Write the row of the execution as of this event, and return it."""
+    parent, finished, prices = memory.parent, run.finished, run.prices
+    failure, cost, tree = _failure_of(run), run.own.cost(prices), run.own + run.below
+    row: Row = {
+        "execution": run.execution,
+        "stream": memory.stream,
+        "kind": memory.kind,
+        "ordinal": run.ordinal,
+        "name": run.name,
+        "model": run.model,
+        "fingerprint": run.fingerprint,
+        "worker": run.worker,
+        "tenant": run.tenant,
+        "parent": None if parent is None else plain(parent.stream),
+        "parent_effect": None if parent is None else plain(parent.effect),
+        "root": None if parent is None else plain(parent.root_stream),
+        "status": run.status.value,
+        "stop_reason": None if finished is None else finished.stop_reason.value,
+        "resolved_by": None if finished is None else plain(finished.resolved_by),
+        "answered": finished is not None and finished.answered,
+        "waits_for": None if run.wait is None else run.wait.kind,
+        **(NO_ERROR if failure is None else failure.columns()),
+        "segments": run.segments,
+        "steps": run.steps,
+        "tool_calls": run.tool_calls,
+        "errors": run.errors,
+        "retries": run.retries,
+        "approvals": run.approvals,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "active_us": whole(run.active_at(moment.at)),
+        "wall_us": max(0, (moment.at if run.ended_at is None else run.ended_at) - run.started_at),
+        "idle_us": run.idle_us,
+        "people_us": run.people_us,
+        **tokens(run.own.usage),
+        "wasted_tokens": whole(run.wasted.usage.total),
+        "cost_nanos": None if cost is None else nanos(cost),
+        "wasted_nanos": run.wasted.nanos(prices),
+        "is_unpriced": cost is not None and not cost.is_complete,
+        "tree_tokens": whole(tree.usage.total),
+        "tree_cost_nanos": tree.nanos(prices),
+        "first_version": run.first_version,
+        "version": moment.version,
+    }
+    moment.changes.put(EXECUTIONS, row)
+    return row
+
+
+def _failure_of(run: RunMemory) -> ErrorKind | None:
+    """Return the error because of which the execution failed; None for any other end."""
+    if run.finished is None or run.finished.status is not ExecutionStatus.FAILED:
+        return None
+    raised = run.raised
+    return raised if raised is not None and raised.tool == plain(run.finished.resolved_by) else run.failure
+
+
+def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+    """End an execution, and count it."""
+    end_rest(run, moment, "finished")
+    run.active_us, run.active_since = run.active_at(moment.at), None
+    run.standing, run.wait, run.finished, run.ended_at = None, None, event, moment.at
+    count_run(put_execution(memory, run, moment), moment)
+
+
+def begin_rest(run: RunMemory, rest: RestMemory, moment: RunMoment) -> None:
+    """Begin a rest, with its row."""
+    end_rest(run, moment, "paused")
+    run.rest = rest
+    _put_rest(run, rest, moment)
+
+
+def rest_in_wait(run: RunMemory, wait: WaitStarted, moment: RunMoment) -> None:
+    """Begin the rest of a wait: when it starts, and when the pause is over that came in between."""
+    for_people = wait.kind in _FOR_PEOPLE
+    begin_rest(run, RestMemory(moment.version, wait.kind, for_people, moment.at, until=wait.until), moment)
+
+
+def end_rest(run: RunMemory, moment: RunMoment, ending: str, by: str | None = None) -> None:
+    """End the rest that lasts, if one does, and count its time."""
+    if (rest := run.rest) is None:
+        return
+    run.rest = None
+    lasted = max(0, moment.at - rest.started_at)
+    run.idle_us += lasted
+    run.people_us += lasted if rest.is_for_people else 0
+    ended: Row = {"ended_at": moment.at, "ending": ending, "ended_by": _name(by), "end_version": moment.version}
+    _put_rest(run, rest, moment, ended)
+
+
+def _put_rest(run: RunMemory, rest: RestMemory, moment: RunMoment, ended: Row = _LASTS) -> None:
+    row: Row = {
+        "execution": run.execution,
+        "version": rest.version,
+        "kind": rest.kind,
+        "is_for_people": rest.is_for_people,
+        "started_at": rest.started_at,
+        "until": None if rest.until is None else whole(max(0, rest.until)),
+        "by": _name(rest.by),
+        **ended,
+    }
+    moment.changes.put(RESTS, row)
+
+
+def _name(by: str | None) -> str | None:
+    return None if by is None else plain(by)
+
+
+def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: RunMoment) -> None:
+    """Make these the tags of the execution."""
+    for name, value in run.tags.items():
+        if tags.get(name) != value:
+            moment.changes.drop(TAGS, (name, value, run.execution))
+    for name, value in tags.items():
+        moment.changes.put(TAGS, {"name": name, "value": value, "execution": run.execution})
+    run.tags = tags
+
+
+@SHARED_HANDLERS.of(SessionStarted)
+def _session_started(memory: StreamMemory, event: SessionStarted, moment: RunMoment) -> None:
+    del moment
+    memory.name, memory.parent = plain(event.name), event.parent
+    change_metadata(memory, event.metadata)
+
+
+def change_metadata(memory: StreamMemory, changes: Mapping[str, JsonValue]) -> None:
+    """Keep those entries that say of tags and tenant."""
+    memory.metadata.update({name: changes[name] for name in _READ if name in changes})
+
+
+@SHARED_HANDLERS.of(MetadataChanged)
+def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunMoment) -> None:
+    for name in event.removed:
+        memory.metadata.pop(name, None)
+    change_metadata(memory, event.changes)
+    if (run := memory.run) is not None and run.finished is None:
+        _put_tags(run, tags_in(memory.metadata), moment)
+
+
+@SHARED_HANDLERS.of(PauseRequested, StopRequested)
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+    """Change nothing: a later event leads to a change."""
+    del memory, event, moment
+
+
+@SHARED_HANDLERS.of(ExecutionPaused)
+def _paused(memory: StreamMemory, event: ExecutionPaused, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    run.standing = ExecutionStatus.PAUSED
+    run.active_us, run.active_since = run.active_at(moment.at), None
+    is_for_people = event.by != CALLER
+    begin_rest(run, RestMemory(moment.version, "pause", is_for_people, moment.at, by=event.by), moment)
+    put_execution(memory, run, moment)
+
+
+@SHARED_HANDLERS.of(WaitStarted)
+def _wait_started(memory: StreamMemory, event: WaitStarted, moment: RunMoment) -> None:
+    if (run := memory.run) is not None:
+        run.wait = event
+        rest_in_wait(run, event, moment)
+        put_execution(memory, run, moment)

@@ -1,0 +1,117 @@
+"""Handlers of the runs of workflows: they begin, go on, are retried, wait no more and end."""
+
+from steptrail.domain.flow.events import (
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    ApprovalRequested,
+    ExecutionFinished,
+    FlowResumed,
+    FlowRetried,
+    FlowStarted,
+    HumanAnswered,
+    HumanExpired,
+    HumanRequested,
+    LimitReached,
+    StepAnswered,
+    StepHeld,
+    WaitEnded,
+)
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, put_execution, resume_run
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
+from steptrail.projections.runs_view.tags import tenant_in
+from steptrail.projections.runs_view.values import plain
+from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
+
+__all__ = ["FLOW_RUN_HANDLERS"]
+
+FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+
+
+@FLOW_RUN_HANDLERS.of(FlowStarted)
+def _started(memory: StreamMemory, event: FlowStarted, moment: RunMoment) -> None:
+    memory.name = plain(event.flow)
+    run = _run_at(memory, event.ordinal, event.worker, moment)
+    run.standing = ExecutionStatus.PENDING if event.worker is None else None
+    run.fingerprint, run.definition, run.prices = plain(event.digest), event.definition, event.options.prices
+    begin_run(memory, run, moment)
+
+
+@FLOW_RUN_HANDLERS.of(FlowRetried)
+def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> None:
+    """Begin another execution with the visits that had not ended well."""
+    before = memory.run
+    run = _run_at(memory, event.ordinal, event.worker, moment)
+    if before is not None:
+        run.fingerprint, run.definition, run.prices = before.fingerprint, before.definition, before.prices
+    if event.options is not None:
+        run.prices = event.options.prices
+    begin_run(memory, run, moment)
+    if before is not None:
+        take_up_again(run, before.visits.values(), moment)
+
+
+def _run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMoment) -> RunMemory:
+    return RunMemory(
+        execution=moment.position,
+        ordinal=ordinal,
+        name=memory.name,
+        tenant=tenant_in(memory.metadata),
+        started_at=moment.at,
+        first_version=moment.version,
+        worker=None if worker is None else plain(worker),
+        segments=int(worker is not None),
+    )
+
+
+@FLOW_RUN_HANDLERS.of(FlowResumed)
+def _resumed(memory: StreamMemory, event: FlowResumed, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    # A segment that has crashed lived until its last event.
+    lived_until = run.seen[1] if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else moment.at
+    run.active_us, run.active_since = run.active_at(lived_until), None
+    if event.options is not None:
+        run.prices = event.options.prices
+    resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
+
+
+@FLOW_RUN_HANDLERS.of(WaitEnded)
+def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> None:
+    if (run := memory.run) is not None:
+        run.wait = None
+        end_rest(run, moment, event.reason, event.by)
+        put_execution(memory, run, moment)
+
+
+@FLOW_RUN_HANDLERS.of(ExecutionFinished)
+def _finished(memory: StreamMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+    if (run := memory.run) is not None:
+        count_cut_visits(memory, run, moment)
+        end_run(memory, run, event, moment)
+
+
+@FLOW_RUN_HANDLERS.of(ApprovalRequested, HumanRequested)
+def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+    del event
+    if (run := memory.run) is not None:
+        run.approvals += 1
+        put_execution(memory, run, moment)
+
+
+@FLOW_RUN_HANDLERS.of(
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalGranted,
+    HumanAnswered,
+    HumanExpired,
+    LimitReached,
+    StepAnswered,
+    StepHeld,
+)
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+    """Change nothing: the wait for it ends, or the run does."""
+    del memory, event, moment

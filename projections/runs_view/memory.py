@@ -1,0 +1,207 @@
+"""The memory that the read model of runs has of one stream: counts, ids and times, and nothing that anybody said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.prices import PriceTable
+from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.usage import BilledUsage
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.table import Row, Scalar
+from steptrail.projections.runs_view.signature import ErrorKind
+from steptrail.projections.runs_view.spending import Spending
+
+__all__ = [
+    "CallMemory",
+    "InferenceMemory",
+    "RestMemory",
+    "RunMemory",
+    "RunMoment",
+    "StepMemory",
+    "StreamMemory",
+    "TryMemory",
+    "VisitMemory",
+]
+
+
+@dataclass(slots=True)
+class RestMemory:
+    """A rest that lasts: the columns of its row that are known from its beginning."""
+
+    version: int
+    kind: str
+    is_for_people: bool
+    started_at: int
+    until: int | None = None
+    by: str | None = None
+
+
+@dataclass(slots=True)
+class InferenceMemory:
+    """A model call that has not ended: the columns of its row that are known from its beginning."""
+
+    attempt: int
+    model: str
+    started_at: int
+    version: int
+
+
+@dataclass(slots=True)
+class CallMemory:
+    """A tool call of the open step. `row` is its newest row, without the key.
+
+    `attempt` is the number of the newest try, which began with the event `try_version`. `ended` is what a try has come
+    to after which another may come: the columns of its row in `attempts`. `billed` is the part of the bill of a stream
+    below that is counted already.
+    """
+
+    call: int
+    tool: str
+    phase: CallPhase
+    row: dict[str, Scalar]
+    attempt: int = 0
+    try_version: int = 0
+    ended: Row | None = None
+    approval: str | None = None
+    error: ErrorKind | None = None
+    billed: BilledUsage = BilledUsage()
+
+
+@dataclass(slots=True)
+class StepMemory:
+    """The open step of an agent. `used` is the bill of its model call; `error` says how that call failed."""
+
+    number: int
+    started_at: int
+    version: int
+    takes_answers_in_calls: bool = False
+    inference: InferenceMemory | None = None
+    has_reply: bool = False
+    is_cut: bool = False
+    used: Spending = field(default_factory=Spending)
+    error: ErrorKind | None = None
+    calls: list[CallMemory] = field(default_factory=list[CallMemory])
+
+
+@dataclass(slots=True)
+class TryMemory:
+    """The open part of a visit of a node, or of one item of a map. `row` is the row of its newest try, without the key.
+
+    `attempt` is the number of that try. It is None while none is open. `billed` is the part of the bill of a stream
+    below that is counted already; None for a try that runs none.
+    """
+
+    row: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+    attempt: int = 0
+    is_running: bool = False
+    is_parked: bool = False
+    runs_a_stream: bool = False
+    billed: BilledUsage | None = None
+
+
+@dataclass(slots=True)
+class VisitMemory:
+    """A visit of a node that has not ended well. `row` is its row, without the key and the bill."""
+
+    node: str
+    visit: int
+    row: dict[str, Scalar]
+    bill: Spending = field(default_factory=Spending)
+    tries: dict[int | None, TryMemory] = field(default_factory=dict[int | None, TryMemory])
+
+
+@dataclass(slots=True)
+class RunMemory:
+    """The open execution, or the last one.
+
+    `standing` is pending or paused, and None in between. `wait` is the wait that is not over, also in a pause. `rest`
+    is the rest that lasts. `seen` is the place and the instant of the newest event that shows that an owner lives.
+    `own` is its bill without the streams below, `below` the bill of those, and `wasted` the part of `own` that failed
+    steps used. `failure` is the error of the newest step, if that failed, and `raised` that of the newest criterion or
+    hook that raised instead of voting.
+
+    Of an agent, `answers` is the name of the calls whose arguments are the answer, and `kinds_below` the kind of the
+    streams that a tool runs. Of a workflow, `definition` is its text, and `visits` are those that have not ended well,
+    by node. `active_since` is set while a node is at work.
+    """
+
+    execution: int
+    ordinal: int
+    name: str
+    tenant: str
+    started_at: int
+    first_version: int
+    model: str | None = None
+    fingerprint: str | None = None
+    worker: str | None = None
+    prices: PriceTable | None = None
+    standing: ExecutionStatus | None = None
+    wait: WaitStarted | None = None
+    rest: RestMemory | None = None
+    seen: tuple[int, int] = (0, 0)
+    segments: int = 0
+    steps: int = 0
+    tool_calls: int = 0
+    errors: int = 0
+    retries: int = 0
+    approvals: int = 0
+    active_us: int = 0
+    idle_us: int = 0
+    people_us: int = 0
+    own: Spending = field(default_factory=Spending)
+    below: Spending = field(default_factory=Spending)
+    wasted: Spending = field(default_factory=Spending)
+    failure: ErrorKind | None = None
+    raised: ErrorKind | None = None
+    finished: ExecutionFinished | None = None
+    ended_at: int | None = None
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    answers: str | None = None
+    kinds_below: Mapping[str, str] = field(default_factory=dict[str, str])
+    step: StepMemory | None = None
+    newest_step: int = 0
+    definition: str = ""
+    active_since: int | None = None
+    visits: dict[str, VisitMemory] = field(default_factory=dict[str, VisitMemory])
+
+    def active_at(self, at: int) -> int:
+        """Return the time in which it was at work, in microseconds, as of an instant."""
+        return self.active_us + (max(0, at - self.active_since) if self.active_since is not None else 0)
+
+    @property
+    def status(self) -> ExecutionStatus:
+        """Its status."""
+        if self.finished is not None:
+            return self.finished.status
+        if self.standing is not None:
+            return self.standing
+        return ExecutionStatus.IN_PROGRESS if self.wait is None else ExecutionStatus.WAITING
+
+
+@dataclass(slots=True)
+class StreamMemory:
+    """One stream: the open execution or the last one, and what the next one will need.
+
+    `metadata` holds the entries that say of tags and tenant, and no others.
+    """
+
+    stream: str
+    kind: str
+    name: str = ""
+    parent: ParentRef | None = None
+    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    run: RunMemory | None = None
+
+
+class RunMoment(NamedTuple):
+    """The place and the instant of an event, and where its handlers write what it changes."""
+
+    position: int
+    version: int
+    at: int
+    changes: Changes

@@ -1,0 +1,52 @@
+"""Values of columns that every database can hold, whatever a model, a provider or a user has made of them."""
+
+from fractions import Fraction
+
+from steptrail.domain.prices import Cost
+from steptrail.domain.usage import Usage
+from steptrail.projections.kernel.table import Row
+
+__all__ = ["day_of", "micros", "nanos", "plain", "tokens", "whole"]
+
+_MOST = 2**53
+"""So many microseconds are 285 years. A sum of a thousand such numbers fits into 64 bits."""
+
+
+def plain(text: str, most: int = 400) -> str:
+    """Return the beginning of a text without what a database cannot hold: NUL, and halves of surrogate pairs.
+
+    All ids are shorter than what is kept.
+    """
+    cut = text[:most]
+    return cut if cut.isprintable() else cut.replace("\0", "").encode(errors="replace").decode()
+
+
+def whole(number: int) -> int:
+    """Return the number, or the largest one that is counted."""
+    return min(number, _MOST)
+
+
+def micros(seconds: float) -> int:
+    """Return seconds in microseconds."""
+    return round(seconds * 1e6) if seconds < _MOST / 1e6 else _MOST
+
+
+def nanos(cost: Cost) -> int:
+    """Return a cost in billionths of a dollar, rounded down."""
+    return whole(int(Fraction(cost.usd) * 10**9))
+
+
+def tokens(usage: Usage) -> Row:
+    """Return the columns of the five kinds of tokens."""
+    return {
+        "tokens_input": whole(usage.input),
+        "tokens_output": whole(usage.output),
+        "tokens_cache_write": whole(usage.cache_write),
+        "tokens_cache_read": whole(usage.cache_read),
+        "tokens_reasoning": whole(usage.reasoning),
+    }
+
+
+def day_of(at: int) -> int:
+    """Return the day of an instant, in days of UTC since 1970."""
+    return at // 86_400_000_000

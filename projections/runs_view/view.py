@@ -1,0 +1,58 @@
+"""The read model of runs as a projection: a small memory of each stream, and handlers that write rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from steptrail.domain.agent.events import AgentEvent
+from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
+from steptrail.domain.flow.events import FlowEvent
+from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
+from steptrail.domain.kernel.event import EventKind
+from steptrail.domain.kernel.handlers import complete
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.projection import Entry
+from steptrail.projections.kernel.table import Table
+from steptrail.projections.runs_view.agent_runs import AGENT_RUN_HANDLERS
+from steptrail.projections.runs_view.calls import CALL_HANDLERS
+from steptrail.projections.runs_view.decisions import DECISION_HANDLERS
+from steptrail.projections.runs_view.executions import SHARED_HANDLERS
+from steptrail.projections.runs_view.flow_runs import FLOW_RUN_HANDLERS
+from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
+from steptrail.projections.runs_view.steps import STEP_HANDLERS
+from steptrail.projections.runs_view.sums import SUMS
+from steptrail.projections.runs_view.tables import ROWS
+from steptrail.projections.runs_view.visits import VISIT_HANDLERS
+
+__all__ = ["RunsView"]
+
+_Table = Mapping[type[Any], Callable[[StreamMemory, Any, RunMoment], None]]
+
+_HANDLERS: Mapping[str, _Table] = {
+    AGENTS: complete(AgentEvent, SHARED_HANDLERS, AGENT_RUN_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, DECISION_HANDLERS),
+    FLOWS: complete(FlowEvent, SHARED_HANDLERS, FLOW_RUN_HANDLERS, VISIT_HANDLERS),
+}
+"""The beginning of the id of a stream -> the handlers of its events."""
+
+
+class RunsView:
+    """Makes the tables of runs of the log of all agents and workflows."""
+
+    name = "runs"
+    version = 1
+    prefixes: Sequence[str] = tuple(_HANDLERS)
+    types: Sequence[str] = ()
+    tables: Sequence[Table] = (*ROWS, *SUMS)
+
+    def begin(self, stream: str) -> StreamMemory:
+        """Return the memory of a stream before its first event."""
+        return StreamMemory(stream, stream.partition(":")[0])
+
+    def apply(self, fold: StreamMemory, entry: Entry, changes: Changes) -> StreamMemory:
+        """Write what an event changes, and return the memory after it, which is the same object."""
+        version, at, event, _ = entry.record
+        handler = _HANDLERS[f"{fold.kind}:"].get(type(event))
+        if handler is not None:
+            handler(fold, event, RunMoment(entry.position, version, at, changes))
+        if fold.run is not None and event.counts_as is not EventKind.OUTSIDE:
+            fold.run.seen = version, at
+        return fold

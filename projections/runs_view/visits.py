@@ -1,0 +1,353 @@
+"""Handlers of the visits of the nodes of workflows, and of their tries."""
+
+from collections.abc import Iterable
+
+from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.events import (
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptSettledLate,
+    NodeAttemptStarted,
+    NodeAttemptSuspended,
+    NodeCancelled,
+    NodeCompleted,
+    NodeEvaluated,
+    NodeFailed,
+    NodeFailureRecorded,
+    NodeOpened,
+    NodeRetryScheduled,
+    NodeSkipped,
+    NodeThen,
+)
+from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
+from steptrail.domain.flow.failing import stream_kind, working_node
+from steptrail.domain.flow.graph import graph_of
+from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.usage import BilledUsage, Usage
+from steptrail.projections.kernel.table import Row, Scalar
+from steptrail.projections.runs_view.daily import count_failure, count_tool_call
+from steptrail.projections.runs_view.executions import put_execution
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
+from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
+from steptrail.projections.runs_view.spending import Spending
+from steptrail.projections.runs_view.tables import TRIES, VISITS
+from steptrail.projections.runs_view.values import micros, plain, tokens, whole
+
+__all__ = ["VISIT_HANDLERS", "count_cut_visits", "take_up_again"]
+
+VISIT_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
+
+_Ended = NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeAttemptSuspended
+
+_NEW_VISIT: Row = {
+    "status": "in_progress",
+    "ended_at": None,
+    "active_us": 0,
+    "attempts": 0,
+    "item_errors": 0,
+    "rule": None,
+    "reason": None,
+    **NO_ERROR,
+    "end_version": None,
+}
+_NEW_TRY: Row = {
+    "effect": None,
+    "effect_id": None,
+    "started_at": None,
+    "duration_us": None,
+    "cut_by": None,
+    **NO_ERROR,
+    "child": None,
+    "settled_by": None,
+    **tokens(Usage()),
+    "cost_nanos": None,
+    "end_version": None,
+}
+
+
+@VISIT_HANDLERS.of(NodeOpened)
+def _opened(memory: StreamMemory, event: NodeOpened, moment: RunMoment) -> None:
+    if (run := memory.run) is not None:
+        _begin(run, VisitMemory(event.node, event.visit, {"number": event.number, "items": event.items}), moment)
+
+
+def _begin(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
+    visit.row.update(_NEW_VISIT, started_at=moment.at, version=moment.version)
+    if visit.row["items"] is None:
+        visit.tries[None] = TryMemory()
+    run.visits[visit.node] = visit
+    _put(run, visit, moment)
+
+
+def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: RunMoment) -> None:
+    """Begin the visits anew that an earlier execution has left, in an execution that retries it."""
+    for visit in visits:
+        row = {name: visit.row[name] for name in ("number", "items")}
+        _begin(run, VisitMemory(visit.node, visit.visit, row), moment)
+
+
+def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> Row:
+    row: Row = {
+        "execution": run.execution,
+        "node": plain(visit.node),
+        "visit": visit.visit,
+        **tokens(visit.bill.usage),
+        "cost_nanos": visit.bill.nanos_of_known(run.prices) if visit.bill.models else None,
+        **visit.row,
+    }
+    moment.changes.put(VISITS, row)
+    return row
+
+
+def _visit(run: RunMemory | None, event: VisitEvent) -> VisitMemory | None:
+    found = run.visits.get(event.node) if run is not None else None
+    return found if found is not None and found.visit == event.visit else None
+
+
+def _try_of(visit: VisitMemory, item: int | None) -> TryMemory | None:
+    """Return what is open of a visit or of an item; None when that is over. An item of a map begins when it is met."""
+    return visit.tries.setdefault(item, TryMemory()) if item is not None else visit.tries.get(None)
+
+
+@VISIT_HANDLERS.of(NodeAttemptStarted)
+def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment) -> None:
+    run, visit = memory.run, _visit(memory.run, event)
+    task = _try_of(visit, event.item) if visit is not None else None
+    if run is None or visit is None or task is None:
+        return
+    child, kind = None, _kind_below(run, event)
+    if kind is not None and event.stream_effect is not None:
+        child, task.runs_a_stream = f"{kind}:{session_for_call(event.stream_effect)}", True
+    task.attempt, task.is_running, task.is_parked = event.attempt, True, False
+    task.row = {
+        **_NEW_TRY,
+        "status": "running",
+        "effect": event.effect.value,
+        "effect_id": plain(event.effect_id),
+        "started_at": moment.at,
+        "child": child,
+        "version": moment.version,
+    }
+    run.tool_calls += 1
+    run.retries += event.attempt > 1
+    if run.active_since is None:
+        run.active_since = moment.at
+    visit.row["attempts"] = _number(visit.row["attempts"]) + 1
+    _put_try(run, visit, event, task.attempt, task.row, moment)
+    _put(run, visit, moment)
+
+
+def _kind_below(run: RunMemory, event: NodeAttemptStarted) -> str | None:
+    """Return the kind of the stream that the node runs; None when it runs none, or the workflow cannot be read."""
+    try:
+        node = graph_of(run.definition).node(event.node)
+    except (LookupError, ValueError):
+        return None
+    return stream_kind(working_node(node, event.item))
+
+
+def _number(value: Scalar) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _put_try(
+    run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int, row: dict[str, Scalar], moment: RunMoment
+) -> None:
+    key: Row = {
+        "execution": run.execution,
+        "node": plain(visit.node),
+        "visit": visit.visit,
+        "item": -1 if event.item is None else event.item,
+        "attempt": attempt,
+    }
+    moment.changes.put(TRIES, {**key, **row})
+
+
+def _end_try(
+    memory: StreamMemory,
+    event: _Ended,
+    status: str,
+    moment: RunMoment,
+    *,
+    error: ErrorKind | None = None,
+    settled_by: str | None = None,
+) -> None:
+    """Write how a try has ended. What did not begin is no try, and has a row of the number 0."""
+    run, visit = memory.run, _visit(memory.run, event)
+    task = _try_of(visit, event.item) if visit is not None else None
+    if run is None or visit is None or task is None:
+        return
+    was_tried = task.is_running or task.is_parked
+    is_parked = isinstance(event, NodeAttemptInterrupted) and event.then is NodeThen.PARK
+    row = task.row if was_tried else {**_NEW_TRY, "version": moment.version}
+    task.is_running, task.is_parked = False, is_parked
+    row.update(
+        status=status,
+        duration_us=micros(event.duration_seconds),
+        cut_by=event.reason.value if isinstance(event, NodeAttemptInterrupted) else None,
+        end_version=moment.version,
+        settled_by=None if settled_by is None else plain(settled_by),
+        **(NO_ERROR if error is None else error.columns()),
+    )
+    _bill(run, visit, task, event.usage, row)
+    _put_try(run, visit, event, task.attempt if was_tried else 0, row, moment)
+    visit.row["active_us"] = whole(_number(visit.row["active_us"]) + micros(event.duration_seconds))
+    _put(run, visit, moment)
+    if not _is_at_work(run):
+        run.active_us, run.active_since = run.active_at(moment.at), None
+    if isinstance(event, NodeAttemptFailed):
+        # Another try of it begins another stream, with a bill of its own.
+        task.billed = None
+    elif isinstance(event, NodeAttemptCompleted) and event.item is not None:
+        del visit.tries[event.item]
+
+
+def _is_at_work(run: RunMemory) -> bool:
+    return any(task.is_running for visit in run.visits.values() for task in visit.tries.values())
+
+
+def _bill(
+    run: RunMemory, visit: VisitMemory, task: TryMemory, bill: BilledUsage | None, row: dict[str, Scalar]
+) -> None:
+    """Add a bill. That of a stream below grows from event to event, and is not the run's own."""
+    if bill is None:
+        return
+    if task.runs_a_stream:
+        more = bill if task.billed is None else bill.beyond(task.billed)
+        run.below.add(more, more.models)
+        task.billed = bill
+        return
+    run.own.add(bill, bill.models)
+    visit.bill.add(bill, bill.models)
+    row.update(tokens(bill), cost_nanos=Spending(bill, bill.models).nanos_of_known(run.prices))
+
+
+@VISIT_HANDLERS.of(NodeAttemptCompleted)
+def _try_completed(memory: StreamMemory, event: NodeAttemptCompleted, moment: RunMoment) -> None:
+    _end_try(memory, event, "completed", moment, settled_by=event.settled_by)
+
+
+@VISIT_HANDLERS.of(NodeAttemptFailed)
+def _try_failed(memory: StreamMemory, event: NodeAttemptFailed, moment: RunMoment) -> None:
+    error = _kind(event.failure, event.node, event.error.message, event.error)
+    error.put(moment.changes)
+    _end_try(memory, event, "failed", moment, error=error, settled_by=event.settled_by)
+
+
+@VISIT_HANDLERS.of(NodeAttemptInterrupted)
+def _try_interrupted(memory: StreamMemory, event: NodeAttemptInterrupted, moment: RunMoment) -> None:
+    _end_try(memory, event, "interrupted", moment)
+
+
+@VISIT_HANDLERS.of(NodeAttemptSuspended)
+def _try_suspended(memory: StreamMemory, event: NodeAttemptSuspended, moment: RunMoment) -> None:
+    _end_try(memory, event, "suspended", moment)
+
+
+@VISIT_HANDLERS.of(NodeAttemptSettledLate)
+def _settled_late(memory: StreamMemory, event: NodeAttemptSettledLate, moment: RunMoment) -> None:
+    """Count what was used. It is written with the next row of the execution."""
+    del moment
+    if (run := memory.run) is not None and event.usage is not None:
+        run.own.add(event.usage, event.usage.models)
+
+
+@VISIT_HANDLERS.of(NodeRetryScheduled, NodeEvaluated)
+def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
+    """Change nothing: another try, or the end of the visit, comes later."""
+    del memory, event, moment
+
+
+def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | None) -> ErrorKind:
+    return ErrorKind(
+        failure.value, "" if error is None else plain(error.error_class), plain(node), template_of(message)
+    )
+
+
+def _kind_of(event: NodeFailureRecorded | NodeFailed, moment: RunMoment) -> ErrorKind:
+    error: NodeError = event.error
+    kind = _kind(error.failure, event.node, error.message, error.error)
+    kind.put(moment.changes)
+    return kind
+
+
+def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: RunMoment, said: Row) -> None:
+    """End a visit that goes on along its edges, and count it. Nothing changes it any more."""
+    run, visit = memory.run, _visit(memory.run, event)
+    if run is None or visit is None:
+        return
+    del run.visits[visit.node]
+    _end(run, visit, status, moment, said)
+    _count(memory, run, visit, moment)
+    run.steps += 1
+    put_execution(memory, run, moment)
+
+
+def _end(run: RunMemory, visit: VisitMemory, status: str, moment: RunMoment, said: Row) -> None:
+    visit.row.update(said)
+    visit.row.update(status=status, ended_at=moment.at, end_version=moment.version)
+    _put(run, visit, moment)
+
+
+def _count(memory: StreamMemory, run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
+    row = {**visit.row, "tool": plain(visit.node), "duration_us": visit.row["active_us"]}
+    count_tool_call(memory, run, row, moment)
+    count_failure(memory, run, row, moment)
+
+
+def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
+    """Count the visits that failed or were cancelled, when their run ends: until then their tries were cut off."""
+    for visit in run.visits.values():
+        if visit.row["ended_at"] is not None:
+            _count(memory, run, visit, moment)
+
+
+@VISIT_HANDLERS.of(NodeCompleted)
+def _completed(memory: StreamMemory, event: NodeCompleted, moment: RunMoment) -> None:
+    _close(memory, event, "completed", moment, {})
+
+
+@VISIT_HANDLERS.of(NodeSkipped)
+def _skipped(memory: StreamMemory, event: NodeSkipped, moment: RunMoment) -> None:
+    _close(memory, event, "skipped", moment, {})
+
+
+@VISIT_HANDLERS.of(NodeFailureRecorded)
+def _failure_recorded(memory: StreamMemory, event: NodeFailureRecorded, moment: RunMoment) -> None:
+    run, visit = memory.run, _visit(memory.run, event)
+    if run is None or visit is None:
+        return
+    kind = _kind_of(event, moment)
+    run.errors += 1
+    if event.item is None:
+        _close(memory, event, "recorded", moment, {"rule": plain(event.rule), **kind.columns()})
+        return
+    visit.tries.pop(event.item, None)
+    visit.row["item_errors"] = _number(visit.row["item_errors"]) + 1
+    _put(run, visit, moment)
+
+
+@VISIT_HANDLERS.of(NodeFailed)
+def _failed(memory: StreamMemory, event: NodeFailed, moment: RunMoment) -> None:
+    if (run := memory.run) is None:
+        return
+    run.failure = kind = _kind_of(event, moment)
+    run.errors += 1
+    if (visit := _visit(run, event)) is not None:
+        visit.tries.pop(event.item, None)
+        _end(run, visit, "failed", moment, {"rule": plain(event.rule), **kind.columns()})
+
+
+@VISIT_HANDLERS.of(NodeCancelled)
+def _cancelled(memory: StreamMemory, event: NodeCancelled, moment: RunMoment) -> None:
+    run, visit = memory.run, _visit(memory.run, event)
+    if run is None or visit is None:
+        return
+    visit.tries.clear()
+    if visit.row["ended_at"] is None:
+        _end(run, visit, "cancelled", moment, {"reason": event.reason})

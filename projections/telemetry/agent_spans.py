@@ -1,0 +1,193 @@
+"""The spans of an agent: a segment, in it its steps, in a step the model calls and the tries of tool calls."""
+
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import (
+    ContinuationEvaluated,
+    ExecutionResumed,
+    ExecutionStarted,
+    InferenceCompleted,
+    InferenceFailed,
+    InferenceInterrupted,
+    InferenceStarted,
+    RetryScheduled,
+    SessionForked,
+    SessionStarted,
+    StepCompleted,
+    StepStarted,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+    ToolExecutionSuspended,
+    ToolRetryScheduled,
+)
+from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.inference import ModelReply
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.event import Event
+from steptrail.projections.telemetry.names import PROVIDERS, Name, Operation, Own
+from steptrail.projections.telemetry.open_spans import OpenSpans
+from steptrail.projections.telemetry.span import Attribute, SpanKind
+
+__all__ = ["AgentSpans"]
+
+_STEP, _CHAT = "step", "chat"
+
+
+class AgentSpans:
+    """Begins and ends the spans of one session. It remembers names and numbers of the agent, and nothing it said."""
+
+    def __init__(self, stream: str, spans: OpenSpans) -> None:
+        self._stream, self._spans = stream, spans
+        self._agent, self._provider = "", ""
+        self._step = 0
+        self._calls: dict[str, str] = {}
+        """Effect id and attempt of a try -> the key of its span."""
+
+    @property
+    def name(self) -> str:
+        """The name of the spans of its segments."""
+        return f"{Operation.INVOKE_AGENT} {self._agent}"
+
+    def apply(self, event: Event, version: int, at: int) -> None:
+        """Apply an event."""
+        spans = self._spans
+        match event:
+            case SessionStarted(name=name):
+                self._agent = name
+            case SessionForked(name=name, executions=executions):
+                self._agent = name
+                spans.begin_execution(f"{id_of(self._stream)}:{executions}")
+            case ExecutionStarted():
+                self._describe(event.agent)
+                self._step = 0
+                spans.begin_execution(event.execution_id, goes_on=event.retry_of is not None)
+                if event.worker is not None:
+                    spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
+            case ExecutionResumed():
+                if event.agent is not None:
+                    self._describe(event.agent)
+                spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
+            case ContinuationEvaluated():
+                about: dict[str, Attribute] = {
+                    Own.DECISION: event.decision.value,
+                    Own.SHOULD_CONTINUE: event.should_continue,
+                    Own.RESOLVED_BY: event.resolved_by,
+                    Own.PHASE: event.phase.value,
+                    Own.STEP: event.step,
+                }
+                if not event.should_continue:
+                    about[Own.STOP_REASON] = event.stop_reason.value
+                spans.event(Own.DECISION, at, about)
+            case RetryScheduled():
+                spans.event(Own.RETRY, at, {Name.ERROR_TYPE: event.error_type.value, Own.FAILURES: event.failures})
+            case StepStarted(number=number):
+                self._step = number
+                spans.begin_part(_STEP, f"step {number}", version, at, {Own.STEP: number})
+            case StepCompleted():
+                spans.end_part(_STEP, at, {Own.ERRORS: event.errors})
+                self._calls.clear()
+                if event.cost is not None:
+                    spans.note_segment({Own.COST: float(event.cost.usd)})
+            case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
+                self._inference(event, version, at)
+            case _:
+                self._call(event, version, at)
+
+    def _inference(
+        self,
+        event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted,
+        version: int,
+        at: int,
+    ) -> None:
+        spans = self._spans
+        match event:
+            case InferenceStarted():
+                self._step = event.step
+                about: dict[str, Attribute] = {
+                    Name.OPERATION: Operation.CHAT.value,
+                    Name.REQUEST_MODEL: event.model,
+                    Own.STEP: event.step,
+                    Own.ATTEMPT: event.attempt,
+                }
+                if self._provider:
+                    about[Name.PROVIDER] = self._provider
+                name = f"{Operation.CHAT} {event.model}"
+                spans.begin_try(_CHAT, name, version, at, about, part=_STEP, kind=SpanKind.CLIENT)
+            case InferenceCompleted():
+                spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply)})
+            case InferenceFailed():
+                failed: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: event.error.error_class}
+                spans.end_try(_CHAT, at, failed, is_error=True)
+            case InferenceInterrupted():
+                spans.end_try(_CHAT, at, {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason})
+
+    def _call(self, event: Event, version: int, at: int) -> None:
+        spans = self._spans
+        match event:
+            case ToolExecutionStarted():
+                key = f"call {event.position}"
+                self._calls[f"{event.effect_id} {event.attempt}"] = key
+                about: dict[str, Attribute] = {
+                    Name.OPERATION: Operation.EXECUTE_TOOL.value,
+                    Name.TOOL_NAME: event.tool,
+                    Name.TOOL_CALL_ID: event.call_id,
+                    Own.EFFECT: event.effect.value,
+                    Own.EFFECT_ID: event.effect_id,
+                    Own.STEP: self._step,
+                    Own.ATTEMPT: event.attempt,
+                }
+                effect = event.effect_id if event.attempt == 1 else None
+                name = f"{Operation.EXECUTE_TOOL} {event.tool}"
+                spans.begin_try(key, name, version, at, about, part=_STEP, effect=effect)
+            case ToolExecutionCompleted(position=position):
+                spans.end_try(f"call {position}", at, {Own.STATUS: "completed"})
+            case ToolExecutionFailed(position=position, error=error):
+                self._failed(f"call {position}", at, error.error_class)
+            case ToolExecutionInterrupted(position=position):
+                reason: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason}
+                if event.then is Then.FAIL:
+                    reason[Name.ERROR_TYPE] = event.reason
+                spans.end_try(f"call {position}", at, reason, is_error=event.then is Then.FAIL)
+            case ToolExecutionSuspended(position=position):
+                spans.end_try(f"call {position}", at, {Own.STATUS: "suspended"})
+            case ToolExecutionSettledLate():
+                key = self._calls.get(f"{event.effect_id} {event.attempt}", "")
+                if event.error is not None:
+                    self._failed(key, at, event.error.error_class)
+                else:
+                    spans.end_try(key, at, {Own.STATUS: "completed"})
+            case ToolRetryScheduled():
+                spans.event(Own.RETRY, at, {Own.FAILURES: event.failures})
+            case _:
+                pass
+
+    def _failed(self, key: str, at: int, error: str) -> None:
+        self._spans.end_try(key, at, {Own.STATUS: "failed", Name.ERROR_TYPE: error}, is_error=True)
+
+    def _describe(self, agent: AgentSnapshot) -> None:
+        self._agent, self._provider = agent.name, PROVIDERS.get(agent.model.driver, agent.model.driver)
+
+    def _segment(self, number: int) -> dict[str, Attribute]:
+        return {Name.OPERATION: Operation.INVOKE_AGENT.value, Name.AGENT_NAME: self._agent, Own.SEGMENT: number}
+
+
+def _of_reply(reply: ModelReply) -> dict[str, Attribute]:
+    usage = reply.usage
+    about: dict[str, Attribute] = {
+        Name.FINISH_REASONS: (reply.finish_reason.value,),
+        Name.INPUT_TOKENS: usage.all_input,
+        Name.OUTPUT_TOKENS: usage.all_output,
+    }
+    kinds = (
+        (Name.CACHE_READ_TOKENS, usage.cache_read),
+        (Name.CACHE_WRITE_TOKENS, usage.cache_write),
+        (Name.REASONING_TOKENS, usage.reasoning),
+    )
+    about.update({name: tokens for name, tokens in kinds if tokens})
+    if reply.response_model is not None:
+        about[Name.RESPONSE_MODEL] = reply.response_model
+    if reply.response_id is not None:
+        about[Name.RESPONSE_ID] = reply.response_id
+    return about

@@ -1,0 +1,234 @@
+"""The spans of one stream that have begun and not ended. Agents and workflows begin and end theirs here.
+
+Spans stand on three floors: a segment of a run; the parts of it, which are steps or visits of nodes; and tries and
+waits. A part that outlives its segment ends with it and begins again in the next one, so that a pause of days holds
+back no span. A try that a crash cut off ends at the last sign of life before the crash.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.shared.parent import ParentRef
+from steptrail.projections.telemetry.names import Name, Own
+from steptrail.projections.telemetry.span import (
+    Attribute,
+    Span,
+    SpanEvent,
+    SpanKind,
+    SpanLink,
+    bounded,
+    span_id,
+    trace_id,
+)
+
+__all__ = ["OpenSpans"]
+
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
+
+
+@dataclass(slots=True)
+class _OpenSpan:
+    id: str
+    parent: str | None
+    name: str
+    kind: SpanKind
+    start: int
+    attributes: dict[str, Attribute]
+    links: tuple[SpanLink, ...] = ()
+    events: list[SpanEvent] = field(default_factory=list[SpanEvent])
+    cut_at: int | None = None
+
+
+@dataclass(slots=True)
+class _OpenPart:
+    name: str
+    attributes: dict[str, Attribute]
+    span: _OpenSpan
+
+
+class OpenSpans:
+    """The memory of one stream: names, ids, numbers and instants, and no content."""
+
+    def __init__(self, stream: str, *, parts: bool) -> None:
+        self._stream, self._with_parts = stream, parts
+        self._root: tuple[str, str] | None = None
+        self._above: str | None = None
+        self._trace, self._execution = trace_id(stream, ""), ""
+        self._segment: _OpenSpan | None = None
+        self._last: SpanLink | None = None
+        self._parts: dict[str, _OpenPart] = {}
+        self._tries: dict[str, _OpenSpan] = {}
+        self._wait: _OpenSpan | None = None
+        self._alive = 0
+        self._ended: list[Span] = []
+
+    def take(self) -> tuple[Span, ...]:
+        """Return the spans that have ended since the last call."""
+        taken, self._ended = tuple(self._ended), []
+        return taken
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a wait is open."""
+        return self._wait is not None
+
+    def live(self, at: int) -> None:
+        """Note a sign of life of the process that runs the stream."""
+        self._alive = max(self._alive, at)
+
+    def below(self, parent: ParentRef) -> None:
+        """Put all spans of the stream below the first try of the effect that began it."""
+        self._root = (parent.root_stream, parent.top_execution)
+        self._above = span_id(parent.stream, f"effect {parent.effect}")
+
+    def begin_execution(self, execution: str, *, goes_on: bool = False) -> None:
+        """Begin a run. Its first segment is linked to the last one of the run before if it `goes_on` with that."""
+        self._execution = execution
+        self._trace = trace_id(*(self._root or (self._stream, execution)))
+        if not goes_on:
+            self._last = None
+
+    def begin_segment(
+        self, name: str, version: int, at: int, attributes: dict[str, Attribute], context: JsonValue = None
+    ) -> None:
+        """Begin a segment, and in it the parts that were open. One that is open ended at the last sign of life."""
+        for cut in self._tries.values():
+            cut.cut_at = self._alive if cut.cut_at is None else cut.cut_at
+        self.end_segment(self._alive)
+        links = [self._last] if self._last is not None else []
+        if isinstance(context, dict) and isinstance(caller := context.get("traceparent"), str):
+            links += [SpanLink(*match.groups()) for match in [_TRACEPARENT.fullmatch(caller)] if match is not None]
+        self._segment = self._made(name, version, at, self._above, attributes, start=f"segment {version}")
+        self._segment.links, self._alive = tuple(links), at
+        for key, part in self._parts.items():
+            part.span = self._made(
+                part.name, version, at, self._segment.id, part.attributes, start=f"part {version} {key}"
+            )
+
+    def end_segment(self, at: int, *, is_error: bool = False) -> None:
+        """End the segment that is open, and all its parts. They begin again with the next segment."""
+        if self._segment is None:
+            return
+        for part in self._parts.values():
+            self._end(part.span, at)
+        self._end(self._segment, at, is_error=is_error)
+        self._last, self._segment = SpanLink(self._trace, self._segment.id), None
+
+    def note_segment(self, attributes: dict[str, Attribute]) -> None:
+        """Add attributes to the segment that is open."""
+        if self._segment is not None:
+            self._segment.attributes |= attributes
+
+    def finish(self, name: str, version: int, at: int, attributes: dict[str, Attribute], *, is_error: bool) -> None:
+        """End the run and everything that is open in it. A run that nobody took up has a segment without length."""
+        if self._segment is None:
+            self.begin_segment(name, version, at, {})
+        for key in tuple(self._tries):
+            self.end_try(key, at, {Own.STATUS: "interrupted"})
+        self.end_wait(at, "finished")
+        self.note_segment(attributes)
+        self.end_segment(at, is_error=is_error)
+        self._parts.clear()
+
+    def begin_part(self, key: str, name: str, version: int, at: int, attributes: dict[str, Attribute]) -> None:
+        """Begin a step, or the visit of a node."""
+        if self._with_parts:
+            self.end_part(key, at, {})
+            segment = self._segment.id if self._segment is not None else self._above
+            span = self._made(name, version, at, segment, attributes, start=f"part {version} {key}")
+            self._parts[key] = _OpenPart(name, attributes, span)
+
+    def end_part(self, key: str, at: int, attributes: dict[str, Attribute]) -> None:
+        """End a step, or the visit of a node."""
+        part = self._parts.pop(key, None)
+        if part is not None and self._segment is not None:
+            part.span.attributes |= attributes
+            self._end(part.span, at)
+
+    def begin_try(
+        self,
+        key: str,
+        name: str,
+        version: int,
+        at: int,
+        attributes: dict[str, Attribute],
+        *,
+        part: str,
+        kind: SpanKind = SpanKind.INTERNAL,
+        effect: str | None = None,
+    ) -> None:
+        """Begin a try in a step or visit. `effect` is given for the first try of an effect: a child knows no more."""
+        self.end_try(key, at, {Own.STATUS: "interrupted"})
+        start = f"try {version}" if effect is None else f"effect {effect}"
+        self._tries[key] = self._made(name, version, at, self._parent(part), attributes, start=start, kind=kind)
+
+    def end_try(self, key: str, at: int, attributes: dict[str, Attribute], *, is_error: bool = False) -> None:
+        """End a try, unless it has ended."""
+        if (ended := self._tries.pop(key, None)) is not None:
+            ended.attributes |= attributes
+            self._end(ended, at if ended.cut_at is None else ended.cut_at, is_error=is_error)
+
+    def begin_wait(self, kind: str, version: int, at: int, part: str) -> None:
+        """Begin a wait. A wait that is open ends."""
+        self.end_wait(at, "superseded")
+        parent = self._parent(part)
+        self._wait = self._made(f"wait {kind}", version, at, parent, {Own.WAIT: kind}, start=f"wait {version}")
+
+    def end_wait(self, at: int, reason: str) -> None:
+        """End the wait that is open, if there is one."""
+        if self._wait is not None:
+            self._wait.attributes[Own.STATUS] = reason
+            self._end(self._wait, at)
+            self._wait = None
+
+    def event(self, name: str, at: int, attributes: dict[str, Attribute]) -> None:
+        """Put an event on the segment that is open."""
+        if self._segment is not None:
+            self._segment.events.append(SpanEvent(name, at, _bounded(attributes)))
+
+    def _parent(self, part: str) -> str | None:
+        if (found := self._parts.get(part)) is not None:
+            return found.span.id
+        return self._segment.id if self._segment is not None else self._above
+
+    def _made(
+        self,
+        name: str,
+        version: int,
+        at: int,
+        parent: str | None,
+        attributes: dict[str, Attribute],
+        *,
+        start: str,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> _OpenSpan:
+        all_of_them: dict[str, Attribute] = {
+            Name.CONVERSATION_ID: id_of(self._stream),
+            Own.SESSION_ID: id_of(self._stream),
+            Own.EXECUTION_ID: self._execution,
+            Own.VERSION: version,
+            **attributes,
+        }
+        return _OpenSpan(span_id(self._stream, start), parent, name, kind, at, all_of_them)
+
+    def _end(self, span: _OpenSpan, at: int, *, is_error: bool = False) -> None:
+        made = Span(
+            trace_id=self._trace,
+            span_id=span.id,
+            parent_id=span.parent,
+            name=bounded(span.name),
+            kind=span.kind,
+            start=span.start,
+            end=max(span.start, at),
+            attributes=_bounded(span.attributes),
+            events=tuple(span.events),
+            links=span.links,
+            is_error=is_error,
+        )
+        self._ended.append(made)
+
+
+def _bounded(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
+    return {str(name): bounded(value) if isinstance(value, str) else value for name, value in attributes.items()}

@@ -1,0 +1,176 @@
+"""Erases streams of any kind, with the children and the forks that cannot be without them.
+
+Each stream is at rest and leased while it is erased. Whatever was looked at before is compared again in the transaction
+that erases, so nothing that came meanwhile is lost with it.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from steptrail.domain.errors import ConcurrencyConflict, ErasureRefused, SessionBusy, SessionErased, SessionNotFound
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.erasure import Erasure, ErasureReport
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.environment import Environment
+
+__all__ = ["erase_stream", "retain_streams"]
+
+_PAGE = 200
+_TRIES = 10
+_OWNER = "erasure"
+
+
+async def erase_stream(
+    environment: Environment, stream: str, *, by: str, reason: str, cascade: bool, dry_run: bool = False
+) -> Sequence[Erasure]:
+    """Erase a stream, and with `cascade` all that was begun by it or goes on from its past; return what was erased.
+
+    Raises `ErasureRefused`, `SessionBusy`, `SessionNotFound` and `SessionErased`.
+    """
+    store = environment.store
+    for _ in range(_TRIES):
+        family = await _family(environment, stream)
+        _refuse_if_shared(stream, family, cascade=cascade)
+        await _refuse_if_needed(environment, family)
+        at = environment.clock.utc()
+        if dry_run:
+            return [
+                Erasure(stream=each, at=at, by=by, reason=reason, events=version, digest="")
+                for each, (version, _) in family.items()
+            ]
+        async with _leased(environment, sorted(family)):
+            if {each: version for each, (version, _) in family.items()} != await _versions(environment, family):
+                continue
+            try:
+                erased = await store.erase(
+                    {each: version for each, (version, _) in family.items()}, at=at, by=by, reason=reason
+                )
+            except ConcurrencyConflict:
+                continue
+            return erased
+    raise SessionBusy(id_of(stream))
+
+
+async def retain_streams(
+    environment: Environment,
+    *,
+    before: int,
+    status: str | None,
+    name: str | None,
+    limit: int | None,
+    by: str,
+    reason: str,
+    dry_run: bool,
+) -> ErasureReport:
+    """Erase the streams that ended before an instant, each with all that belongs to it; see `Steptrail.retain`."""
+    erased, kept, gone, after = list[Erasure](), list[tuple[str, str]](), set[str](), None
+    asked = IndexQuery(ended_before=before, status=status, name=name, limit=_PAGE)
+    while limit is None or len(erased) < limit:
+        page = await environment.store.index(_after(asked, after))
+        for row in page:
+            if limit is not None and len(erased) >= limit:
+                break
+            if row.stream in gone or await _belongs_to_another(environment, row):
+                continue
+            try:
+                await _refuse_if_young(environment, row.stream, before)
+                found = await erase_stream(environment, row.stream, by=by, reason=reason, cascade=True, dry_run=dry_run)
+            except (SessionErased, SessionNotFound):
+                continue  # by somebody else, meanwhile
+            except SessionBusy as error:
+                kept.append((row.stream, str(error)))
+            except ErasureRefused as error:
+                kept.append((row.stream, error.why))
+            else:
+                # In a dry run a fork is still there when its source is looked at.
+                erased += [each for each in found if each.stream not in gone]
+                gone.update(each.stream for each in found)
+        if len(page) < _PAGE:
+            break
+        after = page[-1].stream
+    return ErasureReport(erased=tuple(erased), kept=tuple(kept), is_dry_run=dry_run)
+
+
+def _after(asked: IndexQuery, stream: str | None) -> IndexQuery:
+    return IndexQuery(
+        ended_before=asked.ended_before, status=asked.status, name=asked.name, limit=asked.limit, after=stream
+    )
+
+
+_Family = dict[str, tuple[int, RunSummary | None]]
+"""A stream and those that cannot be without it -> the version of each, and its row in the index."""
+
+
+async def _family(environment: Environment, stream: str) -> _Family:
+    store, family, level = environment.store, _Family(), [stream]
+    while level:
+        # The versions first: a row that is newer than its version is a conflict later, and not missed.
+        versions = {each: await store.version(each) for each in level}
+        rows = {row.stream: row for row in await store.index(IndexQuery(streams=level))}
+        family.update((each, (versions[each], rows.get(each))) for each in level)
+        below = [
+            *await store.index(IndexQuery(parents=level)),
+            *await store.index(IndexQuery(forked_from=level)),
+        ]
+        level = sorted({row.stream for row in below} - family.keys())
+    erasure = await store.erasure(stream)
+    if erasure is not None:
+        raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
+    if not family[stream][0]:
+        raise SessionNotFound(id_of(stream))
+    return family
+
+
+async def _versions(environment: Environment, family: _Family) -> dict[str, int]:
+    return {each: await environment.store.version(each) for each in family}
+
+
+def _refuse_if_shared(stream: str, family: _Family, *, cascade: bool) -> None:
+    others = tuple(id_of(each) for each in family if each != stream)
+    if others and not cascade:
+        some = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+        why = f"{some} was begun by it or goes on from its past: `cascade` erases these too"
+        raise ErasureRefused(id_of(stream), why, others)
+
+
+async def _refuse_if_needed(environment: Environment, family: _Family) -> None:
+    """Raise for a stream that has something to do, and for one that was begun by another one that is open."""
+    for stream, (_, row) in family.items():
+        if row is None or row.damage is not None:
+            continue  # nobody can carry on what cannot be read
+        name = id_of(stream)
+        if row.is_open:
+            raise ErasureRefused(name, f"session {name} is open ({row.status.value}): stop it first", (name,))
+        if row.due_at is not None:
+            raise ErasureRefused(name, f"session {name} has a message to answer: resume it, or stop it first", (name,))
+        if row.parent is None or row.parent.stream in family:
+            continue
+        above = await environment.store.index(IndexQuery(streams=[row.parent.stream]))
+        if any(each.is_open and each.damage is None for each in above):
+            why = f"it was begun by session {row.parent.session}, which is open"
+            raise ErasureRefused(name, why, (row.parent.session,))
+
+
+async def _refuse_if_young(environment: Environment, stream: str, before: int) -> None:
+    for other, (_, row) in (await _family(environment, stream)).items():
+        if row is not None and row.updated_at >= before:
+            why = f"session {id_of(other)} belongs to it and is younger"
+            raise ErasureRefused(id_of(stream), why, (id_of(other),))
+
+
+async def _belongs_to_another(environment: Environment, row: RunSummary) -> bool:
+    """Tell whether the stream that began this one is still there: then it is erased with that one."""
+    if row.parent is None:
+        return False
+    return bool(await environment.store.index(IndexQuery(streams=[row.parent.stream])))
+
+
+@asynccontextmanager
+async def _leased(environment: Environment, streams: Sequence[str]) -> AsyncGenerator[None]:
+    """Hold the leases of all of these streams. Raises `SessionBusy`."""
+    async with AsyncExitStack() as stack:
+        for stream in streams:
+            lease = await environment.store.acquire(stream, owner=_OWNER)
+            stack.push_async_callback(lease.release)
+        yield

@@ -1,0 +1,79 @@
+"""Write docs/views.md and the list of public columns from their description, or check that both are fresh.
+
+python scripts/views_page.py            write them; not when a column that was listed is gone or another one
+python scripts/views_page.py --check    fail when they are not what the code says
+python scripts/views_page.py --break    write them although a column is gone, after it was announced as deprecated
+"""
+
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from steptrail.infrastructure.views.public import face_page
+from steptrail.projections.runs_view.face import RUNS_FACE
+
+__all__ = ["COLUMNS", "PAGE", "broken", "listed", "main", "page"]
+
+_ROOT = Path(__file__).parents[1]
+PAGE = _ROOT / "docs" / "views.md"
+COLUMNS = _ROOT / "tests" / "golden" / "view_columns.txt"
+
+HEAD = """\
+# The views of runs
+
+Made by `scripts/views_page.py` from what the code says. These views are in `current.db` in the folder `runs.db-views`
+beside a SQLite store, and in the schema `steptrail_views` of a PostgreSQL one. `steptrail sql` and `trail.views.sql`
+ask them ([how](guides/looking-after-a-store.md#read-models)). They keep their columns: new ones come at the end, and
+one that is to go is announced a minor version before. `view_columns` lists all of them in SQL, and `projections` says
+up to which position of the log they are counted. On SQLite an instant is a text in ISO 8601 and a boolean is 0 or 1.
+
+"""
+
+
+def page() -> str:
+    """Return the page as it should be."""
+    return HEAD + face_page(RUNS_FACE)
+
+
+def listed() -> list[str]:
+    """Return a line for each public column, in order: its view, its name and its type."""
+    return [f"{view.name} {column.name} {column.kind.value}" for view, column in RUNS_FACE.columns()]
+
+
+def broken(before: list[str], now: list[str]) -> Iterator[str]:
+    """Yield the views of which a column that was listed is gone, has moved or has another type."""
+    present = {view: list(lines) for view, lines in groupby(now, key=_view)}
+    for view, lines in groupby(before, key=_view):
+        kept = list(lines)
+        if present.get(view, [])[: len(kept)] != kept:
+            yield view
+
+
+def _view(line: str) -> str:
+    return line.partition(" ")[0]
+
+
+def main(arguments: list[str]) -> int:
+    """Write both files, or with `--check` say whether they are fresh."""
+    if arguments not in ([], ["--check"], ["--break"]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    columns = "".join(f"{line}\n" for line in listed())
+    if arguments == ["--check"]:
+        wanted = {PAGE: page(), COLUMNS: columns}
+        stale = [path.name for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text]
+        if stale:
+            print(f"{', '.join(stale)}: stale, run `python scripts/views_page.py`", file=sys.stderr)
+        return 1 if stale else 0
+    before = COLUMNS.read_text("utf-8").splitlines() if COLUMNS.is_file() else []
+    if not arguments and (gone := list(broken(before, listed()))):
+        print(f"columns that people use are gone or have moved: {', '.join(gone)}", file=sys.stderr)
+        return 1
+    PAGE.write_text(page(), "utf-8")
+    COLUMNS.write_text(columns, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""The contract of projections, as a pytest class: the same rows however the log is cut, delivered and forgotten.
+
+It needs no database: derive from it and give it the projection and a sample log with several streams.
+
+    class TestMine(ProjectionContract):
+        @pytest.fixture
+        def projection(self):
+            return Mine()
+
+        @pytest.fixture
+        def log(self):
+            return sample_log({"agent:a": [first, second], "agent:b": [third]})
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+import pytest
+
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.views.fold_memory import FoldMemory
+from steptrail.projections.kernel.changes import Changes, Key
+from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
+from steptrail.testing.store_samples import AT
+
+__all__ = ["ProjectionContract", "TablesInMemory", "project", "sample_log"]
+
+_TYPES: Mapping[ColumnKind, type] = {ColumnKind.INTEGER: int, ColumnKind.TEXT: str, ColumnKind.BOOLEAN: bool}
+
+
+class TablesInMemory:
+    """The rows of all tables of a projection, as a database would have them."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.rows: dict[str, dict[Key, dict[str, Scalar]]] = {table.name: {} for table in tables}
+        self._tables = tables
+
+    def write(self, changes: Changes) -> None:
+        """Apply what a batch changes. Fails for what no database would take."""
+        assert {*changes.rows, *changes.sums} <= set(self._tables), "a table that the projection does not list"
+        for table, rows in changes.rows.items():
+            assert not table.is_sums, f"{table.name} is a table of sums: add to it"
+            for key, row in rows.items():
+                if row is None:
+                    self.rows[table.name].pop(key, None)
+                else:
+                    self.rows[table.name][key] = {each.name: _fitting(table, each, row) for each in table.columns}
+        for table, sums in changes.sums.items():
+            assert table.is_sums, f"{table.name} is no table of sums: put rows into it"
+            for key, amounts in sums.items():
+                names = [column.name for column in table.amounts]
+                assert amounts.keys() <= set(names), f"{table.name} has no such column: {sorted(amounts)}"
+                whole = self.rows[table.name].setdefault(key, dict.fromkeys(names, 0))
+                for name, amount in amounts.items():
+                    whole[name] = int(whole[name] or 0) + amount
+
+
+def sample_log(streams: Mapping[str, Sequence[Event]]) -> list[Entry]:
+    """Return a log in which the streams take turns, a second apart."""
+    turns = zip_longest(*([(stream, event) for event in events] for stream, events in streams.items()))
+    versions = dict.fromkeys(streams, 0)
+    log: list[Entry] = []
+    for stream, event in (each for turn in turns for each in turn if each is not None):
+        versions[stream] += 1
+        position = len(log) + 1
+        log.append(Entry(position, stream, Recorded(versions[stream], AT + position * 1_000_000, event)))
+    return log
+
+
+def project(
+    projection: Projection[Any], log: Sequence[Entry], *, batch: int = 1_000_000, forget_every: int = 0
+) -> TablesInMemory:
+    """Return what a projection makes of a log: in batches of so many entries, its memory lost after so many batches."""
+    tables, memory = TablesInMemory(projection.tables), FoldMemory(projection)
+    wanted = [each for each in log if _is_for(projection, each)]
+    for number, start in enumerate(range(0, len(wanted), batch), 1):
+        changes, page, done = Changes(), wanted[start : start + batch], 0
+        while (done := memory.fold(page, changes, done)) < len(page):
+            entry = page[done]
+            past = [each for each in wanted if each.stream == entry.stream and each.position < entry.position]
+            memory.refold(entry.stream, past)
+        tables.write(changes)
+        if forget_every and number % forget_every == 0:
+            memory.forget()
+    return tables
+
+
+class ProjectionContract:
+    """Every projection keeps it. `log` is a sample of at least two streams and ten entries of its types."""
+
+    @pytest.fixture
+    def projection(self) -> Projection[Any]:
+        """The projection to try."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def log(self) -> Sequence[Entry]:
+        """A sample of what it reads."""
+        raise NotImplementedError
+
+    def test_the_sample_says_something(self, projection: Projection[Any], log: Sequence[Entry]) -> None:
+        assert len([each for each in log if _is_for(projection, each)]) >= 10
+        assert len({each.stream for each in log}) >= 2
+        assert any(project(projection, log).rows.values())
+
+    def test_what_it_writes_fits_its_tables_after_each_entry(
+        self, projection: Projection[Any], log: Sequence[Entry]
+    ) -> None:
+        project(projection, log, batch=1)
+
+    def test_it_makes_the_same_rows_again(self, projection: Projection[Any], log: Sequence[Entry]) -> None:
+        assert project(projection, log).rows == project(projection, log).rows
+
+    @pytest.mark.parametrize("batch", [1, 2, 3, 7])
+    def test_the_cuts_of_batches_change_nothing(
+        self, projection: Projection[Any], log: Sequence[Entry], batch: int
+    ) -> None:
+        assert project(projection, log, batch=batch).rows == project(projection, log).rows
+
+    @pytest.mark.parametrize("batch", [1, 3])
+    def test_a_memory_that_is_lost_changes_nothing(
+        self, projection: Projection[Any], log: Sequence[Entry], batch: int
+    ) -> None:
+        assert project(projection, log, batch=batch, forget_every=1).rows == project(projection, log).rows
+
+
+def _is_for(projection: Projection[Any], entry: Entry) -> bool:
+    is_of_kind = not projection.prefixes or entry.stream.startswith(tuple(projection.prefixes))
+    return is_of_kind and (not projection.types or entry.record.event.TYPE in projection.types)
+
+
+def _fitting(table: Table, column: Column, row: Row) -> Scalar:
+    value, place = row[column.name], f"{table.name}.{column.name}"
+    assert row.keys() == {each.name for each in table.columns}, f"the columns of a row of {table.name}: {sorted(row)}"
+    if value is None:
+        assert column.is_optional, f"{place} is not optional"
+        return None
+    assert type(value) is _TYPES[column.kind], f"{place} is {value!r}, not of the kind {column.kind.value}"
+    assert not isinstance(value, int) or -(2**63) <= value < 2**63, f"{place} has no room for {value}"
+    return value

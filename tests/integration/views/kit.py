@@ -1,0 +1,52 @@
+"""Opens a store and read models of it, for tests."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.views.opening import open_series
+from steptrail.infrastructure.views.views import Views
+from steptrail.projections.kernel.face import Face, view_of
+from steptrail.projections.kernel.projection import Projection
+from steptrail.projections.kernel.table import Table
+from steptrail.runtime.kernel.ports import EventStore
+from tests.integration.views.counting import NOTES, STREAMS, TOTALS, Counting
+
+__all__ = ["FACE", "contents", "digest", "rows", "viewed"]
+
+FACE = Face(1, tuple(view_of(table, "0.1") for table in (STREAMS, NOTES, TOTALS)))
+
+
+@asynccontextmanager
+async def viewed(
+    url: str, *projections: Projection[Any], face: Face = FACE, **settings: Any
+) -> AsyncGenerator[tuple[EventStore, Views]]:
+    """Open a store and its read models: those of `Counting`, unless others are given."""
+    store = open_store(url)
+    views = Views(store, open_series(store), projections or (Counting(),), face, **settings)
+    try:
+        yield store, views
+    finally:
+        await views.close()
+        await store.close()
+
+
+async def rows(views: Views, table: Table) -> list[tuple[Any, ...]]:
+    """Return the rows of a table in the order of the key."""
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    order = ", ".join(f'"{name}"' for name in table.key)
+    found = await views.fetch(f"SELECT {columns} FROM {table.name} ORDER BY {order}")  # noqa: S608
+    return found.rows
+
+
+async def contents(views: Views) -> Mapping[str, list[tuple[Any, ...]]]:
+    """Return the rows of all tables of `Counting`."""
+    return {table.name: await rows(views, table) for table in (STREAMS, NOTES, TOTALS)}
+
+
+async def digest(views: Views) -> Mapping[str, str]:
+    """Return the digests of all tables of `Counting`."""
+    generation = await views.present()
+    return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, Counting()))

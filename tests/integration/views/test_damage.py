@@ -1,0 +1,35 @@
+"""A record that cannot be read: its stream stays as it was, others go on, and what is mended is counted."""
+
+from pathlib import Path
+
+from tests.harness.hands import by_hand, change_by_hand
+from tests.integration.views.counting import STREAMS, note
+from tests.integration.views.kit import rows, viewed
+
+
+async def test_a_stream_stays_as_it_was_before_its_damage_until_that_is_mended(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    url = f"sqlite:///{path}"
+    async with viewed(url) as (store, _):
+        await note(store, "agent:a", 1, 2, 3)
+        await note(store, "agent:b", 4)
+        await note(store, "flow:c", 1)
+    with by_hand(path) as connection:
+        sound = dict(
+            connection.execute("SELECT position, state FROM stored_events WHERE position IN (2, 5)").fetchall()
+        )
+    for position in sound:
+        change_by_hand(path, "UPDATE stored_events SET state = X'00' WHERE position = ?", position)
+    async with viewed(url) as (_, views):
+        await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 1, 1), ("agent:b", 1, 4)]
+        damaged = await views.fetch("SELECT stream, position, stream_version FROM damaged")
+        assert damaged.rows == [("agent:a", 2, 2)]
+        assert damaged.as_of.position == 5
+    for position, state in sound.items():
+        change_by_hand(path, "UPDATE stored_events SET state = ? WHERE position = ?", state, position)
+    async with viewed(url) as (store, views):
+        await note(store, "agent:b", 5)
+        await views.catch_up()
+        assert [row[1:4] for row in await rows(views, STREAMS)] == [("agent:a", 3, 6), ("agent:b", 2, 9)]
+        assert (await views.fetch("SELECT stream FROM damaged")).rows == []

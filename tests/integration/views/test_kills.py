@@ -1,0 +1,74 @@
+"""Processes that apply the log, or rebuild, are killed at each fault point; the next one ends with the same bytes."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+
+import pytest
+
+from steptrail.infrastructure.views.projector import VIEW_FAULT_POINTS
+from steptrail.runtime.kernel.faults import Reach
+from steptrail.testing.crash import PointCounter
+from tests.harness.store_urls import with_short_leases
+from tests.harness.worker_pool import WorkerPool
+from tests.integration.views.counting import note
+from tests.integration.views.kit import digest, viewed
+
+_BATCH = 7
+
+
+async def _fill(url: str) -> None:
+    async with viewed(url) as (store, _):
+        for number in range(30):
+            await note(store, f"agent:{number % 4}", number, 1, 0)
+
+
+async def _apply_and_rebuild(url: str, reach: Reach) -> None:
+    async with viewed(url, most=_BATCH, reach=reach) as (_, views):
+        await views.catch_up()
+        await views.rebuild()
+
+
+def die(url: str, point: str, ordinal: int) -> None:
+    """Apply the log and rebuild, in a process that is killed when it passes a point for the nth time."""
+    counter = PointCounter()
+
+    def reach(reached: str) -> None:
+        counter(reached)
+        if counter.reached[point] == ordinal:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(_apply_and_rebuild(url, reach))
+
+
+async def _freed(url: str) -> None:
+    """Wait until the leases of a process that was killed are free."""
+    async with viewed(url) as (store, _):
+        while await store.leased():
+            await asyncio.sleep(0.02)
+
+
+async def _digests(url: str) -> list[Mapping[str, str]]:
+    """Return what is there once all is applied, and after a rebuild."""
+    async with viewed(url, most=_BATCH) as (store, views):
+        await views.wait(await store.last_position(), timeout=60)
+        found = await digest(views)
+        await views.rebuild()
+        return [found, await digest(views)]
+
+
+@pytest.mark.parametrize("point", VIEW_FAULT_POINTS)
+@pytest.mark.acceptance("8.1-2")
+def test_after_a_kill_the_next_process_ends_with_the_same_bytes(store_url: str, pool: WorkerPool, point: str) -> None:
+    url, counter = with_short_leases(store_url), PointCounter()
+    asyncio.run(_fill(url))
+    times = 1 if "switch" in point else 13
+    for ordinal in {1, times // 2 or 1, times}:
+        killed = pool.start(die, url, point, ordinal)
+        assert killed.end().code in (0, -signal.SIGKILL)
+        asyncio.run(_freed(url))
+    after, rebuilt = asyncio.run(_digests(url))
+    assert after == rebuilt
+    asyncio.run(_apply_and_rebuild(url, counter))
+    assert counter.reached[point] >= times

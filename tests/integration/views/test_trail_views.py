@@ -1,0 +1,126 @@
+"""`trail.views`, its blocking twin and the commands, over the read models of runs."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.errors import ConfigurationError, QueryRefused
+from steptrail.interfaces.cli.main import main
+from steptrail.runtime.agent.agent import Agent
+from steptrail.testing import ScriptedModel, say
+
+STATUSES = "SELECT stream, status FROM executions ORDER BY execution"
+
+
+def agent(*replies: str) -> Agent:
+    return AgentBuilder("desk").with_model(ScriptedModel([say(reply) for reply in replies])).build()
+
+
+@pytest.mark.acceptance("8.1-1")
+async def test_what_was_stored_before_the_question_is_in_the_answer(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(agent("hello"), "hi", session="a")
+        answer = await trail.views.sql(STATUSES)
+        assert answer.rows == [("agent:a", "completed")]
+        assert (answer.lag, answer.as_of) == (0, await trail.store.last_position())
+        await trail.run(agent("hello"), "hi", session="b")
+        assert len((await trail.views.sql(STATUSES, fresh=None)).rows) == 1
+        assert await trail.views.lag() > 0
+        assert len((await trail.views.sql(STATUSES, fresh=3600.0)).rows) == 1
+        assert len((await trail.views.sql(STATUSES, fresh=0.0)).rows) == 2
+        (status,) = await trail.views.status()
+        assert (status.name, status.version, status.generation, status.lag, status.error) == ("runs", 1, 1, 0, None)
+        assert await trail.views.rebuild() == 2
+        assert len((await trail.views.sql(STATUSES, fresh=None)).rows) == 2
+
+
+async def test_events_are_counted_as_they_come_while_the_views_are_kept_going(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail, trail.views.kept_going():
+        await trail.run(agent("hello"), "hi", session="a")
+        await trail.views.wait(timeout=60)
+        assert (await trail.views.sql(STATUSES, fresh=None)).rows == [("agent:a", "completed")]
+
+
+async def test_instants_and_durations_are_those_that_people_read(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(agent("hello"), "hi", session="a")
+        answer = await trail.views.sql("SELECT started_at, active_seconds FROM executions")
+        at, active = answer.rows[0]
+        assert str(at).startswith("20")
+        assert isinstance(active, float)
+
+
+async def test_a_question_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        with pytest.raises(QueryRefused, match="no such table: nowhere"):
+            await trail.views.sql("SELECT * FROM nowhere")
+        with pytest.raises(ConfigurationError):
+            await trail.views.sql("SELECT 1", timeout=0)
+        assert (await trail.views.sql("SELECT $1, $2", "a", 1)).rows == [("a", 1)]
+
+
+async def test_views_of_a_store_in_memory_are_gone_with_it() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent("hello"), "hi", session="a")
+        assert (await trail.views.sql(STATUSES)).rows == [("agent:a", "completed")]
+
+
+def test_the_blocking_twin_asks_too(tmp_path: Path) -> None:
+    with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        trail.run(agent("hello"), "hi", session="a")
+        assert trail.views.sql(STATUSES).rows == [("agent:a", "completed")]
+        trail.views.wait()
+        assert trail.views.lag() == 0
+
+
+async def test_a_store_that_is_only_read_is_left_as_it_is_and_counted_all_the_same(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Steptrail.open(url) as trail:
+        await trail.run(agent("hello"), "hi", session="a")
+    before = (tmp_path / "runs.db").read_bytes()
+    async with Steptrail.open(url, read_only=True) as trail:
+        assert (await trail.views.sql(STATUSES)).rows == [("agent:a", "completed")]
+    assert (tmp_path / "runs.db").read_bytes() == before
+    assert (tmp_path / "runs.db-views" / "current.db").is_symlink()
+
+
+async def test_views_of_a_store_that_was_deleted_and_made_anew_are_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    for session, count in (("a", 1), ("b", 3)):
+        async with Steptrail.open(f"sqlite:///{path}") as trail:
+            for number in range(count):
+                await trail.run(agent("hello"), "hi", session=f"{session}{number}")
+            answer = await trail.views.sql(STATUSES)
+            assert [row[0] for row in answer.rows] == [f"agent:{session}{number}" for number in range(count)]
+        path.unlink()
+
+
+async def test_a_lost_folder_of_views_is_made_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    for _ in range(2):
+        async with Steptrail.open(url) as trail:
+            await trail.run(agent("hello"), "hi", session="a")
+            assert (await trail.views.sql(STATUSES)).rows == [("agent:a", "completed")]
+        shutil.rmtree(tmp_path / "runs.db-views")
+
+
+def test_the_commands_show_ask_and_rebuild(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Steptrail.open_sync(store_url) as trail:
+        trail.run(agent("hello"), "hi", session="a")
+
+    def said(*words: str) -> str:
+        assert main([*words, "--store", store_url]) == 0
+        return capsys.readouterr().out
+
+    assert json.loads(said("views", "--json")) == []
+    assert json.loads(said("sql", f"{STATUSES}", "--json"))["rows"] == [{"stream": "agent:a", "status": "completed"}]
+    assert said("sql", "SELECT stream FROM executions WHERE status = $1", "completed") == "stream\nagent:a\n"
+    assert json.loads(said("views", "--json"))[0]["lag"] == 0
+    assert said("views").splitlines()[1].split()[:3] == ["runs", "1", "1"]
+    assert said("rebuild") == "the read models were made anew: generation 2\n"
+    assert json.loads(said("rebuild", "--json")) == {"generation": 3}
+    assert main(["sql", "DROP TABLE projections", "--store", store_url]) == 2
+    assert "the question was refused" in capsys.readouterr().err

@@ -1,0 +1,24 @@
+"""A command that was carried out in this process."""
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["Type", "Typed"]
+
+
+class Typed(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Type = Callable[..., Typed]
