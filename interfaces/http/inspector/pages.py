@@ -86,6 +86,10 @@ class Pages:
                 _log.warning("a page could not be made: %s", error)
                 said = self.masking.text(str(error))
                 return self._shown(request, "trouble.html", HTTPStatus.SERVICE_UNAVAILABLE, said=said)
+            except Exception:
+                _log.exception("a page could not be made")
+                said = "The page could not be made; the log of the inspector says why."
+                return self._shown(request, "trouble.html", HTTPStatus.INTERNAL_SERVER_ERROR, said=said)
 
         return answered
 
@@ -140,6 +144,8 @@ class Pages:
     async def runs(self, request: "Request", access: Access) -> "Response":
         """Answer with a page of runs; the filters are those of the address."""
         said = {key: value for key, value in request.query_params.items() if value and len(value) <= 200}
+        if any("\0" in value for value in said.values()):
+            raise _NotThere  # no server takes it in a text
         try:
             asked = IndexQuery(
                 status=said.get("status"),
