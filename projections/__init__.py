@@ -2,6 +2,9 @@
 
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.projections.agent_state import project_agent_state
+from steptrail.projections.asking.filters import RunFilter, RunOrder
+from steptrail.projections.asking.runs import RunCount, RunRow
+from steptrail.projections.asking.stats import FailureGroup, Stats
 from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
 from steptrail.projections.execution_time import ExecutionTime, project_execution_time
 from steptrail.projections.explanation import AgentExplanation, explain
@@ -22,9 +25,15 @@ __all__ = [
     "ExecutionStop",
     "ExecutionTime",
     "Explanation",
+    "FailureGroup",
     "Question",
+    "RunCount",
+    "RunFilter",
+    "RunOrder",
+    "RunRow",
     "RunSummary",
     "RunTree",
+    "Stats",
     "explain",
     "project_agent_state",
     "project_decisions",

@@ -1,10 +1,36 @@
 """The blocking twin of `trail.views`. Methods have the signature and the docstring of the async ones they call."""
 
 from steptrail.infrastructure.portal import Portal
-from steptrail.interfaces.python.twins import Twin, blocking
+from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
+from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
 from steptrail.interfaces.python.views import TrailViews
 
-__all__ = ["SyncViews"]
+__all__ = ["SyncAskingRuns", "SyncRunsPage", "SyncViews"]
+
+
+class SyncRunsPage(Twin[RunsPage]):
+    """`RunsPage`, blocking."""
+
+    def __init__(self, portal: Portal, page: RunsPage) -> None:
+        self._portal, self._asynchronous = portal, page
+        self.rows, self.next, self.as_of, self.lag = page.rows, page.next, page.as_of, page.lag
+
+    count = blocking(RunsPage.count)
+
+
+class SyncAskingRuns(Twin[AskingRuns]):
+    """`AskingRuns`, blocking."""
+
+    def __init__(self, portal: Portal, asking: AskingRuns) -> None:
+        self._portal, self._asynchronous = portal, asking
+
+    runs = fetched(AskingRuns.runs, SyncRunsPage)
+    stats = blocking(AskingRuns.stats)
+    failures = blocking(AskingRuns.failures)
+
+    def of(self, tenant: str) -> "SyncAskingRuns":
+        """See `AskingRuns.of`."""
+        return made(AskingRuns.of, SyncAskingRuns)(self, tenant)
 
 
 class SyncViews(Twin[TrailViews]):
@@ -12,6 +38,11 @@ class SyncViews(Twin[TrailViews]):
 
     def __init__(self, portal: Portal, views: TrailViews) -> None:
         self._portal, self._asynchronous = portal, views
+
+    runs = fetched(TrailViews.runs, SyncRunsPage)
+    stats = blocking(TrailViews.stats)
+    failures = blocking(TrailViews.failures)
+    of = made(TrailViews.of, SyncAskingRuns)
 
     sql = blocking(TrailViews.sql)
     wait = blocking(TrailViews.wait)

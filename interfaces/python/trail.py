@@ -117,7 +117,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
             from steptrail.interfaces.python.views import TrailViews
             from steptrail.interfaces.python.views_of_runs import views_of_runs
 
-            self._views = TrailViews(lambda: views_of_runs(self._env.store), self._env.clock.utc)
+            self._views = TrailViews(lambda: views_of_runs(self._env.store), self._env.store, self._env.clock.utc)
         return self._views
 
     @overload

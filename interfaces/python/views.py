@@ -10,6 +10,8 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.views.views import AsOf, Views
+from steptrail.interfaces.python.asking_runs import AskingRuns
+from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Fresh", "SqlAnswer", "TrailViews", "ViewsStatus"]
 
@@ -50,14 +52,15 @@ class ViewsStatus:
     error: str | None
 
 
-class TrailViews:
+class TrailViews(AskingRuns):
     """The read models of a store: rows and sums that are made of its log alone, and can be thrown away at any time.
 
     They are applied when somebody asks, and as they grow inside of `kept_going`. Whatever another process has applied
     is not applied again.
     """
 
-    def __init__(self, opened: Callable[[], Views], now: Callable[[], int]) -> None:
+    def __init__(self, opened: Callable[[], Views], store: EventStore, now: Callable[[], int]) -> None:
+        super().__init__(self.refreshed, store, now)
         self._opened, self._now = opened, now
         self._views: Views | None = None
 

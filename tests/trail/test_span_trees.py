@@ -81,3 +81,19 @@ async def test_a_stream_that_a_node_begins_anew_stands_below_the_try_that_began_
     assert [span.parent_id for span in below] == [span.span_id for span in tries]
     assert len(tries) == 2
     assert len({span.trace_id for span in spans}) == 1
+
+
+async def test_a_stream_that_a_retried_run_goes_on_with_stays_below_the_try_that_began_it() -> None:
+    world, clock = World(), HandClock()
+    world.fails["x"] = [RuntimeError("no"), None]
+    inner = Workflow("inner").function("x", world.function("x")).build()
+    flow = Workflow("t").flow("below", inner).build()
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow)
+        await trail.flow("f").retry(flow)
+        spans = await all_spans(trail)
+    tries = sorted((span for span in spans if span.name == "try below"), key=lambda span: span.start)
+    below = [span for span in spans if span.name == "invoke_workflow inner"]
+    assert len(tries) == len(below) == 2
+    assert {span.parent_id for span in below} == {tries[0].span_id}
+    assert {span.trace_id for span in below} == {tries[0].trace_id}

@@ -1,0 +1,346 @@
+"""One SQL statement for each question about runs, the same for SQLite and PostgreSQL.
+
+No planner chooses: a column that is to be looked up in an index stands alone, and every other one in an expression that
+no index fits, `+number` or `text || ''`. So a list either begins with the one condition that only few runs fulfil, or
+goes through all runs in the order of the list.
+
+`Questions` asks for one tenant, or for all, and is the only place that says so in SQL.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from steptrail.projections.asking.cursor import Cursor
+from steptrail.projections.asking.filters import MEASURES, RunFilter, RunOrder, instant_of
+from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
+from steptrail.projections.kernel.table import Scalar
+from steptrail.projections.runs_view.tables import TOKENS
+
+__all__ = ["COUNTED", "CRASHED", "Period", "Questions", "Statement"]
+
+CRASHED = "crashed"
+"""The status of a run that is in progress and that no process runs."""
+COUNTED = 10_000
+"""So far the runs of a list are counted."""
+_COMMON = "completed"
+"""The status, and the stop reason, that most runs have: an index over them is no way to find few."""
+
+_UNFIT = re.compile("[\0\ud800-\udfff]")
+_COLUMNS = {"agent": "name"}
+_MASKED = ("status", "stop_reason", "resolved_by", "agent", "model", "tenant", "error_type", "error_class", "waits_for")
+_FEW = ("stream", "parent", "root", "signature")
+"""The columns with an index of which each value has few runs."""
+_TOKENS = " + ".join(f"e.{name}" for name in TOKENS)
+
+
+class Statement(NamedTuple):
+    """A question in SQL, with `$1`, `$2` and so on for its values."""
+
+    text: str
+    values: Sequence[Scalar]
+
+
+class Period(NamedTuple):
+    """From which instant to which, in microseconds of UTC, and of which agent or workflow; None for all."""
+
+    since: int | None = None
+    until: int | None = None
+    agent: str | None = None
+
+
+class _Text:
+    """Collects the conditions of a statement, and its values."""
+
+    def __init__(self) -> None:
+        self.conditions: list[str] = []
+        self.values: list[Scalar] = []
+
+    def mark(self, value: Scalar) -> str:
+        self.values.append(_UNFIT.sub("\ufffd", value) if isinstance(value, str) else value)
+        return f"${len(self.values)}"
+
+    def marks(self, values: Iterable[Scalar]) -> str:
+        return ", ".join([self.mark(value) for value in values])
+
+    def one_of(self, expression: str, words: Collection[str]) -> str:
+        few = list(words)
+        return f"{expression} = {self.mark(few[0])}" if len(few) == 1 else f"{expression} IN ({self.marks(few)})"
+
+    @property
+    def where(self) -> str:
+        return " WHERE " + " AND ".join(self.conditions) if self.conditions else ""
+
+
+class Questions:
+    """The questions about runs, of one tenant, or of all when it is None. Instants are microseconds of UTC."""
+
+    def __init__(self, tenant: str | None = None) -> None:
+        self.tenant = tenant
+
+    def runs(
+        self,
+        asked: RunFilter,
+        order: RunOrder,
+        limit: int,
+        after: Cursor | None,
+        *,
+        now: int,
+        crashed: Collection[str] = (),
+    ) -> Statement:
+        """Ask for a page and one row more, as `RUN_COLUMNS`. `crashed` are the streams whose runs have crashed."""
+        text = _Text()
+        column, way = ORDERED_BY[order], "ASC" if order is RunOrder.OLDEST else "DESC"
+        by_key = column == "execution"
+        is_in_key_order = self._of_filter(text, asked, now, crashed, by_key=by_key)
+        # An index in the order of the list helps when every run is wanted: else it is a look at each run, one by one.
+        in_order = by_key or (column != "retries" and not text.conditions)
+        mask = "" if in_order else "+"
+        if column == "cost_nanos":
+            text.conditions.append(f"{mask}e.cost_nanos IS NOT NULL")
+        if after is not None:
+            beyond = ">" if order is RunOrder.OLDEST else "<"
+            if by_key:
+                text.conditions.append(
+                    f"{'' if is_in_key_order else '+'}e.execution {beyond} {text.mark(after.execution)}"
+                )
+            elif in_order:
+                text.conditions.append(f"(e.{column}, e.execution) < ({text.marks((after.value, after.execution))})")
+            else:
+                value, execution = text.mark(after.value), text.mark(after.execution)
+                # Not as a pair: SQLite would take an index for a part of it.
+                equal = f"(+e.{column} = {value} AND +e.execution < {execution})"
+                text.conditions.append(f"(+e.{column} < {value} OR {equal})")
+        ordered = f"e.execution {way}" if by_key else f"{mask}e.{column} DESC, {mask}e.execution DESC"
+        columns = ", ".join(f"e.{name}" for name in RUN_COLUMNS)
+        end = f"ORDER BY {ordered} LIMIT {text.mark(limit + 1)}"
+        return Statement(f"SELECT {columns} FROM v1_executions e{text.where} {end}", text.values)  # noqa: S608
+
+    def count(self, asked: RunFilter, *, now: int, crashed: Collection[str] = ()) -> Statement:
+        """Ask how many runs there are, one more than `COUNTED` at most."""
+        text = _Text()
+        self._of_filter(text, asked, now, crashed, by_key=True)
+        found = f"SELECT 1 AS one FROM v1_executions e{text.where} LIMIT {COUNTED + 1}"  # noqa: S608
+        return Statement(f"SELECT count(*) FROM ({found}) AS found", text.values)  # noqa: S608
+
+    def totals(self, period: Period, by: Sequence[str]) -> Statement:
+        """Ask for sums of runs by columns of `runs_daily`."""
+        sums = (
+            *("runs", "steps", "tool_calls", "errors", "retries", "approvals"),
+            *("active_us", "wall_us", "idle_us", "people_us", *TOKENS),
+            *("wasted_tokens", "cost_nanos", "wasted_nanos", "unpriced_runs"),
+        )
+        return self._daily("v1_runs_daily", period, by, sums)
+
+    def spread(self, period: Period, by: Sequence[str]) -> Statement:
+        """Ask how many runs are in each bucket of each measure."""
+        # The measure is the first column of the key.
+        return self._daily(
+            "v1_spread_daily",
+            period,
+            ("measure", "bucket", *by),
+            ("runs",),
+            "measure IN ('active', 'idle', 'people', 'wall')",
+        )
+
+    def tools(self, period: Period) -> Statement:
+        """Ask how calls of tools ended, and tries of nodes."""
+        by = ("kind", "tool", "status", "error_type", "error_class")
+        return self._daily("v1_tools_daily", period, by, ("calls", "attempts", "duration_us"))
+
+    def models(self, period: Period) -> Statement:
+        """Ask how model calls ended."""
+        sums = ("calls", "duration_us", *TOKENS, "cost_nanos", "unpriced_calls")
+        return self._daily("v1_models_daily", period, ("model", "status"), sums)
+
+    def failures(self, period: Period) -> Statement:
+        """Ask for failures by signature and day."""
+        return self._daily("v1_failures_daily", period, ("signature", "day"), ("runs", "calls", "retried"))
+
+    def kinds_of_failures(self, signatures: Sequence[str]) -> Statement:
+        """Ask what signatures mean, and for the newest run that failed with each; None where no run did."""
+        text = _Text()
+        wanted = text.one_of("s.signature", signatures)
+        text.conditions.append("e.signature = s.signature")
+        self._of_tenant(text, "e.tenant")
+        newest = f"SELECT max(e.execution) FROM v1_executions e{text.where}"  # noqa: S608
+        found = (
+            "SELECT s.signature, s.error_type, s.error_class, s.tool, s.template, "  # noqa: S608
+            f"({newest}) AS sample FROM v1_signatures s WHERE {wanted}"
+        )
+        return Statement(
+            "SELECT f.signature, f.error_type, f.error_class, f.tool, f.template, e.stream, e.ordinal "  # noqa: S608
+            f"FROM ({found}) AS f LEFT JOIN v1_executions e ON e.execution = f.sample",
+            text.values,
+        )
+
+    def retries(self, period: Period) -> Sequence[Statement]:
+        """Ask what tries cost that came to nothing: of model calls, tools and nodes, as kind, name and error type."""
+        tokens = " + ".join(f"t.{name}" for name in TOKENS)
+        spent = f"CAST(sum({tokens}) AS bigint), CAST(sum(coalesce(t.cost_nanos, 0)) AS bigint)"
+        failed = "t.status IN ('failed', 'interrupted')"
+        # The indexes are over what did not complete.
+        others = f"t.status <> 'completed' AND {failed}"
+        return [
+            self._tries("model", "v1_inferences", f"t.model >= '' AND {others}", spent, period),
+            self._tries("tool", "v1_attempts", failed, "0, 0", period),
+            self._tries("node", "v1_tries", f"t.node >= '' AND {others}", spent, period),
+        ]
+
+    def shadow(self, period: Period) -> Statement:
+        """Ask for how many runs a criterion in shadow voted, by its vote."""
+        text = _Text()
+        text.conditions += ["t.shadow >= ''", "t.shadow IS NOT NULL"]
+        joined = self._of_period(text, period)
+        return Statement(
+            f"SELECT t.criterion, t.shadow, count(DISTINCT t.execution) FROM v1_evaluations t{joined}{text.where} "  # noqa: S608
+            "GROUP BY t.criterion, t.shadow",
+            text.values,
+        )
+
+    def _of_tenant(self, text: _Text, column: str, *, is_looked_up: bool = False) -> None:
+        """Add the tenant. Every statement that reads runs or sums passes here."""
+        if self.tenant is not None:
+            expression = column if is_looked_up else f"{column} || ''"
+            text.conditions.append(f"{expression} = {text.mark(self.tenant)}")
+
+    def _daily(
+        self, table: str, period: Period, by: Sequence[str], sums: Sequence[str], first: str | None = None
+    ) -> Statement:
+        text = _Text()
+        if first is not None:
+            text.conditions.append(first)
+        for sign, at in ((">=", period.since), ("<=", period.until)):
+            if at is not None:
+                text.conditions.append(f"day {sign} {text.mark(at // 86_400_000_000)}")
+        self._of_tenant(text, "tenant")
+        if period.agent is not None:
+            text.conditions.append(f"name || '' = {text.mark(period.agent)}")
+        # PostgreSQL makes a numeric of the sum of many bigints.
+        added = ", ".join(f"CAST(sum({name}) AS bigint)" for name in sums)
+        columns = ", ".join(by)
+        grouped = f" GROUP BY {columns}" if by else ""
+        listed = f"{columns}, {added}" if by else added
+        return Statement(f"SELECT {listed} FROM {table}{text.where}{grouped}", text.values)  # noqa: S608
+
+    def _tries(self, name: str, table: str, chosen: str, spent: str, period: Period) -> Statement:
+        text = _Text()
+        text.conditions.append(chosen)
+        joined = self._of_period(text, period)
+        took = "count(*), CAST(sum(coalesce(t.duration_us, 0)) AS bigint)"
+        return Statement(
+            f"SELECT '{name}', t.{name}, coalesce(t.error_type, ''), {took}, {spent} "  # noqa: S608
+            f"FROM {table} t{joined}{text.where} GROUP BY t.{name}, coalesce(t.error_type, '')",
+            text.values,
+        )
+
+    def _of_period(self, text: _Text, period: Period) -> str:
+        """Add the conditions of runs to a question about parts of them. Return what has to be joined for them."""
+        many = len(text.conditions)
+        for sign, at in ((">=", period.since), ("<=", period.until)):
+            if at is not None:
+                text.conditions.append(f"+e.started_at {sign} {text.mark(at)}")
+        self._of_tenant(text, "e.tenant")
+        if period.agent is not None:
+            text.conditions.append(f"e.name || '' = {text.mark(period.agent)}")
+        if len(text.conditions) == many:
+            return ""
+        text.conditions.append("e.execution = t.execution")
+        # SQLite keeps the order of a cross join.
+        return " CROSS JOIN v1_executions e"
+
+    def _of_filter(self, text: _Text, asked: RunFilter, now: int, crashed: Collection[str], *, by_key: bool) -> bool:
+        """Add the conditions of a filter. Return whether what is found is in the order of executions."""
+        few = _looked_up(asked, is_scoped=self.tenant is not None, by_key=by_key)
+        for name in _FEW:
+            if words := asked.words(name):
+                column = f"e.{name}" if name == few else f"e.{name} || ''"
+                text.conditions.append(text.one_of(column, words))
+                if name in ("parent", "root", "signature"):
+                    # Their indexes leave out the runs that have none, and the condition has to say so.
+                    text.conditions.append(f"e.{name} IS NOT NULL")
+        for name in _MASKED:
+            if words := asked.words(name):
+                column = f"e.{_COLUMNS.get(name, name)}"
+                text.conditions.append(_status(text, words, crashed, column if name == few else f"{column} || ''"))
+        for number, (name, value) in enumerate(sorted(asked.tags.items())):
+            column = "e.execution" if few == "tags" and number == 0 else "+e.execution"
+            pair = f"name = {text.mark(name)} AND value = {text.mark(value)}"
+            text.conditions.append(f"{column} IN (SELECT execution FROM v1_tags WHERE {pair})")  # noqa: S608
+        if asked.tool is not None or asked.effect is not None:
+            column = "e.execution" if few == "tool" else "+e.execution"
+            text.conditions.append(f"{column} IN ({_calls(text, asked)})")
+        self._of_tenant(text, "e.tenant", is_looked_up=few == "scope")
+        _of_sizes(text, asked)
+        since, until = instant_of(asked.since, now), instant_of(asked.until, now)
+        if since is not None:
+            if few is None:
+                # No run before the first of them in the log needs to be looked at, whatever the clocks were.
+                first = f"SELECT min(execution) FROM v1_executions WHERE started_at >= {text.mark(since)}"  # noqa: S608
+                text.conditions.append(f"e.execution >= ({first})")
+            text.conditions.append(f"+e.started_at >= {text.mark(since)}")
+        if until is not None:
+            text.conditions.append(f"+e.started_at <= {text.mark(until)}")
+        return few not in ("tags", "tool", "stream")
+
+
+def _looked_up(asked: RunFilter, *, is_scoped: bool, by_key: bool) -> str | None:
+    """Return the field that is looked up first: the one that only few runs fulfil; None for none."""
+    given = [name for name in asked.__struct_fields__ if getattr(asked, name) != _DEFAULTS[name]]
+    for name in _FEW:
+        if name in given:
+            return name
+    if "tags" in given:
+        return "tags"
+    if "tool" in given or "effect" in given:
+        return "tool"
+    if is_scoped and not given:
+        return "scope" if by_key else None
+    for name in ("stop_reason", "status", "agent", "tenant"):
+        words = asked.words(name)
+        # Several values would have to be sorted, and a common one is no way to few, unless all of its runs are wanted.
+        if len(words) == 1 and words != (CRASHED,):
+            is_wanted_whole = given == [name] and not is_scoped and by_key
+            if is_wanted_whole or (name in ("stop_reason", "status") and words != (_COMMON,)):
+                return name
+    return None
+
+
+_DEFAULTS = {name: getattr(RunFilter(), name) for name in RunFilter.__struct_fields__}
+
+
+def _status(text: _Text, words: Sequence[str], crashed: Collection[str], column: str) -> str:
+    if CRASHED not in words or not column.startswith("e.status"):
+        return text.one_of(column, words)
+    streams = sorted(crashed)
+    found = "1 = 0"
+    if streams:
+        theirs = text.one_of("e.stream || ''", streams)
+        found = f"({column} = 'in_progress' AND {theirs})"
+    others = [word for word in words if word != CRASHED]
+    return f"({found} OR {text.one_of(column, others)})" if others else found
+
+
+def _calls(text: _Text, asked: RunFilter) -> str:
+    tools, effects = asked.words("tool"), asked.words("effect")
+
+    def of(column: str) -> str:
+        # Both indexes are over what did not complete, by tool or node.
+        return (text.one_of(column, tools) if tools else f"{column} >= ''") + " AND status <> 'completed'"
+
+    calls = f"SELECT execution FROM v1_tool_calls WHERE {of('tool')}"  # noqa: S608
+    if effects:
+        calls += " AND " + text.one_of("effect || ''", effects)
+    visits = f"SELECT execution FROM v1_visits v WHERE {of('node')}"  # noqa: S608
+    if effects:
+        same = "t.execution = v.execution AND t.node = v.node AND t.visit = v.visit"
+        visits += f" AND EXISTS (SELECT 1 FROM v1_tries t WHERE {same} AND {text.one_of('t.effect', effects)})"  # noqa: S608
+    return f"{calls} UNION {visits}"
+
+
+def _of_sizes(text: _Text, asked: RunFilter) -> None:
+    for sign, bounds in ((">=", asked.least), ("<=", asked.most)):
+        for measure, bound in sorted(bounds.items()):
+            column, unit = MEASURES[measure]
+            expression = f"+e.{column}" if column else f"({_TOKENS})"
+            text.conditions.append(f"{expression} {sign} {text.mark(round(bound * unit))}")

@@ -1,0 +1,102 @@
+"""Questions about runs to `trail.views`, on both databases."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.errors import ConfigurationError
+from steptrail.projections.asking.filters import RunFilter, RunOrder
+from steptrail.projections.asking.statements import Period, Questions
+from steptrail.projections.asking.stats import StatsQuestion
+from steptrail.runtime.agent.agent import Agent
+from steptrail.testing import ScriptedModel, say
+from tests.harness.asked_views import AskedViews
+from tests.harness.many_runs import BEGINNING, DAY
+
+
+def desk(*replies: str) -> Agent:
+    """An agent with so many replies. Without one, its run fails."""
+    return AgentBuilder("desk").with_model(ScriptedModel([say(reply) for reply in replies])).build()
+
+
+async def test_runs_are_found_as_soon_as_they_are_stored(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        for name, user in (("a", "u7"), ("b", "u8"), ("c", "u7")):
+            await trail.run(desk("hello"), "hi", session=name, metadata={"tags": {"user": user}, "tenant": user})
+        await trail.run(desk(), "hi", session="d")
+        views = trail.views
+        page = await views.runs(RunFilter(tags={"user": "u7"}, since=timedelta(days=1)), limit=1)
+        assert [(row.stream, row.status, row.is_crashed) for row in page.rows] == [("agent:c", "completed", False)]
+        assert (page.lag, page.as_of) == (0, await trail.store.last_position())
+        assert str(await page.count()) == "2"
+        assert page.next is not None
+        rest = await views.runs(RunFilter(tags={"user": "u7"}), limit=5, after=page.next)
+        assert ([row.stream for row in rest.rows], rest.next) == (["agent:a"], None)
+        stats = await views.stats(since=timedelta(days=1), by=("agent",))
+        assert (stats.total.runs, stats.total.statuses) == (4, {"completed": 3, "failed": 1})
+        assert [(group.by, group.runs) for group in stats.groups] == [({"agent": "desk"}, 4)]
+        (failure,) = stats.failures
+        assert (failure.sample, failure.ordinal, failure.runs) == ("agent:d", 1, 1)
+        assert list(await views.failures()) == [failure]
+        own = views.of("u8")
+        assert [row.stream for row in (await own.runs()).rows] == ["agent:b"]
+        assert ((await own.stats()).total.runs, list(await own.failures())) == (1, [])
+        assert (await views.stats(tenant="u8")).total.runs == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"order": "best"}, {"limit": 0}, {"limit": 10_001}, {"after": "x"}, {"after": "oldest.1.1"}]
+)
+async def test_a_list_that_there_is_not_is_refused(wrong: dict[str, str]) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        with pytest.raises(ConfigurationError):
+            await trail.views.runs(**wrong)  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="not grouped by 'weather'"):
+            await trail.views.stats(by=("weather",))  # type: ignore[arg-type]
+        with pytest.raises(ConfigurationError, match="no other tenant"):
+            await trail.views.of("a").stats(tenant="b")
+        assert (await trail.views.runs(RunFilter(status="crashed"))).rows == []
+
+
+def test_the_blocking_twin_answers_the_same(store_url: str) -> None:
+    with Steptrail.open_sync(store_url) as trail:
+        trail.run(desk("hello"), "hi", session="a", metadata={"tenant": "t"})
+        page = trail.views.runs()
+        assert ([row.stream for row in page.rows], page.next, page.lag) == (["agent:a"], None, 0)
+        assert (page.count().runs, trail.views.stats().total.runs, list(trail.views.failures())) == (1, 1, [])
+        assert trail.views.of("t").of("t").runs().rows == page.rows
+        assert trail.views.of("u").runs().rows == []
+
+
+async def test_both_databases_answer_every_question_alike(postgres_url: str, tmp_path: object) -> None:
+    def answers(url: str) -> list[object]:
+        asked = AskedViews(url, 400, of=400)
+        now = BEGINNING + 30 * DAY
+        filters = [
+            RunFilter(),
+            RunFilter(status="failed", agent={"agent-1", "agent-2"}),
+            RunFilter(tool="refund", effect="unsafe"),
+            RunFilter(tags={"plan": "free"}, since=timedelta(days=9), least={"cost": 0.1, "tokens": 10}),
+            RunFilter(status={"crashed", "waiting"}, tenant="tenant-01"),
+            RunFilter(signature=f"{3:016x}", until=timedelta(days=1), error_class="builtins:KeyError\0"),
+        ]
+        found: list[object] = []
+        for questions in (Questions(), Questions("tenant-03")):
+            for chosen in filters:
+                for order in RunOrder:
+                    found.append(asked.ask(questions.runs(chosen, order, 7, None, now=now, crashed=["agent:s-000001"])))
+                found.append(asked.ask(questions.count(chosen, now=now)))
+            for period in (Period(), Period(since=BEGINNING + 9 * DAY, until=now, agent="agent-1")):
+                for statement in StatsQuestion(questions, period, ("agent", "day")).statements:
+                    found.append(sorted(asked.ask(statement), key=str))
+                found.append(sorted(asked.ask(questions.failures(period)), key=str))
+            found.append(sorted(asked.ask(questions.kinds_of_failures([f"{each:016x}" for each in range(9)])), key=str))
+        asked.close()
+        return found
+
+    of_file = await asyncio.to_thread(answers, f"sqlite:///{tmp_path}/runs.db")
+    of_server = await asyncio.to_thread(answers, postgres_url)
+    for left, right in zip(of_file, of_server, strict=True):
+        assert left == right
