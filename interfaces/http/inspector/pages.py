@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.run import Asked, read_run
 from steptrail.interfaces.http.inspector.words import pretty
+from steptrail.interfaces.python.explaining import Explainers
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import Question
@@ -64,6 +65,7 @@ class Pages:
     masking: Masking
     templates: "Environment"
     store: str | None = None
+    explainers: Explainers = field(default_factory=Explainers)
 
     def answer(
         self, page: "Callable[[Request, Access], Awaitable[Response]]"
@@ -198,7 +200,16 @@ class Pages:
             at=_number(request, "at"),
         )
         try:
-            view = await read_run(self.trail, access, row, self.masking, store=self.store, asked=asked, below=below)
+            view = await read_run(
+                self.trail,
+                access,
+                row,
+                self.masking,
+                store=self.store,
+                asked=asked,
+                explainers=self.explainers,
+                below=below,
+            )
         except ConfigurationError:
             raise _NotThere from None
         cards = [(question, self._ways(question)) for question in view.told.questions] if view.told is not None else []
