@@ -13,18 +13,54 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 
-__all__ = ["explained"]
+__all__ = ["Explainers", "explained"]
 
 
-async def explained(store: EventStore, stream: str, *, now: int, execution: str | int | None = None) -> Explanation:
+class Explainers:
+    """Keeps the explainers of long streams, for one who asks again and again: only what is new is read then.
+
+    An explanation shares its state with the explainer that is kept, so use it before anything else is awaited.
+    """
+
+    def __init__(self, *, most: int = 4, least_events: int = 1_000) -> None:
+        self._most, self._least = most, least_events
+        self._kept: dict[str, Explainer] = {}
+
+    def take(self, stream: str) -> Explainer | None:
+        """Return the explainer of a stream, which nobody else has from now on; None when none is kept."""
+        return self._kept.pop(stream, None)
+
+    def keep(self, stream: str, explainer: Explainer) -> None:
+        """Keep the explainer of a stream, as the one that was asked for last."""
+        if explainer.version >= self._least:
+            self._kept[stream] = explainer
+            while len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
+
+
+async def explained(
+    store: EventStore,
+    stream: str,
+    *,
+    now: int,
+    execution: str | int | None = None,
+    explainers: Explainers | None = None,
+) -> Explanation:
     """Explain the newest execution of a stream, or the one of that id or number; see `Handle.why`."""
     kind, projections = KINDS.of(stream), PROJECTIONS.of(stream)
     if kind is None or projections is None:
         raise ConfigurationError(f"nothing here can explain streams like {stream!r}")
 
+    kept = explainers if execution is None else None
+
     async def told(*, at: int | None = None) -> Explainer:
         with collector_off():
-            explainer = None
+            explainer = kept.take(stream) if kept is not None and at is None else None
+            if explainer is not None:
+                await _go_on(explainer, store, stream, kind.machine)
+                if projections.explain_state is None or not projections.explain_state.lacks(explainer):
+                    return explainer
+                explainer = None
             if at is None and execution is None and projections.explain_state is not None:
                 explainer = await _from_snapshot(store, stream, kind.machine, projections.explain_state)
             if explainer is None:
@@ -46,7 +82,10 @@ async def explained(store: EventStore, stream: str, *, now: int, execution: str 
         owned = await store.is_leased(stream)
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
         if owned is not False or damage is not None or await store.version(stream) == explainer.version:
-            return explainer.explanation(now=now, owned=owned, damage=damage)
+            explanation = explainer.explanation(now=now, owned=owned, damage=damage)
+            if kept is not None and damage is None:
+                kept.keep(stream, explainer)
+            return explanation
 
 
 async def _go_on(

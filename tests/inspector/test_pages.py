@@ -131,6 +131,44 @@ async def test_a_run_of_a_workflow_has_its_graph_and_its_visits(opened: Opened) 
     assert "human, open" in words(page)
 
 
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/body/failed/{10**30}", 404),
+        (f"/runs/failed/{10**30}", 404),
+        (f"/runs/failed?e={10**14}&w={10**14}&d={10**14}&at={10**14}", 200),
+        ("/runs/failed?e=0&w=0&d=0&at=0", 200),
+        ("/runs/failed?e=-1&w=x&d=%D9%A3&at=", 200),
+        ("/runs?after=nobody", 200),
+        ("/runs?agent=%00", 404),
+        ("/runs?status=zzz&waits_for=%F0%9F%98%80", 200),
+        ("/inbox?after=x%00", 404),
+        ("/runs/%00", 404),
+        ("/runs/flow:", 404),
+        ("/body/failed/7?path=reply", 404),
+        ("/body/failed/7?path=/reply/parts/99999999999", 404),
+        ("/body/failed/7?path=/reply&from=99999", 200),
+    ],
+)
+async def test_an_address_that_nobody_would_give_is_answered(opened: Opened, path: str, status: int) -> None:
+    async with opened() as client:
+        assert (await client.get(path)).status_code == status
+
+
+async def test_a_fault_of_ours_is_a_page_that_says_nothing_and_a_line_in_the_log(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(key: str, value: object) -> str:
+        raise RuntimeError(f"a secret of {key} {value}")
+
+    async with opened(mask=fails) as client:
+        answer = await client.get("/runs/failed")
+    assert answer.status_code == 500
+    assert "a secret of" not in answer.text
+    assert answer.headers["content-security-policy"]
+    assert "a secret of" in caplog.text
+
+
 async def test_an_execution_has_a_page_of_its_own(opened: Opened) -> None:
     async with opened() as client:
         assert (await client.get("/runs/failed/1")).status_code == 200
@@ -144,7 +182,11 @@ async def test_no_text_of_a_log_is_more_than_text(opened: Opened, path: str) -> 
         answer = await client.get(path)
     assert answer.status_code == 200
     assert "<img" not in answer.text
-    assert re.findall(r"<script[^>]*>", answer.text) == ['<script src="/static/own/inspector.js" defer>']
+    assert re.findall(r'<script src="([^"]*)" defer>', answer.text) == [
+        "/static/vendor/htmx-4.0.1.min.js",
+        "/static/own/inspector.js",
+    ]
+    assert answer.text.count("<script") == 2
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", answer.text)
     assert "49" not in re.findall(r"back(\S+)", answer.text)
 

@@ -6,17 +6,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from steptrail import Steptrail
+from steptrail.testing import calls
 from tests.examples.running import ROOT, environment
 from tests.harness.ready_python import KILL
-from tests.inspector.inspected import build
+from tests.inspector.inspected import WANTED, build, desk
 from tests.npm import installed
-from tests.web.test_browser import QUIET
+from tests.web.test_browser import PATIENCE_MS, QUIET
 
 PAGES = (
     "/",
@@ -57,7 +60,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `steptrail inspect` over a store with a run of each kind."""
     store = f"sqlite:///{tmp_path_factory.mktemp('inspected') / 'runs.db'}"
     in_thread(lambda: asyncio.run(build(store)))
-    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store]
+    with serving(store) as served:
+        yield served
+
+
+@contextmanager
+def serving(store: str, port: int = 0) -> Generator[str]:
+    """Run `steptrail inspect`, and give its address."""
+    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store, "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -67,8 +77,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def opened(chromium: Browser, address: str, **settings: Any) -> Generator[Page]:
-    """Open a page that may say nothing to the console, and may ask nothing of any other server."""
+def opened(chromium: Browser, address: str, *, excused: str = "404", **settings: Any) -> Generator[Page]:
+    """Open a page that may say nothing to the console, and may ask nothing of any other server.
+
+    A browser itself tells the console of a page of 404, and of a server that is away.
+    """
     context = chromium.new_context(**settings)
     page, faults = context.new_page(), list[str]()
     page.on("console", lambda message: faults.append(message.text))
@@ -78,8 +91,7 @@ def opened(chromium: Browser, address: str, **settings: Any) -> Generator[Page]:
         yield page
     finally:
         context.close()
-    # A page of 404 is told to the console by the browser itself.
-    assert [fault for fault in faults if "404" not in fault] == []
+    assert [fault for fault in faults if excused not in fault] == []
 
 
 @pytest.mark.acceptance("8.6-8")
@@ -187,3 +199,76 @@ def test_nothing_that_a_run_holds_takes_a_page_over(chromium: Browser, address: 
             assert page.title() != "taken"
             assert page.locator("main img, main script").count() == 0
         assert dialogs == []
+
+
+@pytest.mark.acceptance("8.6-10")
+def test_a_page_follows_a_run_of_another_process_and_keeps_its_place(chromium: Browser, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    agent = desk(calls(("refund", WANTED)), "Refunded.")
+
+    def ask() -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(agent, "Refund it", session="asks")
+
+    def answer() -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.session("asks").approve("asks:1:1:0", by="ana")
+            trail.session("asks").resume(agent)
+
+    in_thread(ask)
+    with serving(store) as address, opened(chromium, address) as page:
+        page.goto(f"{address}/runs/asks")
+        page.get_by_text("Live.").wait_for()
+        page.locator(".filters input[name=e]").fill("12")
+        page.locator(".card details").evaluate("each => { each.open = false; }")
+        page.evaluate("window.mark = document.getElementById('e5')")
+        in_thread(answer)
+        page.locator(".said", has_text="completed").wait_for(timeout=PATIENCE_MS)
+        page.locator("tr[data-type='execution.finished.v1']").wait_for(timeout=PATIENCE_MS)
+        assert page.locator(".card").count() == 0
+        assert page.evaluate("document.activeElement.name") == "e"
+        assert page.locator(".filters input[name=e]").input_value() == "12"
+        assert page.evaluate("window.mark === document.getElementById('e5')")
+        assert page.locator(".next .copy").is_visible()
+
+
+def test_a_list_says_how_many_are_new_and_does_not_jump(chromium: Browser, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def run(session: str) -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(desk("Yes."), "Hi", session=session)
+
+    in_thread(lambda: run("first"))
+    with serving(store) as address, opened(chromium, address) as page:
+        page.goto(f"{address}/runs")
+        page.get_by_text("Live.").wait_for()
+        in_thread(lambda: run("second"))
+        page.get_by_text("1 new \u2191").wait_for(timeout=PATIENCE_MS)
+        in_thread(lambda: run("third"))
+        page.get_by_text("2 new \u2191").wait_for(timeout=PATIENCE_MS)
+        assert page.locator("tbody [data-row]").all_inner_texts() == ["first"]
+        page.get_by_text("2 new \u2191").click()
+        page.get_by_role("link", name="third").wait_for()
+        assert page.locator("tbody [data-row]").all_inner_texts() == ["third", "second", "first"]
+
+
+def test_a_page_says_that_its_server_is_away_and_goes_on_when_it_is_back(chromium: Browser, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def run(session: str) -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(desk("Yes."), "Hi", session=session)
+
+    in_thread(lambda: run("first"))
+    with ExitStack() as first:
+        address = first.enter_context(serving(store))
+        with opened(chromium, address, excused="net::ERR") as page:
+            page.goto(address)
+            page.get_by_text("Live.").wait_for()
+            first.close()
+            page.get_by_text("Not live since").wait_for(timeout=PATIENCE_MS)
+            in_thread(lambda: run("meanwhile"))
+            with serving(store, int(address.rpartition(":")[2])):
+                page.get_by_role("link", name="meanwhile").wait_for(timeout=PATIENCE_MS)
+                page.get_by_text("Live.", exact=True).wait_for(timeout=PATIENCE_MS)

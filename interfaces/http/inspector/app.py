@@ -6,6 +6,7 @@ GET /runs/{session}[/{n}]      one run, or the n-th execution of a session
 GET /inbox                     what people are asked, and how to answer
 GET /body/{session}/{version}  one event whole, or with `?path=` a part of it
 GET /health                    what can be said of the store
+GET /live                      hints of what has grown, as Server-Sent Events
 """
 
 from collections.abc import Callable, Collection
@@ -58,7 +59,8 @@ def inspector(
     Nothing is written to the store. Raises `MissingExtra` without the extra `inspector`.
     """
     try:
-        import_module("jinja2")  # used by the templates: what is missing is said here, and not to a browser
+        for used_later in ("jinja2", "sse_starlette"):  # what is missing is said here, and not to a browser
+            import_module(used_later)
         from starlette.applications import Starlette
         from starlette.middleware import Middleware
         from starlette.routing import Route
@@ -74,6 +76,7 @@ def inspector(
             Route("/inbox", pages.answer(pages.inbox)),
             Route("/body/{session}/{version:int}", pages.answer(pages.body)),
             Route("/health", pages.answer(pages.health)),
+            Route("/live", pages.answer(pages.live)),
             Route("/static/{place:path}", _StaticFiles(_HERE / "static").answer),
         ],
         middleware=[Middleware(Guarded, hosts=hosts)],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
@@ -81,7 +82,7 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
 
 async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Event] | None:
     """Return one event of a stream; None where there is none. Raises `CorruptRecord`."""
-    if version < 1:
+    if not 1 <= version <= LARGEST:
         return None
     records = (await store.read(stream, after=version - 1, limit=1)).records
     return records[0] if records else None

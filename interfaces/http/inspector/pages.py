@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -14,10 +15,19 @@ from steptrail.interfaces.cli.going_on import answers_to
 from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of, visible
 from steptrail.interfaces.http.inspector.bodies import LARGE, at_path
 from steptrail.interfaces.http.inspector.events import event_at
-from steptrail.interfaces.http.inspector.lists import PAGE, needs, page_of_questions, page_of_runs, worker_of
+from steptrail.interfaces.http.inspector.lists import (
+    PAGE,
+    needs,
+    page_of_questions,
+    page_of_runs,
+    runs_below,
+    worker_of,
+)
+from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.run import Asked, read_run
 from steptrail.interfaces.http.inspector.words import pretty
+from steptrail.interfaces.python.explaining import Explainers
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import Question
@@ -32,8 +42,14 @@ __all__ = ["Pages"]
 _log = logging.getLogger("steptrail.inspector")
 
 _WAITS = ("approval", "human", "step", "unknown_outcome", "child", "retry", "tool_retry", "node_retry", "resources")
+_NEVER_SECONDS = 10 * 365 * 86_400
+"""Between the comments of the library: beats are hints of ours, which scripts can hear."""
 _PART = 200_000
 """Characters of a large body on one page."""
+
+
+class _Unchanged(Exception):
+    """The caller has the page as it is."""
 
 
 class _NotThere(Exception):
@@ -49,6 +65,7 @@ class Pages:
     masking: Masking
     templates: "Environment"
     store: str | None = None
+    explainers: Explainers = field(default_factory=Explainers)
 
     def answer(
         self, page: "Callable[[Request, Access], Awaitable[Response]]"
@@ -56,40 +73,81 @@ class Pages:
         """Return the endpoint of a page. A no and a missing run are one answer."""
 
         async def answered(request: "Request") -> "Response":
+            from starlette.responses import Response
+
             try:
                 access = await access_of(self.authorize, request)
                 if access is None:
                     raise _NotThere
                 return await page(request, access)
+            except _Unchanged:
+                return Response(status_code=HTTPStatus.NOT_MODIFIED)
             except (_NotThere, SessionNotFound):
                 return self._shown(request, "missing.html", HTTPStatus.NOT_FOUND)
             except StoreError as error:
                 _log.warning("a page could not be made: %s", error)
                 said = self.masking.text(str(error))
                 return self._shown(request, "trouble.html", HTTPStatus.SERVICE_UNAVAILABLE, said=said)
+            except Exception:
+                _log.exception("a page could not be made")
+                said = "The page could not be made; the log of the inspector says why."
+                return self._shown(request, "trouble.html", HTTPStatus.INTERNAL_SERVER_ERROR, said=said)
 
         return answered
 
     def _shown(
-        self, request: "Request", template: str, status: HTTPStatus = HTTPStatus.OK, **values: Any
+        self,
+        request: "Request",
+        template: str,
+        status: HTTPStatus = HTTPStatus.OK,
+        tag: str | None = None,
+        **values: Any,
     ) -> "Response":
         from starlette.responses import HTMLResponse
 
         text = self.templates.get_template(template).render(
-            root=request.scope.get("root_path", ""), now=self.trail.clock.utc(), masking=self.masking, **values
+            root=request.scope.get("root_path", ""), now=self.trail.clock.utc(), masking=self.masking, tag=tag, **values
         )
-        return HTMLResponse(text, status)
+        return HTMLResponse(text, status, None if tag is None else {"etag": tag})
+
+    def _tag(self, request: "Request", *parts: object) -> str:
+        """Return the tag of a page that is made of these parts. Raises `_Unchanged` for a caller that has it."""
+        minute = self.trail.clock.utc() // 60_000_000  # with it all that a page says of times grows old
+        tag = f'"{digest_of([request.url.query, minute, *map(str, parts)])}"'
+        if request.headers.get("if-none-match") == tag:
+            raise _Unchanged
+        return tag
+
+    async def live(self, request: "Request", access: Access) -> "Response":
+        """Answer with hints of what has grown."""
+        import anyio
+        from sse_starlette import EventSourceResponse
+
+        said = request.headers.get("last-event-id", "")
+        after = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
+        return EventSourceResponse(
+            hints(self.trail.store, access, after),
+            sep="\n",
+            ping=_NEVER_SECONDS,
+            shutdown_event=anyio.Event(),
+            shutdown_grace_period=1,
+        )
 
     async def overview(self, request: "Request", access: Access) -> "Response":
         """Answer with what needs somebody, and the newest runs."""
+        tag = self._tag(request, await self.trail.store.last_position())
         newest = await page_of_runs(self.trail, access, IndexQuery(), limit=20)
         found = await needs(self.trail, access)
         workers = {row.stream: await worker_of(self.trail.store, row) for row in found.crashed.rows[:5]}
-        return self._shown(request, "overview.html", needs=found, workers=workers, newest=newest.rows, page="overview")
+        return self._shown(
+            request, "overview.html", tag=tag, needs=found, workers=workers, newest=newest.rows, page="overview"
+        )
 
     async def runs(self, request: "Request", access: Access) -> "Response":
         """Answer with a page of runs; the filters are those of the address."""
         said = {key: value for key, value in request.query_params.items() if value and len(value) <= 200}
+        if any("\0" in value for value in said.values()):
+            raise _NotThere  # no server takes it in a text
         try:
             asked = IndexQuery(
                 status=said.get("status"),
@@ -101,11 +159,13 @@ class Pages:
             )
         except ConfigurationError:
             raise _NotThere from None
+        tag = self._tag(request, await self.trail.store.last_position())
         found = await page_of_runs(self.trail, access, asked)
         filters = {key: said[key] for key in ("status", "stop_reason", "agent", "waits_for", "parent") if key in said}
         return self._shown(
             request,
             "runs.html",
+            tag=tag,
             page="runs",
             found=found,
             filters=filters,
@@ -116,17 +176,22 @@ class Pages:
     async def inbox(self, request: "Request", access: Access) -> "Response":
         """Answer with what people are asked."""
         after = request.query_params.get("after")
+        tag = self._tag(request, await self.trail.store.last_position())
         try:
             found = await page_of_questions(self.trail, access, after=stream_named(after) if after else None)
         except ConfigurationError:
             raise _NotThere from None
         cards = [(question, self._ways(question)) for question in found.questions]
-        return self._shown(request, "inbox.html", cards=cards, after=found.after, is_first=not after, page="inbox")
+        return self._shown(
+            request, "inbox.html", tag=tag, cards=cards, after=found.after, is_first=not after, page="inbox"
+        )
 
     async def run(self, request: "Request", access: Access) -> "Response":
         """Answer with the page of one run."""
         row = await self._row(request, access)
         number = request.path_params.get("ordinal")
+        below = await runs_below(self.trail, access, row.stream)
+        tag = self._tag(request, await self.trail.store.version(row.stream), row, below)
         asked = Asked(
             execution=number,
             event=_number(request, "e"),
@@ -135,11 +200,20 @@ class Pages:
             at=_number(request, "at"),
         )
         try:
-            view = await read_run(self.trail, access, row, self.masking, store=self.store, asked=asked)
+            view = await read_run(
+                self.trail,
+                access,
+                row,
+                self.masking,
+                store=self.store,
+                asked=asked,
+                explainers=self.explainers,
+                below=below,
+            )
         except ConfigurationError:
             raise _NotThere from None
         cards = [(question, self._ways(question)) for question in view.told.questions] if view.told is not None else []
-        return self._shown(request, "run.html", run=view, cards=cards, page="run", number=number)
+        return self._shown(request, "run.html", tag=tag, run=view, cards=cards, page="run", number=number)
 
     async def body(self, request: "Request", access: Access) -> "Response":
         """Answer with one event, or a part of it, as JSON."""

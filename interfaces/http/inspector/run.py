@@ -13,11 +13,10 @@ from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.bars import DrawnRow, drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
-from steptrail.interfaces.http.inspector.lists import runs_below
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
 from steptrail.interfaces.http.inspector.told import Told, told
-from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.explaining import Explainers, explained
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
 from steptrail.runtime.kernel.lists import listed_runs
@@ -84,6 +83,8 @@ async def read_run(
     *,
     store: str | None,
     asked: Asked,
+    explainers: Explainers,
+    below: Sequence[tuple[int, RunSummary]],
 ) -> RunView:
     """Read what the page of a run shows.
 
@@ -91,9 +92,11 @@ async def read_run(
     """
     head, damage = None, None
     try:
-        explained = await trail.handle(name_of(row.stream)).why(execution=asked.execution)
-        head = told(row.stream, explained, masking, store)
-        damage = explained.damage
+        explanation = await explained(
+            trail.store, row.stream, now=trail.clock.utc(), execution=asked.execution, explainers=explainers
+        )
+        head = told(row.stream, explanation, masking, store)
+        damage = explanation.damage
     except CorruptRecord as error:
         damage = str(error)
     count = await trail.store.version(row.stream)
@@ -109,7 +112,7 @@ async def read_run(
         state=await state_at(trail, row.stream, masking, asked.at, count) if asked.at is not None else None,
         graph=await graph_of(trail, row.stream, count),
         above=await _above(trail, access, row),
-        below=await runs_below(trail, access, row.stream),
+        below=below,
     )
 
 

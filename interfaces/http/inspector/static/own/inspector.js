@@ -5,22 +5,21 @@
   const all = (selector) => [...document.querySelectorAll(selector)];
   const shown = (each) => each.offsetParent !== null;
 
-  for (const button of all("[data-copy]")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(button.dataset.copy);
-        button.textContent = "Copied";
-      } catch {
-        const range = document.createRange();
-        range.selectNodeContents(button.previousElementSibling);
-        getSelection().removeAllRanges();
-        getSelection().addRange(range);
-        button.textContent = "Selected";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
-    });
-  }
+  // What only works with a script is shown by it, also in what was fetched later.
+  const dress = () => all("[data-copy]").forEach((button) => { button.hidden = false; });
+  dress();
+  document.addEventListener("click", async ({ target }) => {
+    const button = target.closest("[data-copy]");
+    if (!button) return;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(button.previousElementSibling);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
 
   const help = document.getElementById("help");
   const asksHelp = document.querySelector("[data-help]");
@@ -81,4 +80,62 @@
     const act = Object.hasOwn(keys, event.key) && keys[event.key];
     if (act) { event.preventDefault(); act(); }
   });
+
+  // Live: hints say what has grown, and the page asks for itself anew. A list says how many rows are new and stays.
+  const { live, streams } = document.body.dataset;
+  const line = document.getElementById("line");
+  const main = document.getElementById("main");
+  let source = null, heard = 0, tag = document.body.dataset.tag, asking = false, again = false;
+
+  const list = (fresh) => {
+    const rows = (place) => new Map([...place.querySelectorAll("[data-row]")].map((each) => [each.getAttribute("href"), each.closest("tr")]));
+    const shownRows = rows(main), freshRows = rows(fresh);
+    for (const [place, old] of shownRows) {
+      const now = freshRows.get(place);
+      if (now && !old.contains(document.activeElement)) old.replaceChildren(...now.childNodes);
+    }
+    const count = [...freshRows.keys()].filter((place) => !shownRows.has(place)).length;
+    const link = document.getElementById("new-rows");
+    link.hidden = !count;
+    link.textContent = `${count} new \u2191`;
+  };
+
+  const refresh = async () => {
+    if (asking) { again = true; return; }
+    asking = true;
+    try {
+      const answer = await fetch(location.pathname + location.search, { headers: tag ? { "If-None-Match": tag } : {} });
+      if (answer.status === 200) {
+        const text = await answer.text();
+        tag = answer.headers.get("etag");
+        if (live === "list") list(new DOMParser().parseFromString(text, "text/html"));
+        else await htmx.swap({ text, target: main, sourceElement: main, select: "#main > *", swap: "innerMorph ignoreTitle:true" });
+        dress();
+      }
+    } catch { /* the line says that the server is away */ }
+    setTimeout(() => { asking = false; if (again) { again = false; refresh(); } }, 500);
+  };
+
+  const alive = () => { heard = Date.now(); if (line.textContent !== "Live.") line.textContent = "Live."; };
+  const listen = () => {
+    source = new EventSource(`${root}/live`);
+    source.addEventListener("beat", () => { alive(); refresh(); });
+    source.addEventListener("message", ({ data }) => {
+      alive();
+      const grown = JSON.parse(data).streams;
+      if (!streams || streams.split(" ").some((each) => each in grown)) refresh();
+    });
+  };
+  if (live) {
+    listen();
+    setInterval(() => {
+      if (source && heard && Date.now() - heard > 20_000 && line.textContent === "Live.") {
+        line.textContent = `Not live since ${new Date(heard).toISOString().slice(11, 19)}.`;
+      }
+    }, 1000);
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) { source?.close(); source = null; }
+      else if (!source) listen();
+    });
+  }
 })();

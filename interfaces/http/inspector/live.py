@@ -1,0 +1,77 @@
+"""Hints to open pages: which runs have grown. A page that shows one of them asks for itself anew.
+
+A hint holds names and numbers, never content, and goes out at most four times a second. Its id is a position of the
+log, so a browser that comes again is told in one hint what it has missed.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.runtime.kernel.log_reader import watch_log
+from steptrail.runtime.kernel.ports import EventStore
+
+if TYPE_CHECKING:
+    from sse_starlette import ServerSentEvent
+
+__all__ = ["BEAT_SECONDS", "hints"]
+
+BEAT_SECONDS: Final = 10.0
+"""After so long a silence a page is told that the line is alive."""
+_REST_SECONDS = 0.25
+_MOST_NAMED = 200
+"""How many runs one hint names."""
+
+
+async def hints(store: EventStore, access: Access, after: int | None) -> "AsyncGenerator[ServerSentEvent]":
+    """Yield hints of what has grown after a position, or after now; and a beat first and in each silence.
+
+    Ends when the store fails or is closed: a browser comes again by itself.
+    """
+    from sse_starlette import ServerSentEvent
+
+    changed, is_over = asyncio.Event(), False
+
+    def over(error: Exception | None) -> None:
+        nonlocal is_over
+        del error
+        is_over = True
+        changed.set()
+
+    try:
+        watch = watch_log(store, lambda _: changed.set(), over)
+        try:
+            end = await store.last_position()
+            # A position that the log has not come to is that of another store.
+            position = end if after is None or after > end else after
+            yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
+            while not is_over:
+                changed.clear()
+                position, grown = await store.grown(position)
+                named = await _named(store, access, grown)
+                if named:
+                    said = json.dumps({"streams": named}, separators=(",", ":"))
+                    yield ServerSentEvent(data=said, id=str(position), sep="\n")
+                    await asyncio.sleep(_REST_SECONDS)
+                try:
+                    async with asyncio.timeout(BEAT_SECONDS):
+                        await changed.wait()
+                except TimeoutError:
+                    yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), sep="\n")
+        finally:
+            watch.leave()
+    except StoreError:
+        return
+
+
+async def _named(store: EventStore, access: Access, grown: Mapping[str, int]) -> Mapping[str, int]:
+    """Return those that grew and that a caller may see, the last of them if they are many."""
+    last = dict(list(grown.items())[-_MOST_NAMED:])
+    if access.tenant is None or not last:
+        return last
+    rows = await visible(store, access, await store.index(IndexQuery(streams=list(last))))
+    return {row.stream: last[row.stream] for row in rows}

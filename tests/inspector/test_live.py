@@ -1,0 +1,78 @@
+"""Open pages are told what has grown, and ask again for no more than that."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sse_starlette import ServerSentEvent
+
+from steptrail import Steptrail
+from steptrail.inspector import Access
+from steptrail.interfaces.http.inspector import live
+from steptrail.interfaces.http.inspector.live import hints
+from tests.inspector.conftest import Opened
+from tests.inspector.inspected import desk, family
+
+
+async def told(source: AsyncGenerator[ServerSentEvent]) -> tuple[str | None, int, Any]:
+    each = await anext(source)
+    return each.event, int(str(each.id)), json.loads(str(each.data))
+
+
+async def test_a_hint_names_what_has_grown_since_the_one_before(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Steptrail.open(url) as trail, Steptrail.open(url, read_only=True) as reader:
+        await trail.run(desk("One."), "Hi", session="before")
+        async with aclosing(hints(reader.store, Access(), None)) as source:
+            begun = await reader.store.last_position()
+            assert await told(source) == ("beat", begun, live.BEAT_SECONDS)
+            await trail.run(desk("Two."), "Hi", session="a")
+            event, position, said = await told(source)
+            version = (await trail.session("a").state()).version
+            while said["streams"]["agent:a"] < version:
+                event, position, said = await told(source)
+            assert (event, said) == (None, {"streams": {"agent:a": version}})
+        async with aclosing(hints(reader.store, Access(), begun)) as again:
+            assert await told(again) == ("beat", begun, live.BEAT_SECONDS)
+            assert await told(again) == (None, position, {"streams": {"agent:a": version}})
+        async with aclosing(hints(reader.store, Access(), 10**9)) as elsewhere:
+            assert (await told(elsewhere))[1] == position
+
+
+async def test_a_tenant_is_told_of_its_own_runs_alone(tmp_path: Path) -> None:
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for tenant in ("acme", "other"):
+            await trail.run(family(), "Go", session=tenant, metadata={"tenant": tenant})
+        async with aclosing(hints(trail.store, Access(tenant="acme"), 0)) as source:
+            await anext(source)
+            _, _, said = await told(source)
+        own = [row.stream for row in await trail.runs() if row.session_id != "other"]
+        below = [each.run.stream for _, each in (await trail.tree("acme")).walk()]
+    assert sorted(said["streams"]) == sorted(below)
+    assert len(own) > len(below) == 3
+
+
+async def test_a_silent_line_beats_and_ends_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.01)
+    trail = Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}")
+    async with aclosing(hints(trail.store, Access(), None)) as source:
+        assert [(await told(source))[0] for _ in range(3)] == ["beat"] * 3
+        await trail.close()
+        assert [each async for each in source][1:] == []
+
+
+async def test_a_page_that_has_not_changed_is_not_sent_again(opened: Opened) -> None:
+    async with opened() as client:
+        for path in ("/", "/runs", "/inbox", "/runs/failed"):
+            first = await client.get(path)
+            again = await client.get(path, headers={"if-none-match": first.headers["etag"]})
+            if again.status_code == 200:  # another minute has begun
+                again = await client.get(path, headers={"if-none-match": again.headers["etag"]})
+            assert (again.status_code, again.text) == (304, "")
+            other = await client.get(f"{path}?e=3", headers={"if-none-match": first.headers["etag"]})
+            assert other.status_code == 200
+    async with opened(authorize=lambda connection: None) as nobody:  # pyright: ignore[reportUnknownLambdaType]
+        assert (await nobody.get("/live")).status_code == 404
