@@ -128,7 +128,7 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    why = "only what takes less than a minute: no test marked slow, none of the folders in LEFT_OUT, few examples"
+    why = "only what takes less than a minute: no slow test, none with a server, none of LEFT_OUT, few examples"
     parser.addoption("--fast", action="store_true", help=why)
     parser.addoption("--rest", action="store_true", help="only what --fast leaves out or tries with fewer examples")
 
@@ -160,7 +160,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (mark := item.get_closest_marker("slow")) is not None and not mark.args:
             raise pytest.UsageError(f"{item.nodeid} does not say why it is slow: @pytest.mark.slow('why')")
     if config.getoption("--fast"):
-        choose(config, items, lambda item: item.get_closest_marker("slow") is None)
+        choose(config, items, lambda item: not is_slow(item))
     if config.getoption("--rest"):
         choose(config, items, is_left_out)
 
@@ -175,7 +175,14 @@ def is_left_out(item: pytest.Item) -> bool:
     """Whether `--fast` leaves this test out, or tries it with fewer examples."""
     folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
     is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    return folder in LEFT_OUT or item.get_closest_marker("slow") is not None or is_property
+    return folder in LEFT_OUT or is_slow(item) or is_property
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether this test is marked slow, or needs a PostgreSQL server: its twin on SQLite may still be fast."""
+    of_server = "postgres_server" in getattr(item, "fixturenames", ())
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return item.get_closest_marker("slow") is not None or of_server or "postgres" in parameters.values()
 
 
 class EveryTestRan:

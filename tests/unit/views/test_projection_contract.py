@@ -9,7 +9,7 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry
 from steptrail.testing.projection_contract import ProjectionContract, project, sample_log
 from steptrail.testing.store_samples import Noted
-from tests.integration.views.counting import NOTES, TOTALS, Counting, Seen
+from tests.views.counting import NOTES, TOTALS, Counting, Seen
 
 
 def sample() -> list[Entry]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from tests.harness.hands import by_hand, change_by_hand
-from tests.integration.views.counting import STREAMS, note
-from tests.integration.views.kit import rows, viewed
+from tests.views.counting import STREAMS, note
+from tests.views.kit import rows, viewed
 
 
 async def test_a_stream_stays_as_it_was_before_its_damage_until_that_is_mended(tmp_path: Path) -> None:

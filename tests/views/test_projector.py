@@ -10,8 +10,8 @@ from steptrail.infrastructure.views.generation import PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
 from steptrail.runtime.kernel.ports import EventStore
-from tests.integration.views.counting import STREAMS, TOTALS, Counting, note
-from tests.integration.views.kit import contents, digest, rows, viewed
+from tests.views.counting import STREAMS, TOTALS, Counting, note
+from tests.views.kit import contents, digest, rows, viewed
 
 
 async def some_notes(store: EventStore) -> None:

@@ -12,8 +12,10 @@ from steptrail.runtime.kernel.faults import Reach
 from steptrail.testing.crash import PointCounter
 from tests.harness.store_urls import with_short_leases
 from tests.harness.worker_pool import WorkerPool
-from tests.integration.views.counting import note
-from tests.integration.views.kit import digest, viewed
+from tests.views.counting import note
+from tests.views.kit import digest, viewed
+
+pytestmark = pytest.mark.slow("processes that are killed")
 
 _BATCH = 7
 

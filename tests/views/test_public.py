@@ -6,8 +6,8 @@ import pytest
 
 from steptrail.domain.errors import QueryRefused, StoreTooNew
 from steptrail.projections.kernel.face import Face
-from tests.integration.views.counting import Counting, note
-from tests.integration.views.kit import FACE, viewed
+from tests.views.counting import Counting, note
+from tests.views.kit import FACE, viewed
 
 
 async def test_public_views_show_what_is_counted_and_list_their_columns(store_url: str) -> None:

@@ -12,7 +12,7 @@ from steptrail.projections.kernel.face import Face, view_of
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Table
 from steptrail.runtime.kernel.ports import EventStore
-from tests.integration.views.counting import NOTES, STREAMS, TOTALS, Counting
+from tests.views.counting import NOTES, STREAMS, TOTALS, Counting
 
 __all__ = ["FACE", "contents", "digest", "rows", "viewed"]
 
