@@ -17,6 +17,7 @@ from steptrail.lifecycle import (
     FlowExecutionCompleted,
     FlowExecutionEnded,
     FlowExecutionFailed,
+    FlowExecutionPaused,
     FlowExecutionStarted,
     FlowExecutionStopped,
     FlowExecutionWaiting,
@@ -32,10 +33,11 @@ from steptrail.lifecycle import (
     RunEvent,
 )
 from steptrail.projections.lifecycle.flow_fold import FlowLifecycleFold
-from steptrail.testing import ScriptedModel
+from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import OnUnknown
 from steptrail.workflow import RunOptions, Workflow, flow_lifecycle_events
 from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.flow.test_children import with_an_agent
 from tests.flow.test_crashes import diamond, failing
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -248,3 +250,37 @@ async def test_a_worker_that_was_taken_over_tells_nothing_twice() -> None:
             await first
         whole = await checked(trail)
     assert sorted(told, key=lambda each: (each.version, each.index)) == list(whole)
+
+
+async def test_a_pause_is_told_with_who_wanted_it_and_why() -> None:
+    flow = Workflow("t").human("ask", prompt="?").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        await trail.flow("f").pause(by="ana", reason="lunch")
+        assert isinstance((await from_the_log(trail))[-1], FlowExecutionPaused)
+        await trail.flow("f").stop(by="ana")
+        whole = await checked(trail)
+    (paused,) = [each for each in whole if isinstance(each, FlowExecutionPaused)]
+    assert (paused.by, paused.reason, paused.execution_id) == ("ana", "lunch", "f:1")
+
+
+async def test_a_question_that_nobody_answered_is_told_as_expired() -> None:
+    clock = HandClock()
+    flow = Workflow("t").human("ask", prompt="?", expires=60.0, on_timeout="skip").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        clock.advance(61.0)
+        await trail.flow("f").resume(flow)
+        answers = [each for each in await checked(trail) if isinstance(each, FlowQuestionAnswered)]
+    assert [(each.node, each.kind, each.answer, each.by) for each in answers] == [("ask", "human", "expired", None)]
+
+
+async def test_a_try_whose_child_waits_is_told_as_suspended_with_the_child() -> None:
+    world = World()
+    flow = with_an_agent(world, call("act", name="look"), say("dogs"), approval=True)
+    async with trail_of() as trail:
+        resting = await trail.run(flow, session="f", options=LEAVES)
+        child = next(task.stream for task in resting.state.tasks if task.stream is not None)
+        await trail.flow("f").stop(by="ana")
+        ends = [each for each in await checked(trail) if isinstance(each, FlowAttemptEnded)]
+    assert (ends[-1].outcome, ends[-1].stream) == ("suspended", child)

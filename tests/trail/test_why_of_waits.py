@@ -1,0 +1,36 @@
+"""Why a run goes on is said of every way to wait, and of a run that nobody has taken yet."""
+
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail, tool
+from steptrail.domain.continuation.limits import Limits
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.testing import ScriptedModel, calls
+from steptrail.tools import ApprovalRule
+from tests.runner.kit import HandClock, agent_of, trail_of
+
+
+@tool(approval=ApprovalRule(reason="it moves money"))
+def pay(cents: int) -> str:
+    """Pay."""
+    return f"paid {cents}"
+
+
+async def test_a_run_that_waits_for_two_people_says_how_many() -> None:
+    agent = (
+        AgentBuilder("a")
+        .with_model(ScriptedModel([calls(("pay", {"cents": 5}), ("pay", {"cents": 6})), "done"]))
+        .with_tools(pay)
+        .build()
+    )
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "go", session="s")
+        assert (await trail.session("s").why()).verdict == "not stopped: waiting after 0 steps for 2 approvals"
+
+
+async def test_a_run_that_waits_for_its_retry_says_until_when() -> None:
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(60.0))
+    agent = agent_of([ConnectionError("down"), "Up."]).with_error_policy(policy)
+    async with trail_of(HandClock()) as trail:
+        await trail.run(agent.with_limits(Limits(longest_wait=0.0)).build(), "go", session="s")
+        assert (await trail.session("s").why()).verdict == (
+            "not stopped: waiting after 1 step for the time of a retry, 2027-01-15 08:01:00 UTC (60 s from now)"
+        )
