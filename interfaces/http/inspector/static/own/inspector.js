@@ -63,13 +63,18 @@
     "]": () => row(1, "[data-step]"),
     e: () => row(1, ".events tr.bad [data-row]"),
     d: () => go(document.getElementById("decision")),
+    a: () => {
+      const steer = document.querySelector(".steer");
+      if (!document.querySelector(".card [data-act]") && steer) steer.open = true;
+      go(document.querySelector(".card [data-act]") || document.querySelector("[data-act]"));
+    },
     t: () => go(document.getElementById("tree")),
   };
   let leader = false;
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || help.open;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && /^(INPUT|SELECT)$/.test(event.target.tagName)) event.target.blur();
+    if (event.key === "Escape" && /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) event.target.blur();
     if (typing) return;
     if (leader) {
       leader = false;
