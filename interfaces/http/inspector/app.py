@@ -58,7 +58,8 @@ def inspector(
     those whose keys mean a secret; `mask` returns what is shown of any value, given its key; with `show="shape"` no
     values are shown. `hosts` are the names under which the application is reached: other names are refused, so that no
     page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name.
-    Nothing is written to the store but what a caller says whose `Access` has `may_act`. Raises `MissingExtra` without the extra `inspector`.
+    Nothing is written to the store but what a caller says whose `Access` has `may_act`. Raises `MissingExtra` without
+    the extra `inspector`.
     """
     try:
         for used_later in ("jinja2", "sse_starlette"):  # what is missing is said here, and not to a browser
