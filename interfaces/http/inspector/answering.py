@@ -13,6 +13,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.going_on import answers_to
 from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of
 from steptrail.interfaces.http.inspector.bodies import LARGE
+from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.forms import FormPass
 from steptrail.interfaces.http.inspector.lists import page_of_runs
 from steptrail.interfaces.http.inspector.masking import Masking
@@ -47,7 +48,8 @@ class Answering:
     authorize: Authorize
     masking: Masking
     templates: "Environment"
-    store: str | None = None
+    store: str | None
+    counting: Counting
 
     def answer(
         self, page: "Callable[[Request, Access], Awaitable[Response]]"

@@ -4,6 +4,8 @@ GET /                          what needs somebody, and the newest runs
 GET /runs                      a list of runs; its filters are the address
 GET /runs/{session}[/{n}]      one run, or the n-th execution of a session
 GET /inbox                     what people are asked, and how to answer
+GET /failures                  how runs fail, those that are alike together
+GET /stats                     what runs come to, by day and by agent
 GET /body/{session}/{version}  one event whole, or with `?path=` a part of it
 GET /health                    what can be said of the store
 POST /act/{session}            what somebody says to a run, from a form of its page
@@ -22,6 +24,8 @@ from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.http.inspector import words
 from steptrail.interfaces.http.inspector.access import Authorize
 from steptrail.interfaces.http.inspector.acting import Acting, shown_digest, ways_to_answer
+from steptrail.interfaces.http.inspector.counted import CountedPages
+from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.masking import Mask, Masking, Show
 from steptrail.interfaces.http.inspector.pages import Pages
 from steptrail.interfaces.http.inspector.security import Guarded
@@ -69,15 +73,17 @@ def inspector(
         from starlette.routing import Route
     except ImportError as error:
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
-    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store)
-    pages, acting = Pages(*given), Acting(*given)
+    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
+    pages, counted, acting = Pages(*given), CountedPages(*given), Acting(*given)
     return Starlette(
         routes=[
             Route("/", pages.answer(pages.overview)),
-            Route("/runs", pages.answer(pages.runs)),
+            Route("/runs", counted.answer(counted.runs)),
             Route("/runs/{session}", pages.answer(pages.run)),
             Route("/runs/{session}/{ordinal:int}", pages.answer(pages.run)),
             Route("/inbox", pages.answer(pages.inbox)),
+            Route("/failures", counted.answer(counted.failures)),
+            Route("/stats", counted.answer(counted.stats)),
             Route("/body/{session}/{version:int}", pages.answer(pages.body)),
             Route("/health", pages.answer(pages.health)),
             Route("/act/{session}", acting.answer(acting.act), methods=["POST"]),
@@ -126,6 +132,8 @@ def _templates() -> "Environment":
         "name": name_of,
         "size": words.size,
         "status": words.status_of,
+        "status_of_row": words.status_of_row,
+        "usd": words.usd,
         "ways": ways_to_answer,
         "shown_digest": shown_digest,
         "stopped": how_it_stopped,

@@ -1,13 +1,15 @@
 """The pages, each an answer to one request: the overview, the lists, one run, one body, the health."""
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_in
 from steptrail.interfaces.http.inspector.bodies import at_path
+from steptrail.interfaces.http.inspector.counted import alike
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.lists import (
     PAGE,
@@ -29,19 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Pages"]
 
-_WAITS = ("approval", "human", "step", "unknown_outcome", "child", "retry", "tool_retry", "node_retry", "resources")
 _NEVER_SECONDS = 10 * 365 * 86_400
 """Between the comments of the library: beats are hints of ours, which scripts can hear."""
 _PART = 200_000
 """Characters of a large body on one page."""
 
 
+@dataclass(frozen=True)
 class Pages(Answering):
     """The pages that read the index and the log."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self._explainers = Explainers()
+    explainers: Explainers = field(default_factory=Explainers)
 
     async def live(self, request: "Request", access: Access) -> "Response":
         """Answer with hints of what has grown."""
@@ -66,36 +66,6 @@ class Pages(Answering):
         workers = {row.stream: await worker_of(self.trail.store, row) for row in found.crashed.rows[:5]}
         return self.shown(
             request, "overview.html", tag=tag, needs=found, workers=workers, newest=newest.rows, page="overview"
-        )
-
-    async def runs(self, request: "Request", access: Access) -> "Response":
-        """Answer with a page of runs; the filters are those of the address."""
-        said = {key: value for key, value in request.query_params.items() if value and len(value) <= 200}
-        if any("\0" in value for value in said.values()):
-            raise NotThere  # no server takes it in a text
-        try:
-            asked = IndexQuery(
-                status=said.get("status"),
-                stop_reason=said.get("stop_reason"),
-                name=said.get("agent"),
-                waits_for=(said["waits_for"],) if "waits_for" in said else None,
-                parents=(stream_named(said["parent"]),) if "parent" in said else None,
-                after=stream_named(said["after"]) if "after" in said else None,
-            )
-        except ConfigurationError:
-            raise NotThere from None
-        tag = self.tag(request, await self.trail.store.last_position())
-        found = await page_of_runs(self.trail, access, asked)
-        filters = {key: said[key] for key in ("status", "stop_reason", "agent", "waits_for", "parent") if key in said}
-        return self.shown(
-            request,
-            "runs.html",
-            tag=tag,
-            page="runs",
-            found=found,
-            filters=filters,
-            is_first="after" not in said,
-            choices={"status": list(ExecutionStatus), "stop_reason": list(StopReason), "waits_for": _WAITS},
         )
 
     async def inbox(self, request: "Request", access: Access) -> "Response":
@@ -132,13 +102,17 @@ class Pages(Answering):
                 self.masking,
                 store=self.store,
                 asked=asked,
-                explainers=self._explainers,
+                explainers=self.explainers,
                 below=below,
             )
         except ConfigurationError:
             raise NotThere from None
-        cards = [(question, self.card(question)) for question in view.told.questions] if view.told is not None else []
-        return self.shown(request, "run.html", tag=tag, run=view, cards=cards, page="run", number=number)
+        head = view.told
+        cards = [(question, self.card(question)) for question in head.questions] if head is not None else []
+        others = None
+        if head is not None and head.status.word == ExecutionStatus.FAILED.value:
+            others = await alike(self.counting, access, row, number)
+        return self.shown(request, "run.html", tag=tag, run=view, cards=cards, page="run", number=number, alike=others)
 
     async def body(self, request: "Request", access: Access) -> "Response":
         """Answer with one event, or a part of it, as JSON."""
@@ -180,7 +154,18 @@ class Pages(Answering):
             "version": version("steptrail"),
             "position": await self.trail.store.last_position() if access.tenant is None else None,
         }
+        try:
+            views = await self.trail.views.status() if access.tenant is None else None
+        except (ConfigurationError, StoreError):
+            views = None
         damaged = [row for row in newest.rows if row.damage is not None]
         return self.shown(
-            request, "health.html", page="health", facts=facts, due=due, damaged=damaged, looked=len(newest.rows)
+            request,
+            "health.html",
+            page="health",
+            facts=facts,
+            views=views,
+            due=due,
+            damaged=damaged,
+            looked=len(newest.rows),
         )

@@ -50,7 +50,7 @@
     return by > 0 ? list[behind] : list[behind - 1];
   };
   const row = (by, selector = "[data-row]") => go(step(all(selector), by, (each) => each === document.activeElement));
-  const pages = { o: "/", r: "/runs", i: "/inbox", h: "/health" };
+  const pages = { o: "/", r: "/runs", i: "/inbox", f: "/failures", s: "/stats", h: "/health" };
   const turn = (rel) => { const link = all(`a[rel~=${rel}]`).pop(); if (link) link.click(); };
   const keys = {
     "/": () => go(document.querySelector("[data-filter]")),
