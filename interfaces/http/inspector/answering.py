@@ -118,8 +118,12 @@ class Answering:
 
     async def row(self, request: "Request", access: Access) -> RunSummary:
         """Return the row of the run that the address names, if the caller may see it."""
+        return await self.row_named(request.path_params["session"], access)
+
+    async def row_named(self, name: str, access: Access) -> RunSummary:
+        """Return the row of a run by its name, if the caller may see it."""
         try:
-            stream = stream_named(request.path_params["session"])
+            stream = stream_named(name)
         except ConfigurationError:
             raise NotThere from None
         found = await page_of_runs(self.trail, access, IndexQuery(streams=[stream]), limit=1)

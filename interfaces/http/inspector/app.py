@@ -3,6 +3,8 @@
 GET /                          what needs somebody, and the newest runs
 GET /runs                      a list of runs; its filters are the address
 GET /runs/{session}[/{n}]      one run, or the n-th execution of a session
+GET /state/{session}           the state of a run after any event, and what is new since another
+GET /compare                   two runs beside each other
 GET /inbox                     what people are asked, and how to answer
 GET /failures                  how runs fail, those that are alike together
 GET /stats                     what runs come to, by day and by agent
@@ -81,6 +83,8 @@ def inspector(
             Route("/runs", counted.answer(counted.runs)),
             Route("/runs/{session}", pages.answer(pages.run)),
             Route("/runs/{session}/{ordinal:int}", pages.answer(pages.run)),
+            Route("/state/{session}", pages.answer(pages.state)),
+            Route("/compare", pages.answer(pages.compare)),
             Route("/inbox", pages.answer(pages.inbox)),
             Route("/failures", counted.answer(counted.failures)),
             Route("/stats", counted.answer(counted.stats)),

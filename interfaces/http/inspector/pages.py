@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -9,6 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_in
 from steptrail.interfaces.http.inspector.bodies import at_path
+from steptrail.interfaces.http.inspector.comparing import Side, compare
 from steptrail.interfaces.http.inspector.counted import alike
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.lists import (
@@ -20,10 +22,12 @@ from steptrail.interfaces.http.inspector.lists import (
     worker_of,
 )
 from steptrail.interfaces.http.inspector.live import hints
-from steptrail.interfaces.http.inspector.run import Asked, read_run
+from steptrail.interfaces.http.inspector.run import Asked, read_head, read_run
+from steptrail.interfaces.http.inspector.state import state_at
+from steptrail.interfaces.http.inspector.told import Told
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.explaining import Explainers
-from steptrail.interfaces.python.naming import stream_named
+from steptrail.interfaces.python.naming import name_of, stream_named
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -93,6 +97,7 @@ class Pages(Answering):
             until=number_in(request, "w"),
             decision=number_in(request, "d"),
             at=number_in(request, "at"),
+            since=number_in(request, "from"),
         )
         try:
             view = await read_run(
@@ -113,6 +118,44 @@ class Pages(Answering):
         if head is not None and head.status.word == ExecutionStatus.FAILED.value:
             others = await alike(self.counting, access, row, number)
         return self.shown(request, "run.html", tag=tag, run=view, cards=cards, page="run", number=number, alike=others)
+
+    async def state(self, request: "Request", access: Access) -> "Response":
+        """Answer with the state of a run after an event, alone."""
+        row = await self.row(request, access)
+        count = await self.trail.store.version(row.stream)
+        at, since = number_in(request, "at"), number_in(request, "from")
+        found = await state_at(self.trail, row.stream, self.masking, count if at is None else at, count, since)
+        here = f"{request.scope.get('root_path', '')}/runs/{quote(name_of(row.stream), safe='')}"
+        return self.shown(request, "state.html", page="run", row=row, state=found, count=count, here=here)
+
+    async def compare(self, request: "Request", access: Access) -> "Response":
+        """Answer with two runs beside each other."""
+        sides: list[tuple[str, Told | None, Side]] = []
+        for key in ("a", "b"):
+            named = request.query_params.get(key, "").strip()
+            if not named:
+                return self.shown(
+                    request, "compare.html", page="run", sides=None, given=request.query_params, found=None
+                )
+            sides.append((named, *await self._side(named, access)))
+        found = await compare(self.trail.store, self.masking, sides[0][2], sides[1][2])
+        return self.shown(request, "compare.html", page="run", sides=sides, given=request.query_params, found=found)
+
+    async def _side(self, named: str, access: Access) -> "tuple[Told | None, Side]":
+        """Return the head and the place of a run that is named as `tea-77` or, with its execution, as `tea-77/2`."""
+        name, _, number = named.rpartition("/")
+        ordinal = int(number) if name and number.isascii() and number.isdigit() and len(number) < 10 else None
+        row = await self.row_named(named if ordinal is None else name, access)
+        count = await self.trail.store.version(row.stream)
+        try:
+            head = await read_head(self.trail, row, self.masking, self.store, ordinal, self.explainers)
+        except ConfigurationError:
+            raise NotThere from None
+        except CorruptRecord:
+            return None, Side(row.stream, 1, count)
+        first = head.events.get("started", 1)
+        end = head.events.get("finished", 0)
+        return head, Side(row.stream, first, end if end >= first else count)
 
     async def body(self, request: "Request", access: Access) -> "Response":
         """Answer with one event, or a part of it, as JSON."""

@@ -1,0 +1,146 @@
+"""Two runs beside each other: how each ended, and the first event in which they differ.
+
+Times, ids and what else no two runs have in common are left out of the comparison, and so is the name of the run.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
+
+from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded
+from steptrail.domain.base import full_form
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.events import SessionStarted
+from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.interfaces.http.inspector.masking import Masking
+from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
+from steptrail.interfaces.python.naming import name_of
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["ComparedLine", "Comparison", "Side", "compare"]
+
+_BATCH: Final = 500
+_MOST: Final = 20_000
+"""So many events of each run are compared."""
+_BEFORE: Final = 5
+_AFTER: Final = 15
+_VOLATILE = frozenset(
+    {"at", "by", "deadline", "digest", "id", "key", "metadata", "raw", "seconds", "usage", "version", "worker"}
+)
+_DECISIONS = (EvaluationsRecorded.TYPE, ContinuationEvaluated.TYPE)
+_TOLD = _VOLATILE | {"context", "reason"}
+"""The words of a vote say how long a run has taken."""
+_VOLATILE_ENDS = ("_at", "_id", "_ids", "_seconds", "_digest", "_us")
+
+
+class Side(NamedTuple):
+    """One of the two: its stream, and the first and the last event of its execution."""
+
+    stream: str
+    first: int
+    last: int
+
+
+class ComparedLine(NamedTuple):
+    """An event of each run at the same place; None where one has ended before."""
+
+    one: tuple[int, str, str] | None
+    other: tuple[int, str, str] | None
+    is_same: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """`first` is the line with the first difference; None where there is none in `compared` events.
+
+    `lines` are those around it, `hidden` is how many equal ones stand before them, and `changes` say what differs in
+    the first difference, where both events are of one type. `is_cut` tells that there are events behind those compared.
+    """
+
+    first: ComparedLine | None
+    compared: int
+    lines: Sequence[ComparedLine]
+    hidden: int
+    is_cut: bool
+    changes: Sequence[ShownChange] = ()
+
+
+async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -> Comparison:
+    """Compare two executions event by event, up to some events behind the first difference."""
+    lines: list[ComparedLine] = []
+    first: ComparedLine | None = None
+    changes: Sequence[ShownChange] = ()
+    compared, hidden, behind = 0, 0, _AFTER
+    while compared < _MOST and behind:
+        pairs = list(zip_longest(*[await _read(store, side, compared) for side in (one, other)]))
+        if not pairs:
+            break
+        for left, right in pairs:
+            is_same = _sense(one, left) == _sense(other, right)
+            lines.append(ComparedLine(_line(one, left, masking), _line(other, right, masking), is_same))
+            compared += 1
+            if first is not None:
+                behind -= 1
+                if not behind:
+                    break
+            elif not is_same:
+                first, changes = lines[-1], _changes(masking, (one, left), (other, right))
+            elif len(lines) > _BEFORE:
+                hidden += 1
+                del lines[0]
+    is_cut = first is None and compared >= _MOST
+    return Comparison(first=first, compared=compared, lines=lines, hidden=hidden, is_cut=is_cut, changes=changes)
+
+
+async def _read(store: EventStore, side: Side, done: int) -> Sequence[Recorded[Any]]:
+    after = side.first - 1 + done
+    if after >= side.last:
+        return ()
+    try:
+        return (await store.read(side.stream, after=after, limit=min(_BATCH, side.last - after))).records
+    except CorruptRecord:
+        return ()
+
+
+def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[int, str, str] | None:
+    if record is None:
+        return None
+    said = summary_of(side.stream, masking.masked(record.event)) if masking.shows_values else ""
+    return record.version, record.event.TYPE.removesuffix(".v1"), said
+
+
+def _changes(
+    masking: Masking, one: tuple[Side, Recorded[Event] | None], other: tuple[Side, Recorded[Event] | None]
+) -> Sequence[ShownChange]:
+    left, right = one[1], other[1]
+    if left is None or right is None or left.event.TYPE != right.event.TYPE:
+        return ()
+    return shown_changes(masking, *(_lasting(full_form(record.event)) for record in (left, right)))[0]
+
+
+def _sense(side: Side, record: Recorded[Event] | None) -> str:
+    """Return what an event says that another run could say as well."""
+    if record is None:
+        return ""
+    kind = record.event.TYPE
+    if kind == SessionStarted.TYPE:
+        return kind
+    form = _lasting(full_form(record.event), _TOLD if kind in _DECISIONS else _VOLATILE)
+    name = json.dumps(name_of(side.stream))[1:-1]
+    return f"{kind} {json.dumps(form, sort_keys=True)}".replace(name, "")
+
+
+def _lasting(value: JsonValue, volatile: frozenset[str] = _VOLATILE) -> JsonValue:
+    match value:
+        case dict():
+            kept = {key: inner for key, inner in value.items() if key not in volatile}
+            return {key: _lasting(inner, volatile) for key, inner in kept.items() if not key.endswith(_VOLATILE_ENDS)}
+        case list():
+            return [_lasting(inner, volatile) for inner in value]
+        case _:
+            return value
