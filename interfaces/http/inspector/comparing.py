@@ -1,16 +1,17 @@
 """Two runs beside each other: how each ended, and the first event in which they differ.
 
-Times, ids and what else no two runs have in common are left out of the comparison, and so is the name of the run.
+Times, ids and what else no two runs have in common are left out of the comparison.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
+
+from msgspec import Struct
 
 from steptrail.domain.agent.events import ContinuationEvaluated, EvaluationsRecorded
-from steptrail.domain.base import full_form
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
@@ -19,7 +20,6 @@ from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
-from steptrail.interfaces.python.naming import name_of
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["ComparedLine", "Comparison", "Side", "compare"]
@@ -30,10 +30,24 @@ _MOST: Final = 20_000
 _BEFORE: Final = 5
 _AFTER: Final = 15
 _VOLATILE = frozenset(
-    {"at", "by", "deadline", "digest", "id", "key", "metadata", "raw", "seconds", "usage", "version", "worker"}
+    {
+        "at",
+        "by",
+        "deadline",
+        "digest",
+        "id",
+        "key",
+        "metadata",
+        "raw",
+        "seconds",
+        "session",
+        "usage",
+        "version",
+        "worker",
+    }
 )
 _DECISIONS = (EvaluationsRecorded.TYPE, ContinuationEvaluated.TYPE)
-_TOLD = _VOLATILE | {"context", "reason"}
+_WORDS_OF_VOTES = frozenset({"context", "reason"})
 """The words of a vote say how long a run has taken."""
 _VOLATILE_ENDS = ("_at", "_id", "_ids", "_seconds", "_digest", "_us")
 
@@ -81,7 +95,7 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
         if not pairs:
             break
         for left, right in pairs:
-            is_same = _sense(one, left) == _sense(other, right)
+            is_same = _sense(left) == _sense(right)
             lines.append(ComparedLine(_line(one, left, masking), _line(other, right, masking), is_same))
             compared += 1
             if first is not None:
@@ -89,7 +103,7 @@ async def compare(store: EventStore, masking: Masking, one: Side, other: Side) -
                 if not behind:
                     break
             elif not is_same:
-                first, changes = lines[-1], _changes(masking, (one, left), (other, right))
+                first, changes = lines[-1], _changes(masking, left, right)
             elif len(lines) > _BEFORE:
                 hidden += 1
                 del lines[0]
@@ -114,33 +128,34 @@ def _line(side: Side, record: Recorded[Any] | None, masking: Masking) -> tuple[i
     return record.version, record.event.TYPE.removesuffix(".v1"), said
 
 
-def _changes(
-    masking: Masking, one: tuple[Side, Recorded[Event] | None], other: tuple[Side, Recorded[Event] | None]
-) -> Sequence[ShownChange]:
-    left, right = one[1], other[1]
-    if left is None or right is None or left.event.TYPE != right.event.TYPE:
+def _changes(masking: Masking, one: Recorded[Event] | None, other: Recorded[Event] | None) -> Sequence[ShownChange]:
+    if one is None or other is None or one.event.TYPE != other.event.TYPE:
         return ()
-    return shown_changes(masking, *(_lasting(full_form(record.event)) for record in (left, right)))[0]
+    return shown_changes(masking, _lasting(one.event), _lasting(other.event))[0]
 
 
-def _sense(side: Side, record: Recorded[Event] | None) -> str:
+def _sense(record: Recorded[Event] | None) -> str:
     """Return what an event says that another run could say as well."""
     if record is None:
         return ""
     kind = record.event.TYPE
     if kind == SessionStarted.TYPE:
         return kind
-    form = _lasting(full_form(record.event), _TOLD if kind in _DECISIONS else _VOLATILE)
-    name = json.dumps(name_of(side.stream))[1:-1]
-    return f"{kind} {json.dumps(form, sort_keys=True)}".replace(name, "")
+    volatile = _VOLATILE | _WORDS_OF_VOTES if kind in _DECISIONS else _VOLATILE
+    return f"{kind} {json.dumps(_lasting(record.event, volatile), sort_keys=True)}"
 
 
-def _lasting(value: JsonValue, volatile: frozenset[str] = _VOLATILE) -> JsonValue:
+def _lasting(value: Any, volatile: frozenset[str] = _VOLATILE) -> JsonValue:
+    """Return a value as JSON without the fields that differ in every run. What is content stays as it is."""
     match value:
-        case dict():
-            kept = {key: inner for key, inner in value.items() if key not in volatile}
-            return {key: _lasting(inner, volatile) for key, inner in kept.items() if not key.endswith(_VOLATILE_ENDS)}
-        case list():
-            return [_lasting(inner, volatile) for inner in value]
+        case Struct():
+            names = [name for name in value.__struct_fields__ if name not in volatile]
+            kept = [name for name in names if not name.endswith(_VOLATILE_ENDS)]
+            return {"": type(value).__name__} | {name: _lasting(getattr(value, name), volatile) for name in kept}
+        case tuple():
+            items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
+            return [_lasting(item, volatile) for item in items]
+        case dict() | list() | str() | int() | float() | None:
+            return cast("JsonValue", value)
         case _:
-            return value
+            return str(value)

@@ -111,9 +111,7 @@ async def read_run(
         bars=drawn_rows(row.stream, records, trail.clock.utc()),
         window=window,
         panel=await _panel(trail.store, row.stream, head, asked),
-        state=await state_at(trail, row.stream, masking, asked.at, count, asked.since)
-        if asked.at is not None
-        else None,
+        state=state,
         graph=await graph_of(trail, row.stream, count),
         above=await _above(trail, access, row),
         below=below,
