@@ -39,7 +39,7 @@ async def test_the_state_comes_with_what_an_event_changed(opened: Opened) -> Non
 async def test_the_decision_leads_to_the_state_before_and_after_its_step(opened: Opened) -> None:
     async with opened() as client:
         page = (await client.get("/runs/failed")).text
-        (way,) = re.findall(r'href="([^"]+)" data-before-and-after', page)
+        (way,) = re.findall(r'href="([^"]+)" data-row data-before-and-after', page)
         shown = (await client.get(way.replace("&amp;", "&"))).text
     assert way == "/runs/failed?at=20&amp;from=12#state"
     assert ("warn", "~ steps: 1 → 2") in changes(shown)

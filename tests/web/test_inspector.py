@@ -34,6 +34,11 @@ PAGES = (
     "/runs/hostile?e=7",
     "/body/hostile/7",
     "/runs/nobody",
+    "/runs?since=7d&order=slowest",
+    "/failures",
+    "/stats",
+    "/compare?a=failed&b=answered",
+    "/state/failed?at=20&from=11",
 )
 SIZES = [{"width": 1280, "height": 900}, {"width": 390, "height": 844}]
 
@@ -65,9 +70,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def serving(store: str, port: int = 0) -> Generator[str]:
+def serving(store: str, port: int = 0, *options: str) -> Generator[str]:
     """Run `steptrail inspect`, and give its address."""
-    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store, "--port", str(port)]
+    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store, "--port", str(port), *options]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
