@@ -1,8 +1,8 @@
-"""Somebody on call, in a real browser and by keyboard alone: from the overview to why, to who else, and to an answer."""
+"""Somebody on call, in a real browser and by keyboard alone: from the overview to why, to others, and to an answer."""
 
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def worker(store: str) -> Generator["subprocess.Popen[str]"]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[str]:
+def store(tmp_path: Path) -> str:
     """A store in which three runs have failed in the same way, and one asks for an approval."""
     made = f"sqlite:///{tmp_path / 'runs.db'}"
 
@@ -63,7 +63,7 @@ def store(tmp_path: Path) -> Iterator[str]:
             trail.run(desk(calls(("refund", WANTED)), "Refunded."), "Refund it", session="asks")
 
     in_thread(build)
-    yield made
+    return made
 
 
 def press_until(page: Page, key: str, said: str) -> None:
