@@ -22,6 +22,7 @@ from steptrail.interfaces.http.inspector.lists import (
     worker_of,
 )
 from steptrail.interfaces.http.inspector.live import hints
+from steptrail.interfaces.http.inspector.minimap import minimap
 from steptrail.interfaces.http.inspector.run import Asked, read_head, read_run
 from steptrail.interfaces.http.inspector.state import state_at
 from steptrail.interfaces.http.inspector.told import Told
@@ -117,7 +118,11 @@ class Pages(Answering):
         others = None
         if head is not None and head.status.word == ExecutionStatus.FAILED.value:
             others = await alike(self.counting, access, row, number)
-        return self.shown(request, "run.html", tag=tag, run=view, cards=cards, page="run", number=number, alike=others)
+        steps = None
+        if (view.window.before or view.window.behind) and row.kind == "agent":
+            steps = await minimap(self.trail, self.counting, access, row, number)
+        shown = {"run": view, "cards": cards, "number": number, "alike": others, "minimap": steps}
+        return self.shown(request, "run.html", tag=tag, page="run", **shown)
 
     async def state(self, request: "Request", access: Access) -> "Response":
         """Answer with the state of a run after an event, alone."""
