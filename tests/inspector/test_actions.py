@@ -12,11 +12,13 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from steptrail import AgentBuilder, ExecutionStatus, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.inspector import Access, inspector
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.tools import OnUnknown
 from steptrail.workflow import Workflow
 from tests.inspector.conftest import everything
 from tests.inspector.test_pages import words
@@ -110,7 +112,8 @@ async def test_an_approval_is_answered_from_its_page_and_kept_with_who_and_why(
     assert buttons(page)[:2] == ["deny", "approve"]
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/asks")
     assert (granted.by, granted.reason) == ("inspector:ana", "the order is hers")
-    assert "waiting" not in words(after)
+    assert buttons(after) == ["pause", "stop"]
+    assert "steptrail resume" in words(after)
 
 
 async def test_a_denial_is_told_with_its_reason(trail: Steptrail, clients: Clients) -> None:
@@ -140,7 +143,9 @@ async def test_a_run_is_paused_and_stopped_and_a_second_click_is_the_same(trail:
     assert [each.status_code for each in (*clicks, stopped)] == [303] * 3
     assert "by inspector:ana: look at it" in paused
     assert len(await heard(trail, "crashed", "pause.requested.v1")) == 1
-    assert (await trail.session("crashed").state()).status is ExecutionStatus.STOPPED
+    (asked,) = await heard(trail, "crashed", "stop.requested.v1")
+    assert (asked.by, asked.reason) == ("inspector:ana", "it is over")
+    assert not (await trail.session("crashed").state()).is_open
 
 
 @pytest.mark.acceptance("8.6-12")
@@ -280,7 +285,7 @@ async def test_a_call_whose_end_nobody_knows_is_settled_from_its_page(tmp_path: 
 async def park(store: str, name: str) -> None:
     """Leave a run with a call of which nobody knows how it ended."""
 
-    @tool(effect=ToolEffect.UNSAFE)
+    @tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK)
     def send(to: str) -> str:
         """Send a letter."""
         return f"sent to {to}"

@@ -142,7 +142,7 @@ class Answering:
             is_large=shown is not None and len(pretty(shown)) > LARGE,
             prompt=None if question.prompt is None else self.masking.text(question.prompt),
             reason=None if question.reason is None else self.masking.text(question.reason),
-            hides=shown != (arguments if arguments is not None else data),
+            hides=not self.masking.shows_values or shown != (arguments if arguments is not None else data),
             commands=answers_to(question, store=self.store),
         )
 
