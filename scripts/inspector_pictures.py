@@ -21,6 +21,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.usage import Usage
 from steptrail.testing import ManualClock, Reply, ScriptedModel, call, calls, say
@@ -139,7 +140,7 @@ def _build(store: str) -> None:
         trail.run(_desk("desk", *good), "Refund order A-4", session="tea-76")
         bad = (call("search", query="order A-4"), call("refund", order="A-9", cents=450), done)
         trail.run(_desk("desk", *bad), "Refund order A-4", session="tea-77")
-        large = {"order": "A-3", "cents": 18_900, "to": "Ana"}
+        large: dict[str, JsonValue] = {"order": "A-3", "cents": 18_900, "to": "Ana"}
         trail.run(_desk("desk", calls(("refund_much", large))), "Refund order A-3", session="tea-78")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.going_on import answers_to
@@ -110,7 +111,7 @@ class Answering:
         """Return the tag of a page that is made of these parts. Raises `_Unchanged` for a caller that has it."""
         minute = self.trail.clock.utc() // 60_000_000  # with it all that a page says of times grows old
         form: FormPass | None = request.state.form
-        made_of = [request.url.query, minute, "" if form is None else form.token, *map(str, parts)]
+        made_of: list[JsonValue] = [request.url.query, minute, "" if form is None else form.token, *map(str, parts)]
         tag = f'"{digest_of(made_of)}"'
         if request.headers.get("if-none-match") == tag:
             raise _Unchanged

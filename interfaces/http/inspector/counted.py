@@ -53,7 +53,7 @@ class CountedPages(Answering):
         said = {key: value for key, value in request.query_params.items() if value and len(value) <= 200}
         if any("\0" in value for value in said.values()):
             raise NotThere  # no server takes it in a text
-        given = {
+        given: dict[str, Any] = {
             "page": "runs",
             "filters": {key: said[key] for key in FILTERS if key in said},
             "is_first": "after" not in said,

@@ -1,7 +1,7 @@
 """The pages, each an answer to one request: the overview, the lists, one run, one body, the health."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreError
@@ -121,7 +121,7 @@ class Pages(Answering):
         steps = None
         if (view.window.before or view.window.behind) and row.kind == "agent":
             steps = await minimap(self.trail, self.counting, access, row, number)
-        shown = {"run": view, "cards": cards, "number": number, "alike": others, "minimap": steps}
+        shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "alike": others, "minimap": steps}
         return self.shown(request, "run.html", tag=tag, page="run", **shown)
 
     async def state(self, request: "Request", access: Access) -> "Response":
