@@ -159,7 +159,7 @@ async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_so(trai
     assert "Nothing was done" in next(each.text for each in answers if each.status_code == 409)
 
 
-@pytest.mark.acceptance("8.6-12")
+@pytest.mark.acceptance("8.6-20")
 async def test_what_is_asked_anew_or_was_answered_is_not_answered_by_an_older_page(
     trail: Steptrail, clients: Clients
 ) -> None:
@@ -195,7 +195,6 @@ async def test_a_form_of_another_site_does_nothing(trail: Steptrail, clients: Cl
     assert await heard(trail, "asks", "approval.granted.v1") == []
 
 
-@pytest.mark.acceptance("8.6-13")
 async def test_a_form_without_the_cookie_of_its_page_does_nothing(trail: Steptrail, clients: Clients) -> None:
     async with clients() as one, clients() as other:
         form = {**forms((await one.get("/runs/asks")).text)[0], "do": "approve"}
@@ -242,7 +241,7 @@ async def test_only_a_form_of_some_size_is_read(clients: Clients, kind: str, bod
     assert answer.status_code == status
 
 
-@pytest.mark.acceptance("8.6-13")
+@pytest.mark.acceptance("8.6-21")
 async def test_who_may_only_look_has_no_forms_and_finds_no_door(trail: Steptrail, clients: Clients) -> None:
     async with clients() as may, clients(everything) as may_not, clients(of_acme) as of_another:
         form = forms((await may.get("/runs/asks")).text)[0]

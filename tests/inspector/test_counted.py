@@ -152,7 +152,7 @@ async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: 
     assert "Counted to" not in words((await client.get("/stats")).text)
 
 
-@pytest.mark.acceptance("8.6-16")
+@pytest.mark.acceptance("8.6-22")
 async def test_counts_that_cannot_be_read_leave_all_other_pages(client: httpx.AsyncClient, tmp_path: Path) -> None:
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as another:
         await another.views.wait()
