@@ -154,7 +154,7 @@ def test_a_link_to_an_event_of_another_chunk_leads_there(chromium: Browser, addr
 
 
 @pytest.mark.acceptance("8.6-9")
-@pytest.mark.parametrize(("size", "scheme"), zip(SIZES, ("light", "dark"), strict=True), ids=["wide", "narrow"])
+@pytest.mark.parametrize(("size", "scheme"), list(zip(SIZES, ("light", "dark"), strict=True)), ids=["wide", "narrow"])
 def test_every_page_fits_is_readable_and_says_what_it_is(
     chromium: Browser, address: str, scheme: str, size: dict[str, int]
 ) -> None:
