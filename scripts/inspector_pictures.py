@@ -24,7 +24,7 @@ from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import PriceTable
 from steptrail.domain.usage import Usage
-from steptrail.testing import ManualClock, Reply, ScriptedModel, call, calls, say
+from steptrail.testing import ManualClock, Reply, ScriptedModel, calls, say
 from steptrail.tools import ApprovalRule
 
 __all__ = ["main"]
@@ -47,7 +47,7 @@ class _Picture(NamedTuple):
 _PICTURES: Final = (
     _Picture("overview", "/", 620),
     _Picture("run", "/runs/tea-77", 900),
-    _Picture("state", "/runs/tea-77?at=28&from=12#state", 560),
+    _Picture("state", "/runs/tea-77?at=20&from=12#state", 560),
     _Picture("stats", "/stats", 760),
     _Picture("failures", "/failures", 420),
     _Picture("compare", "/compare?a=tea-77&b=tea-76", 800),
@@ -69,6 +69,8 @@ def refund(order: str, cents: int) -> str:
     _CLOCK.advance(_RANDOM.uniform(0.2, 1.2))
     if order == "A-9":
         raise KeyError("A-9")
+    if order == "A-8":
+        raise ConnectionError("the bank answered 503 for order A-8")
     return f"{cents} cents of order {order} refunded"
 
 
@@ -90,7 +92,7 @@ def main() -> int:
         made = threading.Thread(target=_build, args=(store,))
         made.start()
         made.join()
-        with _served(store) as address:
+        with _served(folder) as address:
             sizes = _taken(address)
     for name, size in sizes.items():
         print(f"{name}: {size / 1000:.0f} kB")
@@ -117,10 +119,11 @@ def _slowly(reply: ModelReply) -> Reply:
 def _build(store: str) -> None:
     used = Usage(input=1_240, output=160)
     with Steptrail.open_sync(store, clock=_CLOCK) as trail:
-        number = 30
+        number, began = 30, _CLOCK.utc()
         for day in range(_DAYS):
+            _CLOCK.reach(began + day * 86_400_000_000)
             for _ in range(_RANDOM.randrange(4, 9)):
-                order = "A-9" if _RANDOM.random() < 0.12 + 0.03 * day else f"A-{_RANDOM.randrange(1, 9)}"
+                order = "A-9" if _RANDOM.random() < 0.08 + 0.02 * day else f"A-{_RANDOM.randrange(1, 9)}"
                 script = (
                     calls(("search", {"query": f"order {order}"}), usage=used),
                     calls(("refund", {"order": order, "cents": 450}), usage=used),
@@ -132,23 +135,21 @@ def _build(store: str) -> None:
                 )
                 trail.run(question, "Where is the tea?", session=f"shelf-{number}")
                 number += 1
-                _CLOCK.advance(_RANDOM.uniform(60, 5_000))
-            if day < _DAYS - 1:
-                _CLOCK.advance(max(0.0, _RANDOM.uniform(40_000, 60_000)))
-        done = say("It is refunded.")
-        good = (call("search", query="order A-4"), call("refund", order="A-4", cents=450), done)
+                _CLOCK.advance(_RANDOM.uniform(60, 700))
+        found, done = (calls(("search", {"query": "order A-4"}), usage=used),), say("It is refunded.", usage=used)
+        good = (*found, calls(("refund", {"order": "A-4", "cents": 450}), usage=used), done)
         trail.run(_desk("desk", *good), "Refund order A-4", session="tea-76")
-        bad = (call("search", query="order A-4"), call("refund", order="A-9", cents=450), done)
+        bad = (*found, calls(("refund", {"order": "A-9", "cents": 450}), usage=used), done)
         trail.run(_desk("desk", *bad), "Refund order A-4", session="tea-77")
         large: dict[str, JsonValue] = {"order": "A-3", "cents": 18_900, "to": "Ana"}
-        trail.run(_desk("desk", calls(("refund_much", large))), "Refund order A-3", session="tea-78")
+        trail.run(_desk("desk", calls(("refund_much", large), usage=used)), "Refund order A-3", session="tea-78")
 
 
 @contextmanager
-def _served(store: str) -> Generator[str]:
-    options = ["--store", store, "--allow-actions", "--by", "ana"]
+def _served(folder: str) -> Generator[str]:
+    options = ["--store", "sqlite:///runs.db", "--allow-actions", "--by", "ana"]
     command = [sys.executable, "-m", "steptrail", "inspect", *options]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, cwd=folder, text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().split()[4].rstrip("/")

@@ -7,11 +7,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from steptrail import Steptrail
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.prices import PriceTable
 from steptrail.inspector import inspector
-from steptrail.testing import call
+from steptrail.testing import ScriptedModel, call
 from tests.inspector.conftest import Opened, everything
-from tests.inspector.inspected import desk
+from tests.inspector.inspected import desk, search
 from tests.inspector.test_pages import words
 from tests.inspector.test_security import of_acme
 
@@ -63,10 +64,12 @@ async def test_a_slider_stands_over_every_event_and_works_without_a_script(opene
 
 @pytest.mark.acceptance("8.6-18")
 async def test_two_runs_part_at_the_first_event_that_says_something_else(tmp_path: Path) -> None:
+    prices = PriceTable.of({"scripted": {"input": "1", "output": "2"}}, version="test")
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         for name, query in (("one", "tea"), ("two", "tea"), ("three", "milk")):
             script = (call("search", query="shelf"), call("search", query=query), "Found.")
-            await trail.run(desk(*script), "Where is it?", session=name, metadata={"tags": {"n": name}})
+            agent = AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(search).with_prices(prices)
+            await trail.run(agent.build(), "Where is it?", session=name, metadata={"tags": {"n": name}})
         transport = httpx.ASGITransport(inspector(trail, authorize=everything))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
             same, parted = [(await client.get(f"/compare?a=one&b={other}")).text for other in ("two", "three/1")]

@@ -152,10 +152,13 @@ def _lasting(value: Any, volatile: frozenset[str] = _VOLATILE) -> JsonValue:
             names = [name for name in value.__struct_fields__ if name not in volatile]
             kept = [name for name in names if not name.endswith(_VOLATILE_ENDS)]
             return {"": type(value).__name__} | {name: _lasting(getattr(value, name), volatile) for name in kept}
-        case tuple():
-            items = cast("tuple[Any, ...]", value)  # type: ignore[redundant-cast]  # pyright needs it
+        case tuple() | list():
+            items = cast("Sequence[Any]", value)
             return [_lasting(item, volatile) for item in items]
-        case dict() | list() | str() | int() | float() | None:
-            return cast("JsonValue", value)
+        case dict():
+            entries = cast("dict[str, Any]", value)
+            return {key: _lasting(inner, volatile) for key, inner in entries.items()}
+        case str() | int() | float() | None:
+            return value
         case _:
             return str(value)
