@@ -38,10 +38,16 @@ async def trail(tmp_path: Path) -> AsyncGenerator[Steptrail]:
         yield opened
 
 
+def browsing(trail: Steptrail) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400")
+
+
 @pytest.fixture
 async def client(trail: Steptrail) -> AsyncGenerator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(inspector(trail, authorize=everything))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as made:
+    """A client of a store in which all is counted."""
+    await trail.views.wait()
+    async with browsing(trail) as made:
         yield made
 
 
@@ -96,8 +102,8 @@ async def test_a_filter_that_makes_no_sense_is_no_page(client: httpx.AsyncClient
 async def test_a_long_list_comes_in_pages_that_miss_and_repeat_no_run(trail: Steptrail) -> None:
     for number in range(60):
         await trail.run(desk("Yes."), "Hi", session=f"quick-{number:02}")
-    transport = httpx.ASGITransport(inspector(trail, authorize=everything))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
+    await trail.views.wait()
+    async with browsing(trail) as client:
         first = (await client.get("/runs?since=1h")).text
         (way,) = re.findall(r'href="([^"]+)" rel="next"', first)
         await trail.run(desk("Yes."), "Hi", session="meanwhile")
@@ -137,7 +143,6 @@ async def test_a_tenant_counts_its_own_runs_alone(opened: Opened) -> None:
 
 @pytest.mark.acceptance("8.6-16")
 async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: httpx.AsyncClient) -> None:
-    await trail.views.wait()
     counted = await trail.store.last_position()
     another = await trail.store.acquire("projector:runs", owner="a process that hangs")
     await trail.run(desk(call("look_up", key="key-4"), "no"), "Hi", session="newer")
@@ -147,30 +152,34 @@ async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: 
         assert f"Counted to {percent} % of the log" in said, page
     assert f"like it counted to {percent} % of the log" in words((await client.get("/runs/newer")).text)
     await another.release()
+    await trail.views.wait()
+    assert "Counted to" not in words((await client.get("/stats")).text)
     assert "3 other runs failed in the same way" in words((await client.get("/runs/newer")).text)
     assert "Counted to" not in words((await client.get("/stats")).text)
 
 
 @pytest.mark.acceptance("8.6-22")
-async def test_counts_that_cannot_be_read_leave_all_other_pages(client: httpx.AsyncClient, tmp_path: Path) -> None:
+async def test_counts_that_cannot_be_read_leave_all_other_pages(trail: Steptrail, tmp_path: Path) -> None:
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as another:
         await another.views.wait()
     for each in (tmp_path / "runs.db-views").glob("[0-9]*.db"):
         each.write_bytes(b"no database" * 1_000)
-    for page in ("/stats", "/failures", "/runs?since=1h"):
-        answer = await client.get(page)
-        assert answer.status_code == 200
-        assert "The counts cannot be read: " in words(answer.text), page
-    for page in ("/", "/runs", "/runs/lost-1", "/health"):
-        answer = await client.get(page)
-        assert answer.status_code == 200, page
-        assert "The counts" not in words(answer.text)
+    async with browsing(trail) as client:
+        for page in ("/stats", "/failures", "/runs?since=1h"):
+            answer = await client.get(page)
+            assert answer.status_code == 200
+            assert "The counts cannot be read: " in words(answer.text), page
+        for page in ("/", "/runs", "/runs/lost-1", "/health"):
+            answer = await client.get(page)
+            assert answer.status_code == 200, page
+            assert "The counts" not in words(answer.text)
 
 
-async def test_the_health_says_how_the_counts_stand(client: httpx.AsyncClient) -> None:
-    before = words((await client.get("/health")).text)
-    await client.get("/stats")
-    after = words((await client.get("/health")).text)
+async def test_the_health_says_how_the_counts_stand(trail: Steptrail) -> None:
+    async with browsing(trail) as client:
+        before = words((await client.get("/health")).text)
+        await trail.views.wait()
+        after = words((await client.get("/health")).text)
     assert "counts not made yet" in before
     assert re.search(r"counts \(runs\) up to date, [\d.]+ kB", after)
 
