@@ -47,7 +47,10 @@ async def serve(
         access = Access() if user is None else Access(may_act=True, user=user)
         return access if door is None or door.knows(connection) else None
 
-    async with Steptrail.open(url, create=False, read_only=user is None) as trail:
+    async with (
+        Steptrail.open(url, create=False, read_only=user is None) as trail,
+        trail.views.kept_going(),  # so that no page has to wait until what is new is counted
+    ):
         hosts = {"localhost", host, socket.gethostname()}
         app: ASGIApp = inspector(trail, authorize=authorize, mask_keys=mask_keys, show=show, hosts=hosts, store=store)
         if door is not None:
