@@ -243,6 +243,16 @@ class FollowerBusy(SteptrailError):
         self.name, self.owner = name, owner
 
 
+class NotExported(SteptrailError):
+    """A receiver did not take spans; to send them again is safe. The log of `opentelemetry` says why."""
+
+    def __init__(self, spans: int) -> None:
+        super().__init__(
+            f"the receiver did not take {spans} spans: the log of `opentelemetry` says why; send them again"
+        )
+        self.spans = spans
+
+
 class ProjectionStopped(SteptrailError):
     """A projection has failed at the event at `position` of the log, and its read model does not go on."""
 
