@@ -29,9 +29,7 @@ _WARNING = (
 
 def register(commands: Commands) -> None:
     """Add the command."""
-    export = commands.add(
-        "export", _export, "Write session or run ID as JSON lines, a session as a test, or send spans."
-    )
+    export = commands.add("export", _export, "Write session or run ID as JSON lines or as a test, or send spans.")
     export.add_argument("id", metavar="ID", type=prefix, nargs="?")
     export.add_argument("--out", metavar="FILE", type=Path, help="where to (default: the standard output)")
     export.add_argument(

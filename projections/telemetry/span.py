@@ -75,7 +75,7 @@ def span_id(stream: str, start: str) -> str:
 
 
 def is_sampled(trace_id: str, share: float) -> bool:
-    """Tell whether a trace is among the `share` of traces (0 to 1) that are told, as OpenTelemetry draws it by its id."""
+    """Tell whether a trace is of the `share` of traces, 0 to 1, that are told. Its id decides, as in OpenTelemetry."""
     return int(trace_id[16:], 16) < round(share * 2**64)
 
 

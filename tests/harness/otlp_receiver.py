@@ -24,7 +24,7 @@ def _spans(body: bytes) -> list[dict[str, Any]]:
     return [
         {
             "service": _attributes(resource.resource.attributes)["service.name"],
-            "schema": scope.schema_url or scope.scope.name,
+            "schema": scope.schema_url,
             "trace_id": span.trace_id.hex(),
             "span_id": span.span_id.hex(),
             "parent_id": span.parent_span_id.hex() or None,

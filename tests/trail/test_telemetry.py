@@ -15,7 +15,9 @@ from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.otlp import SpanSender, endpoint_of
 from steptrail.infrastructure.telemetry.recorded import export_spans
 from steptrail.infrastructure.telemetry.stream_folds import StreamFolds
-from steptrail.projections.telemetry import Span, is_sampled
+from steptrail.projections.telemetry import Span, is_sampled, trace_id
+from steptrail.projections.telemetry.names import SCHEMA_URL
+from steptrail.runtime.kernel.follower import Follower
 from steptrail.telemetry import Telemetry
 from steptrail.testing import call
 from steptrail.tools import SubagentTool
@@ -76,7 +78,7 @@ def as_sent(span: Span) -> dict[str, Any]:
     listed = {name: list(each) if isinstance(each, tuple) else each for name, each in span.attributes.items()}
     return {
         "service": "steptrail",
-        "schema": "steptrail",
+        "schema": SCHEMA_URL,
         "trace_id": span.trace_id,
         "span_id": span.span_id,
         "parent_id": span.parent_id,
@@ -91,7 +93,7 @@ def as_sent(span: Span) -> dict[str, Any]:
 
 
 def by_id(spans: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {span["span_id"]: {**span, "schema": "steptrail"} for span in spans}
+    return {span["span_id"]: span for span in spans}
 
 
 @pytest.mark.acceptance("8.8-1")
@@ -105,7 +107,15 @@ async def test_a_receiver_gets_live_the_spans_that_follow_from_the_log(receiver:
     hold_together(spans)
     assert by_id(receiver.spans) == {span.span_id: as_sent(span) for span in spans}
     assert len(receiver.spans) == len(spans)
-    assert drawn([span for span in spans if span.trace_id == spans[-1].trace_id])[0] == "invoke_workflow outer !"
+    of_first = [span for span in spans if span.trace_id == trace_id("flow:f", "f:1")]
+    assert drawn(of_first)[:6] == [
+        "invoke_workflow outer !",
+        "  node below",
+        "    try below !",
+        "      invoke_workflow inner !",
+        "        node x",
+        "          try x !",
+    ]
 
 
 @pytest.mark.acceptance("8.8-2")
@@ -163,36 +173,41 @@ async def test_an_export_that_is_killed_anywhere_misses_no_span() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await run_all(trail)
         whole = {span.span_id: span for span in await recorded(trail)}
-        end = await trail.store.last_position()
         for number in range(1, 60):
-            told: dict[str, Span] = {}
-            left, place, name = number, 0, f"killed-{number}"
+            assert await _killed_again_and_again(trail, number) == whole
 
-            async def send(batch: list[Span]) -> None:
-                nonlocal left
-                for span in batch:
-                    left -= 1
-                    if not left:
-                        raise Killed
-                    told[span.span_id] = span
 
-            while place < end:
-                try:
-                    async with trail.follower(name) as follower:
+async def _killed_again_and_again(trail: Steptrail, number: int) -> dict[str, Span]:
+    """Export all, cut off after the given number of spans and kept places, and then to the end."""
+    told: dict[str, Span] = {}
+    left, place, name = number, 0, f"killed-{number}"
+    end = await trail.store.last_position()
 
-                        async def keep(position: int) -> None:
-                            nonlocal left
-                            await follower.keep(position)
-                            left -= 1
-                            if not left or position >= end:
-                                raise Killed
+    def count() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Killed
 
-                        entries = trail.subscribe(follower.kept, follow=False)
-                        small = StreamFolds(trail.store, remembered=1)
-                        await export_spans(entries, small, send, keep=keep)
-                except Killed:
-                    place = await trail.store.place(name)
-            assert told == whole
+    async def send(batch: list[Span]) -> None:
+        for span in batch:
+            count()
+            told[span.span_id] = span
+
+    while place < end:
+        try:
+            async with trail.follower(name) as follower:
+                entries = trail.subscribe(follower.kept, follow=False)
+
+                async def keep(position: int, follower: Follower = follower) -> None:
+                    await follower.keep(position)
+                    count()
+
+                await export_spans(entries, StreamFolds(trail.store, remembered=1), send, keep=keep)
+        except Killed:
+            pass
+        place = await trail.store.place(name)
+    return told
 
 
 async def test_commits_that_were_dropped_are_told_when_their_stream_grows() -> None:
