@@ -12,7 +12,7 @@ from contextvars import Context
 
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.infrastructure.telemetry.stream_folds import StreamFolds
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span
 
 __all__ = ["LiveSpans"]
@@ -25,7 +25,7 @@ _log = logging.getLogger("steptrail.telemetry")
 class LiveSpans:
     """The spans of one trail. `tell` gets each of them once, in an event loop of the trail; it must not block."""
 
-    def __init__(self, folds: StreamFolds, tell: Callable[[Span], None], *, most: int = _MOST_COMMITS) -> None:
+    def __init__(self, folds: SpanFolds, tell: Callable[[Span], None], *, most: int = _MOST_COMMITS) -> None:
         self._folds, self._tell = folds, tell
         self._commits: deque[tuple[str, Sequence[Recorded[Event]]]] = deque(maxlen=most)
         self._task: asyncio.Task[None] | None = None

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
-from steptrail.infrastructure.telemetry.stream_folds import StreamFolds
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span, is_sampled
 from steptrail.runtime.kernel.subscription import LogEntry
 
@@ -17,7 +17,7 @@ _REST_SECONDS = 0.2
 
 
 class Entries(Protocol):
-    """What a subscription offers: entries that were read, and those that come."""
+    """The part of a subscription that is needed: entries that were read, and those that come."""
 
     def ready(self) -> LogEntry | None:
         """Return the next entry that has been read; None when there is none."""
@@ -30,7 +30,7 @@ class Entries(Protocol):
 
 async def export_spans(
     entries: Entries,
-    folds: StreamFolds,
+    folds: SpanFolds,
     send: Callable[[list[Span]], Awaitable[None]],
     *,
     share: float = 1.0,

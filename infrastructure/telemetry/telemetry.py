@@ -1,4 +1,4 @@
-"""`Telemetry`: what of the runs of a trail is told to a receiver of OpenTelemetry, while they go on."""
+"""`Telemetry`: the settings by which the runs of a trail are told to a receiver of OpenTelemetry, while they go on."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.otlp import span_exporter
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
-from steptrail.infrastructure.telemetry.stream_folds import StreamFolds
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span, is_sampled
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -50,7 +50,7 @@ class Telemetry:
         if self._is_used:
             raise ConfigurationError("a Telemetry serves one trail: make another one for another trail")
         self._is_used = True
-        return LiveSpans(StreamFolds(store, parts=self._steps), self._tell)
+        return LiveSpans(SpanFolds(store, parts=self._steps), self._tell)
 
     def close(self) -> None:
         """Send what waits, and end. It may take as long as the receiver is given, when that is away."""

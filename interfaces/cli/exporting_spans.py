@@ -9,7 +9,7 @@ from functools import partial
 from steptrail.domain.errors import CorruptRecord, NotExported
 from steptrail.infrastructure.telemetry.otlp import SpanSender
 from steptrail.infrastructure.telemetry.recorded import export_spans
-from steptrail.infrastructure.telemetry.stream_folds import StreamFolds
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.infrastructure.telemetry.telemetry import checked_share
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output, one_line
@@ -96,7 +96,7 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
         note(error)
 
     async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.follow) as trail:
-        folds = StreamFolds(trail.store, parts=not arguments.no_steps)
+        folds = SpanFolds(trail.store, parts=not arguments.no_steps)
         exported = partial(export_spans, folds=folds, send=send, share=arguments.sample)
         if arguments.follow:
             async with trail.follower(arguments.place, on_corrupt=damaged) as follower:

@@ -17,7 +17,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.otlp import SpanSender, endpoint_of
 from steptrail.infrastructure.telemetry.recorded import export_spans
-from steptrail.infrastructure.telemetry.stream_folds import StreamFolds
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span, is_sampled, trace_id
 from steptrail.projections.telemetry.names import SCHEMA_URL
 from steptrail.runtime.kernel.follower import Follower
@@ -72,7 +72,7 @@ async def recorded(trail: Steptrail, **options: Any) -> list[Span]:
         spans.extend(batch)
 
     async with trail.subscribe(follow=False) as entries:
-        assert await export_spans(entries, StreamFolds(trail.store), send, **options) == len(spans)
+        assert await export_spans(entries, SpanFolds(trail.store), send, **options) == len(spans)
     return spans
 
 
@@ -146,7 +146,6 @@ def test_the_command_sends_the_same_spans_of_recorded_runs(receiver: OtlpReceive
     assert receiver.spans == []
 
 
-@pytest.mark.acceptance("8.8-3")
 def test_an_export_that_follows_goes_on_where_it_was(receiver: OtlpReceiver, typed: Type, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
 
@@ -240,7 +239,7 @@ async def _killed_again_and_again(trail: Steptrail, number: int) -> dict[str, Sp
                     await follower.keep(position)
                     count()
 
-                await export_spans(entries, StreamFolds(trail.store, remembered=1), send, keep=keep)
+                await export_spans(entries, SpanFolds(trail.store, remembered=1), send, keep=keep)
         except Killed:
             pass
         place = await trail.store.place(name)
@@ -251,7 +250,7 @@ async def test_commits_that_were_dropped_are_told_when_their_stream_grows() -> N
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await trail.run(family(), "go", session="s")
         told: list[Span] = []
-        live = LiveSpans(StreamFolds(trail.store), told.append, most=2)
+        live = LiveSpans(SpanFolds(trail.store), told.append, most=2)
         records = await trail.session("s").history()
         live.committed("agent:s", records[:1])
         await live.aclose()

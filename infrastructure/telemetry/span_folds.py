@@ -14,7 +14,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.telemetry import Span, SpanFold
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["StreamFolds"]
+__all__ = ["SpanFolds"]
 
 _REMEMBERED = 1_000
 _PAGE = 1_000
@@ -22,7 +22,7 @@ _PAGE = 1_000
 _log = logging.getLogger("steptrail.telemetry")
 
 
-class StreamFolds:
+class SpanFolds:
     """The folds of the streams of one store. What is forgotten is read again when the stream grows."""
 
     def __init__(self, store: EventStore, *, parts: bool = True, remembered: int = _REMEMBERED) -> None:
