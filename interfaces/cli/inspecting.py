@@ -1,7 +1,8 @@
-"""`inspect`: pages of all that is in the store, for a browser. It only reads."""
+"""`inspect`: pages of all that is in the store, for a browser. They only read, unless actions are allowed."""
 
 import argparse
 import asyncio
+import getpass
 
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given
@@ -15,7 +16,7 @@ _LAST_PORT = 65_535
 
 def register(commands: Commands) -> None:
     """Add the command."""
-    inspect = commands.add("inspect", _inspect, "Show the runs of the store in a browser, until Ctrl-C. It only reads.")
+    inspect = commands.add("inspect", _inspect, "Show the runs of the store in a browser, until Ctrl-C.")
     inspect.add_argument("--port", type=_port, default=0, metavar="N", help="the port (default: one that is free)")
     inspect.add_argument(
         "--host",
@@ -29,6 +30,12 @@ def register(commands: Commands) -> None:
         metavar="KEY",
         help="hide the values of this key, besides those that mean a secret; may be said again",
     )
+    inspect.add_argument(
+        "--allow-actions",
+        action="store_true",
+        help="let the pages answer questions, pause and stop; without it the store is opened for reading only",
+    )
+    inspect.add_argument("--by", metavar="WHO", help="who does that, for the record (default: the name of the user)")
     inspect.add_argument("--shape", action="store_true", help="show no values at all, only of which kind they are")
 
 
@@ -48,6 +55,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
                 host=arguments.host,
                 port=arguments.port,
                 mask_keys=tuple(arguments.mask),
+                user=(arguments.by or _user()) if arguments.allow_actions else None,
                 show="shape" if arguments.shape else "values",
                 store=store_given(arguments),
                 on_ready=ready,
@@ -56,6 +64,13 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
     except OSError as error:
         raise Refusal(f"cannot serve {arguments.host} on port {arguments.port}: {error.strerror or error}") from error
     return Exit.OK
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container there may be no name
+        return "user"
 
 
 def _port(text: str) -> int:

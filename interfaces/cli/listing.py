@@ -1,4 +1,8 @@
-"""`runs`: what is in the store. It only reads."""
+"""`runs`: what is in the store.
+
+The index of the store tells of each session how it stands, and is never late. Filters and orders that it has not are
+asked of the read models, and each row is one run then: one execution.
+"""
 
 import argparse
 import asyncio
@@ -10,6 +14,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.filtering import VIEW_FILTERS, add_filters, list_asked, needs_views
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, option_of, prefix, store_of
@@ -37,12 +42,13 @@ def register(commands: Commands) -> None:
     runs.add_argument("--since", type=moment, metavar="TIME", help="that began then or later: 12h, 7d, 2026-03-01")
     runs.add_argument("--until", type=moment, metavar="TIME", help="that began before")
     paged(runs)
+    add_filters(runs)
 
 
 def paged(parser: Parser) -> None:
     """Add the options of a page."""
     parser.add_argument("--limit", type=amount, metavar="N", default=PAGE, help=f"at most N sessions ({PAGE})")
-    parser.add_argument("--after", type=prefix, metavar="ID", help="those that began before session ID")
+    parser.add_argument("--after", type=prefix, metavar="ID", help="what comes after ID: the end of the page before")
 
 
 async def place_of(trail: Steptrail, name: str | None) -> str | None:
@@ -51,6 +57,8 @@ async def place_of(trail: Steptrail, name: str | None) -> str | None:
 
 
 def _runs(arguments: argparse.Namespace, output: Output) -> int:
+    if needs_views(arguments):
+        return list_asked(arguments, output, next_page=_next_page)
     limit: int = arguments.limit
     is_crashed = arguments.status == _CRASHED
 
@@ -91,23 +99,22 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     cost = ["COST"] if is_priced else []
     output.table(["ID", "AGENT", "STATUS", "STOP REASON", "STEPS", "ACTIVE", *cost, "UPDATED (UTC)"], rows)
     if len(runs) < len(found):
-        output.note(f"steptrail: there are more: `{_next_page(arguments, runs[-1])}` lists them")
+        output.note(f"steptrail: there are more: `{_next_page(arguments, name_of(runs[-1].stream))}` lists them")
     if any(run.damage for run in runs):
         output.note("steptrail: `steptrail doctor` says what is damaged")
     return Exit.OK
 
 
-def _next_page(arguments: argparse.Namespace, last: RunSummary) -> str:
-    """Return the command that lists the next page, with the filters of this one."""
-    given = {name: getattr(arguments, name) for name in _FILTERS}
-    words = [
-        word
-        for name, value in given.items()
-        if value is not None
-        for word in (option_of(name), value.isoformat() if isinstance(value, datetime) else str(value))
-    ]
+def _next_page(arguments: argparse.Namespace, after: str) -> str:
+    """Return the command that lists what comes after a place, with the filters of this page."""
+    words: list[str] = []
+    for name in (*_FILTERS, *VIEW_FILTERS):
+        given = getattr(arguments, name)
+        for each in given if isinstance(given, list) else [given]:
+            if each is not None:
+                words += [option_of(name), each.isoformat() if isinstance(each, datetime) else str(each)]
     limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
-    return typed(store_given(arguments), "runs", options=(*words, *limit, "--after", name_of(last.stream)))
+    return typed(store_given(arguments), "runs", options=(*words, *limit, "--after", after))
 
 
 def _status(run: RunSummary) -> str:

@@ -28,6 +28,7 @@ from steptrail.interfaces.cli import (
     listing,
     reading,
     running,
+    stats,
     steering,
     tail,
     views,
@@ -45,7 +46,10 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
-    lists, rest = (listing, due, inbox, reading), (why, tail, export, flow_command, erasing, doctor, views, inspecting)
+    lists, rest = (
+        (listing, due, inbox, reading),
+        (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
+    )
     for group in (running, working, steering, answering, *lists, *rest):
         group.register(commands)
     output = Output(sys.stdout, sys.stderr)

@@ -71,6 +71,11 @@ class Output:
         """Whether a person watches the answers appear: they go to a terminal, and not as JSON."""
         return not self.as_json and self._out is not None and self._out.isatty()
 
+    @property
+    def draws(self) -> bool:
+        """Whether the answers go to a terminal that shows block characters."""
+        return self.shows_writing and (getattr(self._out, "encoding", None) or "").lower().startswith("utf")
+
     def writing(self, text: str) -> None:
         """Print a piece of the answer, at once."""
         self._print(printable(text), end="")

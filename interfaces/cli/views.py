@@ -5,8 +5,8 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
-from steptrail.domain.errors import StoreReadOnly
 from steptrail.domain.json_value import JsonValue
+from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, seconds, store_of
@@ -79,16 +79,12 @@ def _rebuild(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _sql(arguments: argparse.Namespace, output: Output) -> int:
-    async def asked(*, read_only: bool = False) -> SqlAnswer:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=read_only) as trail:
-            return await trail.views.sql(
-                arguments.text, *arguments.values, timeout=arguments.timeout, limit=arguments.limit
-            )
-
-    try:
-        answer = asyncio.run(asked())
-    except StoreReadOnly:
-        answer = asyncio.run(asked(read_only=True))
+    answer: SqlAnswer = asked(
+        arguments,
+        lambda trail: trail.views.sql(
+            arguments.text, *arguments.values, timeout=arguments.timeout, limit=arguments.limit
+        ),
+    )
     rows = [[_plain(value) for value in row] for row in answer.rows]
     if output.as_json:
         names = list(answer.columns)
@@ -104,8 +100,7 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
     output.table(list(answer.columns), [["" if value is None else str(value) for value in row] for row in rows])
     if answer.is_cut:
         output.note(f"steptrail: there are more than {arguments.limit} rows: `--limit` shows more")
-    if answer.lag:
-        output.note(f"steptrail: another process is counting; {answer.lag} positions of the log are not in this yet")
+    note_lag(output, answer.lag)
     return Exit.OK
 
 

@@ -81,6 +81,8 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
     blocks = [load_runnable(each, code if each in files else None) for each in arguments.agents]
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments)))
+        # A worker is there all the time, so what people look at is as new as the log.
+        await stack.enter_async_context(trail.views.kept_going())
         agents = [await stack.enter_async_context(block) for block in blocks]
         for agent in agents:
             stack.push_async_callback(close_models, agent)

@@ -87,6 +87,8 @@ def _shown(column: Column, since: str) -> Iterator[PublicColumn]:
             yield PublicColumn(f"{name.removesuffix('_nanos')}_usd", sql, PublicKind.DOLLARS, says, since)
         case "days since 1970-01-01":
             yield PublicColumn(name, sql, PublicKind.DAY, says, since)
+            began = f"{sql} * 86400000000"
+            yield PublicColumn(f"{name}_us", began, PublicKind.INTEGER, "Its beginning", since, "microseconds of UTC")
         case "microseconds of UTC":
             yield PublicColumn(name, sql, PublicKind.INSTANT, says, since)
             as_number = f"{name.removesuffix('_at')}_us"

@@ -223,7 +223,7 @@ TOOL_CALLS = Table(
 
 ATTEMPTS = Table(
     name="v1_attempts",
-    says="Tries of tool calls that another try, or a cancellation, came after. The last try is the row of the call.",
+    says="Tries of tool calls that another try, or a cancellation, came after. The row of the call is its newest try.",
     key=("execution", "step", "call", "attempt"),
     columns=(
         _EXECUTION,

@@ -152,6 +152,35 @@ async def test_a_retried_run_retries_its_newest_child_and_repeats_nothing_that_h
     assert world.done["x"] == tries
 
 
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+@pytest.mark.parametrize("number", range(1, 7))
+async def test_a_crash_anywhere_in_a_retry_repeats_nothing_that_the_child_had_finished(kind: str, number: int) -> None:
+    world, clock = World(), HandClock()
+    if kind == "agent":
+        model = ScriptedModel([call("act", name="x"), say("dogs"), say("dogs")])
+        agent = AgentBuilder("a").with_model(model).with_tools(world.tool())
+        flow = Workflow("t").agent("below", agent.with_max_steps(1).build(), prompt="go").build()
+    else:
+        world.fails["y"] = [RuntimeError("no"), None, None]
+        inner = Workflow("inner").function("x", world.function("x")).function("y", world.function("y")).chain("x", "y")
+        flow = Workflow("t").flow("below", inner.build()).build()
+    async with trail_of(clock) as trail:
+        assert (await run_to_rest(trail, clock, flow)).status is ExecutionStatus.FAILED
+        dying = again_on(trail, clock, crash_at("after-append", number))
+        with pytest.raises(Crash):
+            await dying.flow("f").retry(flow)
+        handle = trail.flow("f")
+        if not (await handle.state()).is_open:
+            # The retry itself was not stored, or its end was.
+            result = await handle.retry(flow) if (await handle.state()).status is ExecutionStatus.FAILED else None
+        else:
+            result = await handle.resume(flow)
+        assert result is None or result.status is ExecutionStatus.COMPLETED
+        rows = [row for row in await trail.runs() if row.parent]
+    assert [(row.parent.effect, row.executions) for row in rows if row.parent] == [("f:1:below:1", 2)]
+    assert world.done["x"] == 1
+
+
 async def test_a_child_that_fails_after_the_run_was_retried_is_tried_again_in_a_new_stream() -> None:
     world, clock = World(), HandClock()
     world.fails["x"] = [*[RuntimeError("no")] * 3, None]

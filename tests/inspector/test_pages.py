@@ -118,7 +118,7 @@ async def test_the_page_of_a_run_has_its_bars_its_decision_and_the_state_after_a
     assert "Decision after step 1, event 12 : it goes on, by ToolCallPresenceCheck" in chosen
     state = json.loads(unescape(re.findall(r'aria-label="The state">(.*?)</pre>', at, re.DOTALL)[0]))
     assert (state["status"], state["openStep"], state["openCalls"][0]["status"]) == ("in_progress", 1, "completed")
-    assert "State after event 21 of 21" in late
+    assert "After event 21 of 21" in late
 
 
 async def test_a_run_of_a_workflow_has_its_graph_and_its_visits(opened: Opened) -> None:

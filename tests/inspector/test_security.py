@@ -76,7 +76,7 @@ async def test_every_answer_forbids_what_is_not_ours_and_is_not_kept(opened: Ope
             assert policy.endswith("base-uri 'none'; frame-ancestors 'none'")
             assert "unsafe" not in policy
             assert headers["x-content-type-options"] == "nosniff"
-            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["referrer-policy"] == "same-origin"
             assert headers["cache-control"] == "no-store"
 
 

@@ -34,6 +34,11 @@ PAGES = (
     "/runs/hostile?e=7",
     "/body/hostile/7",
     "/runs/nobody",
+    "/runs?since=7d&order=slowest",
+    "/failures",
+    "/stats",
+    "/compare?a=failed&b=answered",
+    "/state/failed?at=20&from=11",
 )
 SIZES = [{"width": 1280, "height": 900}, {"width": 390, "height": 844}]
 
@@ -65,9 +70,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @contextmanager
-def serving(store: str, port: int = 0) -> Generator[str]:
+def serving(store: str, port: int = 0, *options: str) -> Generator[str]:
     """Run `steptrail inspect`, and give its address."""
-    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store, "--port", str(port)]
+    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store, "--port", str(port), *options]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -149,8 +154,7 @@ def test_a_link_to_an_event_of_another_chunk_leads_there(chromium: Browser, addr
 
 
 @pytest.mark.acceptance("8.6-9")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
+@pytest.mark.parametrize(("size", "scheme"), list(zip(SIZES, ("light", "dark"), strict=True)), ids=["wide", "narrow"])
 def test_every_page_fits_is_readable_and_says_what_it_is(
     chromium: Browser, address: str, scheme: str, size: dict[str, int]
 ) -> None:

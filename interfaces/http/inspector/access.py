@@ -29,11 +29,12 @@ _MOST_ABOVE = 32
 class Access:
     """The rights of a caller of the inspector. `tenant` limits it to the runs of that tenant; None means all runs.
 
-    `may_act` allows what changes a run. The pages that there are so far only read.
+    `may_act` lets it answer questions, pause and stop; `user` is its name in the record of these.
     """
 
     tenant: str | None = None
     may_act: bool = False
+    user: str = "user"
 
 
 Authorize: TypeAlias = "Callable[[HTTPConnection], Access | Awaitable[Access | None] | None]"

@@ -3,9 +3,14 @@
 GET /                          what needs somebody, and the newest runs
 GET /runs                      a list of runs; its filters are the address
 GET /runs/{session}[/{n}]      one run, or the n-th execution of a session
+GET /state/{session}           the state of a run after any event, and what is new since another
+GET /compare                   two runs beside each other
 GET /inbox                     what people are asked, and how to answer
+GET /failures                  how runs fail, those that are alike together
+GET /stats                     what runs come to, by day and by agent
 GET /body/{session}/{version}  one event whole, or with `?path=` a part of it
 GET /health                    what can be said of the store
+POST /act/{session}            what somebody says to a run, from a form of its page
 GET /live                      hints of what has grown, as Server-Sent Events
 """
 
@@ -20,6 +25,9 @@ from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.http.inspector import words
 from steptrail.interfaces.http.inspector.access import Authorize
+from steptrail.interfaces.http.inspector.acting import Acting, shown_digest, ways_to_answer
+from steptrail.interfaces.http.inspector.counted import CountedPages
+from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.masking import Mask, Masking, Show
 from steptrail.interfaces.http.inspector.pages import Pages
 from steptrail.interfaces.http.inspector.security import Guarded
@@ -56,7 +64,8 @@ def inspector(
     those whose keys mean a secret; `mask` returns what is shown of any value, given its key; with `show="shape"` no
     values are shown. `hosts` are the names under which the application is reached: other names are refused, so that no
     page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name.
-    Nothing is written to the store. Raises `MissingExtra` without the extra `inspector`.
+    Nothing is written to the store but what a caller says whose `Access` has `may_act`. Raises `MissingExtra` without
+    the extra `inspector`.
     """
     try:
         for used_later in ("jinja2", "sse_starlette"):  # what is missing is said here, and not to a browser
@@ -66,16 +75,22 @@ def inspector(
         from starlette.routing import Route
     except ImportError as error:
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
-    pages = Pages(trail, authorize, Masking(mask_keys, mask, show), _templates(), store)
+    given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
+    pages, counted, acting = Pages(*given), CountedPages(*given), Acting(*given)
     return Starlette(
         routes=[
             Route("/", pages.answer(pages.overview)),
-            Route("/runs", pages.answer(pages.runs)),
+            Route("/runs", counted.answer(counted.runs)),
             Route("/runs/{session}", pages.answer(pages.run)),
             Route("/runs/{session}/{ordinal:int}", pages.answer(pages.run)),
+            Route("/state/{session}", pages.answer(pages.state)),
+            Route("/compare", pages.answer(pages.compare)),
             Route("/inbox", pages.answer(pages.inbox)),
+            Route("/failures", counted.answer(counted.failures)),
+            Route("/stats", counted.answer(counted.stats)),
             Route("/body/{session}/{version:int}", pages.answer(pages.body)),
             Route("/health", pages.answer(pages.health)),
+            Route("/act/{session}", acting.answer(acting.act), methods=["POST"]),
             Route("/live", pages.answer(pages.live)),
             Route("/static/{place:path}", _StaticFiles(_HERE / "static").answer),
         ],
@@ -121,6 +136,10 @@ def _templates() -> "Environment":
         "name": name_of,
         "size": words.size,
         "status": words.status_of,
+        "status_of_row": words.status_of_row,
+        "usd": words.usd,
+        "ways": ways_to_answer,
+        "shown_digest": shown_digest,
         "stopped": how_it_stopped,
     }
     made.filters.update(words_of_ours)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BEAT_SECONDS", "hints"]
 
-BEAT_SECONDS: Final = 10.0
-"""After so long a silence a page is told that the line is alive."""
+BEAT_SECONDS: Final = 4.0
+"""After so long a silence a page is told that the line is alive, and looks: that a process died is in no event."""
 _REST_SECONDS = 0.25
 _MOST_NAMED = 200
 """How many runs one hint names."""

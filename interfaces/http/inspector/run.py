@@ -22,7 +22,7 @@ from steptrail.projections.decision_panel import DecisionPanel, decision_panel
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Asked", "RunView", "Window", "read_run"]
+__all__ = ["Asked", "RunView", "Window", "read_head", "read_run"]
 
 WINDOW: Final = 1_500
 """How many events bars are drawn of: some 200 steps."""
@@ -35,7 +35,8 @@ class Asked:
     """The part of a run that is asked for.
 
     That is an execution by its number, an event that is shown whole, the event up to which bars are drawn, the event of
-    a decision, and the event after which the state is shown. None means the newest; no state is shown then.
+    a decision, and the event after which the state is shown. None means the newest; no state is shown then. With
+    `since` the state comes with what is new since that event.
     """
 
     execution: int | None = None
@@ -43,6 +44,7 @@ class Asked:
     until: int | None = None
     decision: int | None = None
     at: int | None = None
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,15 +94,15 @@ async def read_run(
     """
     head, damage = None, None
     try:
-        explanation = await explained(
-            trail.store, row.stream, now=trail.clock.utc(), execution=asked.execution, explainers=explainers
-        )
-        head = told(row.stream, explanation, masking, store)
-        damage = explanation.damage
+        head = await read_head(trail, row, masking, store, asked.execution, explainers)
+        damage = head.damage
     except CorruptRecord as error:
         damage = str(error)
     count = await trail.store.version(row.stream)
     window, records = await _window(trail.store, row.stream, head, count, asked)
+    state = None
+    if asked.at is not None:
+        state = await state_at(trail, row.stream, masking, asked.at, count, asked.since)
     return RunView(
         row=row,
         told=head,
@@ -109,11 +111,26 @@ async def read_run(
         bars=drawn_rows(row.stream, records, trail.clock.utc()),
         window=window,
         panel=await _panel(trail.store, row.stream, head, asked),
-        state=await state_at(trail, row.stream, masking, asked.at, count) if asked.at is not None else None,
+        state=state,
         graph=await graph_of(trail, row.stream, count),
         above=await _above(trail, access, row),
         below=below,
     )
+
+
+async def read_head(
+    trail: Steptrail,
+    row: RunSummary,
+    masking: Masking,
+    store: str | None,
+    execution: int | None,
+    explainers: Explainers,
+) -> Told:
+    """Read the head of a run. Raises `ConfigurationError` when there is no such execution, and `CorruptRecord`."""
+    explanation = await explained(
+        trail.store, row.stream, now=trail.clock.utc(), execution=execution, explainers=explainers
+    )
+    return told(row.stream, explanation, masking, store)
 
 
 async def _window(

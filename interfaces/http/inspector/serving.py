@@ -26,14 +26,15 @@ async def serve(
     port: int = 0,
     mask_keys: tuple[str, ...] = (),
     show: Show = "values",
+    user: str | None = None,
     store: str | None = None,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve the inspector of a store until the process is asked to end; `on_ready` is told its address.
 
-    The store is opened for reading only. Off this machine, a `host` is served to those alone who come with a token,
-    which is in the address. Raises `MissingExtra` without the extra `inspector`, `OSError` for a port that is taken,
-    and store errors.
+    The store is opened for reading only, unless a `user` is named, who may act on runs. Off this machine, a `host` is
+    served to those alone who come with a token, which is in the address. Raises `MissingExtra` without the extra
+    `inspector`, `OSError` for a port that is taken, and store errors.
     """
     try:
         import uvicorn
@@ -43,9 +44,13 @@ async def serve(
     door = None if token is None else TokenDoor(token)
 
     def authorize(connection: "HTTPConnection") -> Access | None:
-        return Access() if door is None or door.knows(connection) else None
+        access = Access() if user is None else Access(may_act=True, user=user)
+        return access if door is None or door.knows(connection) else None
 
-    async with Steptrail.open(url, create=False, read_only=True) as trail:
+    async with (
+        Steptrail.open(url, create=False, read_only=user is None) as trail,
+        trail.views.kept_going(),  # so that no page has to wait until what is new is counted
+    ):
         hosts = {"localhost", host, socket.gethostname()}
         app: ASGIApp = inspector(trail, authorize=authorize, mask_keys=mask_keys, show=show, hosts=hosts, store=store)
         if door is not None:

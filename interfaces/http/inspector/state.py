@@ -1,7 +1,8 @@
-"""The state of a run after any of its events: a real fold, shown in parts of known size."""
+"""The state of a run after any of its events: a real fold, shown in parts of known size, and what it changed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
@@ -10,34 +11,70 @@ from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
 from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.state_difference import state_difference
 
-__all__ = ["StateAt", "state_at"]
+__all__ = ["ShownChange", "StateAt", "shown_changes", "state_at"]
 
 _LAST: Final = 20
 """How many entries of a long list are shown: the last ones."""
 
 
+class ShownChange(NamedTuple):
+    """One change between two states, on one line, with the class of the style sheet."""
+
+    said: str
+    tone: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateAt:
-    """The state after event `version` of `count`; `damage` is why it cannot be told."""
+    """The state after event `version` of `count`; `damage` is why it cannot be told.
+
+    `since` is the event from which `changes` are told, None where they are not asked for; `is_cut` says that there are
+    more of them.
+    """
 
     version: int
     count: int
     shown: Abridged | None
     damage: str | None = None
+    since: int | None = None
+    changes: Sequence[ShownChange] = ()
+    is_cut: bool = False
 
 
-async def state_at(trail: Steptrail, stream: str, masking: Masking, version: int, count: int) -> StateAt:
-    """Return the state after an event, or after the last one where there are fewer."""
-    at, shown = min(version, count), kind_shown(stream)
+async def state_at(
+    trail: Steptrail, stream: str, masking: Masking, version: int, count: int, since: int | None = None
+) -> StateAt:
+    """Return the state after an event, or after the last one where there are fewer, and what is new since another."""
+    at = min(version, count)
+    before = None if since is None else min(since, at)
     try:
-        handle = trail.handle(name_of(stream))
-        state: Any = await handle.state(at=at)
-        records = await handle.history(at=at, types=shown.types)
+        data = await _data(trail, stream, at)
+        earlier = None if before is None else await _data(trail, stream, before)
     except CorruptRecord as error:
         return StateAt(version=at, count=count, shown=None, damage=str(error))
-    data = _last(dict(shown.state_data(state, records)))
-    return StateAt(version=at, count=count, shown=abridged(masking.value(data), most=40_000))
+    shown = abridged(masking.value(_last(data)), most=40_000)
+    if earlier is None:
+        return StateAt(version=at, count=count, shown=shown)
+    changes, is_cut = shown_changes(masking, earlier, data)
+    return StateAt(version=at, count=count, shown=shown, since=before, changes=changes, is_cut=is_cut)
+
+
+async def _data(trail: Steptrail, stream: str, at: int) -> JsonValue:
+    shown, handle = kind_shown(stream), trail.handle(name_of(stream))
+    state: Any = await handle.state(at=at)
+    return dict(shown.state_data(state, await handle.history(at=at, types=shown.types)))
+
+
+def shown_changes(masking: Masking, before: JsonValue, after: JsonValue) -> tuple[Sequence[ShownChange], bool]:
+    """Return what differs in two values, as it may be shown, and whether there is more."""
+    tones = {"added": "good", "removed": "bad", "changed": "warn"}
+    if masking.shows_values:
+        found = state_difference(masking.value(before), masking.value(after))
+        return [ShownChange(str(each), tones[each.kind]) for each in found.changes], found.is_cut
+    found = state_difference(before, after)
+    return [ShownChange(f"{each.path}: {each.kind}", tones[each.kind]) for each in found.changes], found.is_cut
 
 
 def _last(value: JsonValue) -> JsonValue:

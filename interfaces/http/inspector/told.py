@@ -23,7 +23,8 @@ class Told:
     """The head of the page of a run.
 
     `said` is the sentence, `facts` are lines with their labels, and `command` is what takes the run further. `events`
-    maps what happened to the number of its event. `is_newest` says whether no execution came after this one.
+    maps what happened to the number of its event. `damage` is why no more could be read. `is_newest` says whether no
+    execution came after this one.
     """
 
     said: str
@@ -35,6 +36,7 @@ class Told:
     command: str
     questions: Sequence[Question]
     events: Mapping[str, int]
+    damage: str | None
 
 
 def told(stream: str, explained: Explanation, masking: Masking, store: str | None) -> Told:
@@ -61,6 +63,7 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
         command=command if isinstance(command, str) else "",
         questions=tuple(asked),
         events=explained.events,
+        damage=explained.damage,
     )
 
 

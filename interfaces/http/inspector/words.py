@@ -8,8 +8,9 @@ from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.projections.asking.runs import RunRow
 
-__all__ = ["Status", "ago", "clock", "duration", "pretty", "size", "status_of", "status_word"]
+__all__ = ["Status", "ago", "clock", "duration", "pretty", "size", "status_of", "status_of_row", "status_word", "usd"]
 
 
 class Status(NamedTuple):
@@ -41,6 +42,11 @@ def status_word(status: ExecutionStatus, *, is_crashed: bool = False, is_damaged
 def status_of(run: RunSummary) -> Status:
     """Return how the status of a run is shown."""
     return status_word(run.status, is_crashed=run.is_crashed, is_damaged=run.damage is not None)
+
+
+def status_of_row(run: RunRow) -> Status:
+    """Return how the status of an execution is shown that the read models know."""
+    return status_word(ExecutionStatus(run.status), is_crashed=run.is_crashed, is_damaged=False)
 
 
 def clock(at: int | Datetime) -> str:
@@ -86,3 +92,10 @@ def pretty(value: JsonValue | Mapping[str, JsonValue] | Sequence[JsonValue]) -> 
     """Return JSON with a line for each entry; short values stay on one line."""
     flat = json.dumps(value, ensure_ascii=False)
     return flat if len(flat) <= 80 else json.dumps(value, ensure_ascii=False, indent=2)
+
+
+def usd(dollars: float) -> str:
+    """Return dollars: cents from one on, and for less what can be seen of them."""
+    if 0 < dollars < 1e-4:
+        return "under $0.0001"
+    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.2g}"

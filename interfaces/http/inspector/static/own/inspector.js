@@ -3,6 +3,8 @@
 (() => {
   const root = document.body.dataset.root;
   const all = (selector) => [...document.querySelectorAll(selector)];
+  const line = document.getElementById("line");
+  const main = document.getElementById("main");
   const shown = (each) => each.offsetParent !== null;
 
   // What only works with a script is shown by it, also in what was fetched later.
@@ -50,7 +52,7 @@
     return by > 0 ? list[behind] : list[behind - 1];
   };
   const row = (by, selector = "[data-row]") => go(step(all(selector), by, (each) => each === document.activeElement));
-  const pages = { o: "/", r: "/runs", i: "/inbox", h: "/health" };
+  const pages = { o: "/", r: "/runs", i: "/inbox", f: "/failures", s: "/stats", h: "/health" };
   const turn = (rel) => { const link = all(`a[rel~=${rel}]`).pop(); if (link) link.click(); };
   const keys = {
     "/": () => go(document.querySelector("[data-filter]")),
@@ -63,13 +65,44 @@
     "]": () => row(1, "[data-step]"),
     e: () => row(1, ".events tr.bad [data-row]"),
     d: () => go(document.getElementById("decision")),
+    a: () => {
+      const steer = document.querySelector(".steer");
+      if (!document.querySelector(".card [data-act]") && steer) steer.open = true;
+      go(document.querySelector(".card [data-act]") || document.querySelector("[data-act]"));
+    },
     t: () => go(document.getElementById("tree")),
   };
+  // Two runs are compared: x remembers the one in focus, or that of the page, and c takes another one beside it.
+  const named = () => {
+    const link = document.activeElement.closest("tr")?.querySelector("th a[data-row][href*='/runs/']");
+    const place = link && !link.closest(".events") ? link.pathname : location.pathname;
+    const found = place.startsWith(`${root}/runs/`) && place.slice(`${root}/runs/`.length);
+    return found ? found.split("/").map(decodeURIComponent).join("/") : "";
+  };
+  keys.x = () => { if (named()) { sessionStorage.setItem("one", named()); line.textContent = `Compare with ${named()}: c`; } };
+  keys.c = () => {
+    const one = sessionStorage.getItem("one") || "", other = named();
+    location.href = `${root}/compare?${new URLSearchParams(one && other ? { a: one, b: other } : { a: one || other })}`;
+  };
+
+  // The slider shows another state when it has rested for a moment.
+  const show = async (form) => {
+    const place = `${form.dataset.state}?${new URLSearchParams(new FormData(form))}`;
+    const answer = await fetch(place);
+    if (answer.ok) await htmx.swap({ text: await answer.text(), target: document.getElementById("state-box"), sourceElement: main, select: "#state-box > *", swap: "innerMorph ignoreTitle:true" });
+  };
+  let resting = 0;
+  document.addEventListener("input", ({ target }) => {
+    if (!target.matches("[data-slider]")) return;
+    clearTimeout(resting);
+    resting = setTimeout(() => show(target.form), 100);
+  });
+
   let leader = false;
   document.addEventListener("keydown", (event) => {
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || help.open;
+    const typing = (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range") || help.open;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape" && /^(INPUT|SELECT)$/.test(event.target.tagName)) event.target.blur();
+    if (event.key === "Escape" && /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) event.target.blur();
     if (typing) return;
     if (leader) {
       leader = false;
@@ -83,8 +116,6 @@
 
   // Live: hints say what has grown, and the page asks for itself anew. A list says how many rows are new and stays.
   const { live, streams } = document.body.dataset;
-  const line = document.getElementById("line");
-  const main = document.getElementById("main");
   let source = null, heard = 0, tag = document.body.dataset.tag, asking = false, again = false;
 
   const list = (fresh) => {

@@ -1,0 +1,170 @@
+"""An answer to a request: for whom, made of which template, and what it is when there is nothing to see."""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from steptrail.domain.digests import digest_of
+from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreError
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.cli.going_on import answers_to
+from steptrail.interfaces.http.inspector.access import Access, Authorize, access_of
+from steptrail.interfaces.http.inspector.bodies import LARGE
+from steptrail.interfaces.http.inspector.counting import Counting
+from steptrail.interfaces.http.inspector.forms import FormPass
+from steptrail.interfaces.http.inspector.lists import page_of_runs
+from steptrail.interfaces.http.inspector.masking import Masking
+from steptrail.interfaces.http.inspector.words import pretty
+from steptrail.interfaces.python.naming import name_of, stream_named
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.questions import Question
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["Answering", "Card", "NotThere", "number_in"]
+
+_log = logging.getLogger("steptrail.inspector")
+
+
+class _Unchanged(Exception):
+    """The caller has the page as it is."""
+
+
+class NotThere(Exception):
+    """There is nothing here, or nothing that the caller may see."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Pages of one store. `store` is the address that commands have to name; None where they need none."""
+
+    trail: Steptrail
+    authorize: Authorize
+    masking: Masking
+    templates: "Environment"
+    store: str | None
+    counting: Counting
+
+    def answer(
+        self, page: "Callable[[Request, Access], Awaitable[Response]]"
+    ) -> "Callable[[Request], Awaitable[Response]]":
+        """Return the endpoint of a page. A no and a missing run are one answer."""
+
+        async def answered(request: "Request") -> "Response":
+            from starlette.responses import Response
+
+            try:
+                access = await access_of(self.authorize, request)
+                if access is None:
+                    raise NotThere
+                request.state.form = FormPass(request) if access.may_act else None
+                return await page(request, access)
+            except _Unchanged:
+                return Response(status_code=HTTPStatus.NOT_MODIFIED)
+            except (NotThere, SessionNotFound):
+                return self.shown(request, "missing.html", HTTPStatus.NOT_FOUND)
+            except StoreError as error:
+                _log.warning("a page could not be made: %s", error)
+                said = self.masking.text(str(error))
+                return self.shown(request, "trouble.html", HTTPStatus.SERVICE_UNAVAILABLE, said=said)
+            except Exception:
+                _log.exception("a page could not be made")
+                said = "The page could not be made; the log of the inspector says why."
+                return self.shown(request, "trouble.html", HTTPStatus.INTERNAL_SERVER_ERROR, said=said)
+
+        return answered
+
+    def shown(
+        self,
+        request: "Request",
+        template: str,
+        status: HTTPStatus = HTTPStatus.OK,
+        tag: str | None = None,
+        **values: Any,
+    ) -> "Response":
+        """Return a page, with the cookie that its forms need where there may be any."""
+        from starlette.responses import HTMLResponse
+
+        may_act = status is HTTPStatus.OK and getattr(request.state, "form", None) is not None
+        form: FormPass | None = request.state.form if may_act else None
+        text = self.templates.get_template(template).render(
+            root=request.scope.get("root_path", ""),
+            now=self.trail.clock.utc(),
+            masking=self.masking,
+            tag=tag,
+            token=None if form is None else form.token,
+            **values,
+        )
+        page = HTMLResponse(text, status, None if tag is None else {"etag": tag})
+        if form is not None:
+            form.give(request, page)
+        return page
+
+    def tag(self, request: "Request", *parts: object) -> str:
+        """Return the tag of a page that is made of these parts. Raises `_Unchanged` for a caller that has it."""
+        minute = self.trail.clock.utc() // 60_000_000  # with it all that a page says of times grows old
+        form: FormPass | None = request.state.form
+        made_of: list[JsonValue] = [request.url.query, minute, "" if form is None else form.token, *map(str, parts)]
+        tag = f'"{digest_of(made_of)}"'
+        if request.headers.get("if-none-match") == tag:
+            raise _Unchanged
+        return tag
+
+    async def row(self, request: "Request", access: Access) -> RunSummary:
+        """Return the row of the run that the address names, if the caller may see it."""
+        return await self.row_named(request.path_params["session"], access)
+
+    async def row_named(self, name: str, access: Access) -> RunSummary:
+        """Return the row of a run by its name, if the caller may see it."""
+        try:
+            stream = stream_named(name)
+        except ConfigurationError:
+            raise NotThere from None
+        found = await page_of_runs(self.trail, access, IndexQuery(streams=[stream]), limit=1)
+        if not found.rows:
+            raise NotThere
+        return found.rows[0]
+
+    def card(self, question: Question) -> "Card":
+        """Return a question as pages show it."""
+        arguments = None if question.arguments is None else dict(question.arguments)
+        data = dict(question.data) if question.data else None
+        shown = self.masking.value(arguments if arguments is not None else data)
+        return Card(
+            name=name_of(question.stream),
+            values=None if shown is None else pretty(shown),
+            is_large=shown is not None and len(pretty(shown)) > LARGE,
+            prompt=None if question.prompt is None else self.masking.text(question.prompt),
+            reason=None if question.reason is None else self.masking.text(question.reason),
+            hides=not self.masking.shows_values or shown != (arguments if arguments is not None else data),
+            commands=answers_to(question, store=self.store),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A question as a page shows it: its values as they may be shown, and the commands that answer it.
+
+    `hides` tells that some of its values are not shown.
+    """
+
+    name: str
+    values: str | None
+    is_large: bool
+    hides: bool
+    prompt: str | None
+    reason: str | None
+    commands: Sequence[str]
+
+
+def number_in(request: "Request", name: str) -> int | None:
+    """Return a number that the address of a request holds."""
+    said = request.query_params.get(name, "")
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None

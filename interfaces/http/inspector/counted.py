@@ -1,0 +1,191 @@
+"""The pages that the read models answer: sums, failures, and lists of runs by what only these know."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.http.inspector.access import Access
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere
+from steptrail.interfaces.http.inspector.charts import DayChart, DaySeries, chart, days_between
+from steptrail.interfaces.http.inspector.counting import CountedAnswer, Counting
+from steptrail.interfaces.http.inspector.filters import FILTERS, counted_filter, index_query, is_counted, since_of
+from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
+from steptrail.interfaces.http.inspector.words import duration, usd
+from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
+from steptrail.interfaces.python.lists import WAIT_KINDS
+from steptrail.projections.asking.filters import RunFilter, RunOrder
+from steptrail.projections.asking.runs import RunCount
+from steptrail.projections.asking.statements import CRASHED
+from steptrail.projections.asking.stats import FailureGroup, Stats
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["Alike", "CountedPages", "alike"]
+
+_SPANS: Final = ("24h", "7d", "30d", "90d")
+_TONES: Final[Mapping[str, tuple[str, str]]] = {
+    "completed": ("completed", "good"),
+    "failed": ("failed", "bad"),
+    "stopped": ("stopped", "warn"),
+}
+
+
+class Alike(NamedTuple):
+    """The runs that failed in the same way as one: their signature, and how many they are besides it."""
+
+    signature: str
+    others: int
+    is_more: bool
+
+
+@dataclass(frozen=True)
+class CountedPages(Answering):
+    """The pages that the read models answer."""
+
+    async def runs(self, request: "Request", access: Access) -> "Response":
+        """Answer with a page of runs; the filters are those of the address."""
+        said = {key: value for key, value in request.query_params.items() if value and len(value) <= 200}
+        if any("\0" in value for value in said.values()):
+            raise NotThere  # no server takes it in a text
+        given: dict[str, Any] = {
+            "page": "runs",
+            "filters": {key: said[key] for key in FILTERS if key in said},
+            "is_first": "after" not in said,
+            "choices": {
+                "status": [*ExecutionStatus, CRASHED],
+                "stop_reason": list(StopReason),
+                "waits_for": WAIT_KINDS,
+                "order": list(RunOrder),
+                "since": _SPANS,
+            },
+        }
+        try:
+            if is_counted(said):
+                told = await self._listed(access, said)
+                return self.shown(request, "runs.html", told=told, found=None, more=told.answer, **given)
+            asked = index_query(said)
+        except ConfigurationError:
+            raise NotThere from None
+        tag = self.tag(request, await self.trail.store.last_position())
+        found = await page_of_runs(self.trail, access, asked)
+        return self.shown(request, "runs.html", tag=tag, told=None, found=found, more=None, **given)
+
+    async def _listed(self, access: Access, said: Mapping[str, str]) -> CountedAnswer[Any]:
+        """Return a page of the runs that filters find, with their number."""
+        wanted, order = counted_filter(said)
+
+        async def question(asked: AskingRuns) -> tuple[RunsPage, RunCount]:
+            page = await asked.runs(wanted, order.value, PAGE, said.get("after"), fresh=None)
+            return page, await page.count()
+
+        return await self.counting.ask(access, question)
+
+    async def stats(self, request: "Request", access: Access) -> "Response":
+        """Answer with what runs come to, by day and by agent."""
+        since, agent = self._since(request), request.query_params.get("agent") or None
+
+        async def question(asked: AskingRuns) -> tuple[Stats, Stats]:
+            span = since_of(since)
+            by_day = await asked.stats(since=span, by=("day",), agent=agent, fresh=None)
+            return by_day, await asked.stats(since=span, by=("agent",), agent=agent, fresh=None)
+
+        told = await self._asked(access, question)
+        by_day, by_agent = told.answer if told.answer is not None else (None, None)
+        return self.shown(
+            request,
+            "stats.html",
+            page="stats",
+            told=told,
+            stats=by_day,
+            agents=() if by_agent is None else sorted(by_agent.groups, key=lambda each: -each.runs),
+            charts=() if by_day is None else self._charts(by_day),
+            since=since,
+            spans=_SPANS,
+            agent=agent,
+        )
+
+    async def failures(self, request: "Request", access: Access) -> "Response":
+        """Answer with the failures, those that are alike together."""
+        since, agent = self._since(request), request.query_params.get("agent") or None
+
+        async def question(asked: AskingRuns) -> Sequence[FailureGroup]:
+            return await asked.failures(since=since_of(since), agent=agent, fresh=None)
+
+        told = await self._asked(access, question)
+        groups = list(told.answer or ())
+        today = to_datetime(self.trail.clock.utc()).date()
+        days = days_between([each.first_day for each in groups], today)
+        trends = [chart("", days, [DaySeries("runs and calls", "bad", each.days)], str) for each in groups[:PAGE]]
+        return self.shown(
+            request,
+            "failures.html",
+            page="failures",
+            told=told,
+            groups=list(zip(groups, trends, strict=False)),
+            count=len(groups),
+            since=since,
+            spans=_SPANS,
+            agent=agent,
+        )
+
+    async def _asked(self, access: Access, question: Any) -> CountedAnswer[Any]:
+        try:
+            return await self.counting.ask(access, question)
+        except ConfigurationError as error:
+            return CountedAnswer(None, trouble=str(error))
+
+    def _since(self, request: "Request") -> str:
+        since = request.query_params.get("since") or "7d"
+        try:
+            since_of(since)
+        except ConfigurationError:
+            raise NotThere from None
+        return since
+
+    def _charts(self, stats: Stats) -> Sequence[DayChart]:
+        by_day = {group.by["day"]: group for group in stats.groups}
+        days = days_between(list(by_day), to_datetime(self.trail.clock.utc()).date())
+
+        def of(measure: str, percent: str) -> Mapping[str, float]:
+            found = {day: group.percentiles.get(measure) for day, group in by_day.items()}
+            return {day: getattr(each, percent) for day, each in found.items() if each is not None}
+
+        ended = [
+            DaySeries(name, tone, {day: group.statuses.get(status, 0) for day, group in by_day.items()})
+            for status, (name, tone) in _TONES.items()
+        ]
+        active = [DaySeries("95 %", "tool", of("active", "p95")), DaySeries("half", "busy", of("active", "p50"))]
+        tokens = {day: float(sum(group.tokens.values())) for day, group in by_day.items()}
+        cost = {day: group.cost_usd for day, group in by_day.items()}
+        charts = [
+            chart("Runs that ended", days, ended, lambda value: f"{value:,.0f}"),
+            chart("Active time of a run", days, active, duration, stacked=False),
+            chart("Tokens", days, [DaySeries("tokens", "busy", tokens)], lambda value: f"{value:,.0f}"),
+            chart("Cost", days, [DaySeries("cost", "good", cost)], usd),
+        ]
+        return [each for each in charts if each.columns]
+
+
+async def alike(counting: Counting, access: Access, row: RunSummary, ordinal: int | None) -> Alike | None:
+    """Return the runs that failed like an execution of a run; None where that is not counted, or it did not fail."""
+
+    async def question(asked: AskingRuns) -> Alike | None:
+        own = RunFilter(stream=row.stream, status=ExecutionStatus.FAILED.value)
+        page = await asked.runs(own, limit=1_000, fresh=None)
+        wanted = ordinal or row.executions
+        run = next((each for each in page.rows if each.ordinal == wanted), None)
+        if run is None or run.signature is None:
+            return None
+        found = await (await asked.runs(RunFilter(signature=run.signature), limit=1, fresh=None)).count()
+        return Alike(run.signature, found.runs - 1, found.is_more)
+
+    try:
+        return (await counting.ask(access, question)).answer
+    except ConfigurationError:
+        return None

@@ -1,0 +1,69 @@
+"""The read models as pages ask them: brought up to date as far as that is quick, and what to say where it is not."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from steptrail.domain.errors import ConfigurationError, ProjectionStopped, StoreError
+from steptrail.interfaces.http.inspector.access import Access
+from steptrail.interfaces.python.asking_runs import AskingRuns
+from steptrail.interfaces.python.trail import Steptrail
+
+__all__ = ["CountedAnswer", "Counting"]
+
+T = TypeVar("T")
+_PATIENCE_SECONDS: Final = 0.5
+"""So long a page waits for what is not counted yet. Then it says how far the count has come."""
+
+_log = logging.getLogger("steptrail.inspector")
+
+
+class CountedAnswer(NamedTuple, Generic[T]):
+    """An answer of the read models, and how much of the log is in it.
+
+    `percent` is None when all is. Without an answer `trouble` says why there is none.
+    """
+
+    answer: T | None
+    percent: int | None = None
+    trouble: str | None = None
+
+
+class Counting:
+    """Asks the read models of a store. Whatever is not counted yet is counted meanwhile, by one task for all pages."""
+
+    def __init__(self, trail: Steptrail) -> None:
+        self._trail = trail
+        self._task: asyncio.Task[None] | None = None
+
+    async def ask(self, access: Access, question: Callable[[AskingRuns], Awaitable[T]]) -> CountedAnswer[T]:
+        """Return the answer to a question, of the runs that a caller may see. A wrong question raises."""
+        views = self._trail.views
+        try:
+            await self._caught_up()
+            answer = await question(views if access.tenant is None else views.of(access.tenant))
+            as_of = await views.as_of()
+            lag = await views.all.lag(as_of)
+            stopped = next((each for each in await views.status() if each.error is not None and each.lag), None)
+        except (StoreError, ProjectionStopped) as error:
+            return CountedAnswer(None, trouble=str(error))
+        if stopped is not None:
+            trouble = f"counting has stopped at position {stopped.error_position}, at an event that it fails at"
+            return CountedAnswer(answer, _percent(as_of.position, lag), trouble)
+        return CountedAnswer(answer, _percent(as_of.position, lag) if lag else None)
+
+    async def _caught_up(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._counted(), name="steptrail-inspector-counting")
+        await asyncio.wait([self._task], timeout=_PATIENCE_SECONDS)
+
+    async def _counted(self) -> None:
+        try:
+            await self._trail.views.all.catch_up()
+        except (ConfigurationError, StoreError, ProjectionStopped) as error:
+            _log.warning("the read models could not be brought up to date: %s", error)
+
+
+def _percent(position: int, lag: int) -> int:
+    return position * 100 // max(1, position + lag)

@@ -1,0 +1,319 @@
+"""What somebody says to a run from its page: when it is taken, when it is not, and what is kept of it."""
+
+import asyncio
+import re
+import shutil
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import httpx
+import pytest
+
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.inspector import Access, inspector
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.tools import OnUnknown
+from steptrail.workflow import Workflow
+from tests.inspector.conftest import everything
+from tests.inspector.test_pages import words
+from tests.runner.kit import Crash, crash_at
+
+ORIGIN = "http://127.0.0.1:8400"
+OURS = {"origin": ORIGIN}
+
+
+def ana(request: object) -> Access:
+    assert request is not None
+    return Access(may_act=True, user="ana")
+
+
+def ben(request: object) -> Access:
+    assert request is not None
+    return Access(may_act=True, user="ben")
+
+
+def of_acme(request: object) -> Access:
+    assert request is not None
+    return Access(tenant="acme", may_act=True)
+
+
+Clients: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
+
+
+@pytest.fixture
+async def trail(inspected: Path, tmp_path: Path) -> AsyncGenerator[Steptrail]:
+    """A copy of the store with a run of each kind."""
+    place = tmp_path / "runs.db"
+    for each in inspected.parent.glob(f"{inspected.name}*"):
+        if each.is_file():
+            shutil.copy(each, place.with_name(each.name))
+    async with Steptrail.open(f"sqlite:///{place}", create=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clients(trail: Steptrail) -> Clients:
+    """Browsers of somebody each."""
+
+    @asynccontextmanager
+    async def client(authorize: Any = ana, **settings: Any) -> AsyncGenerator[httpx.AsyncClient]:
+        transport = httpx.ASGITransport(inspector(trail, authorize=authorize, **settings))
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as made:
+            yield made
+
+    return client
+
+
+def forms(page: str) -> list[dict[str, str]]:
+    """Return the forms that change something, with their hidden fields and the address that takes them."""
+    found: list[dict[str, str]] = []
+    for action, inside in re.findall(r'<form class="act" method="post" action="([^"]+)">(.*?)</form>', page, re.S):
+        hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', inside)
+        found.append({"action": action, **{name: unescape(value) for name, value in hidden}})
+    return found
+
+
+def buttons(page: str) -> list[str]:
+    """Return what the buttons send."""
+    return [unescape(value) for value in re.findall(r'<button name="do" value="([^"]+)">', page)]
+
+
+async def act(client: httpx.AsyncClient, page: str, do: str, **said: str) -> httpx.Response:
+    """Fill in the first form of a page and send it."""
+    form = forms((await client.get(page)).text)[0]
+    return await post(client, form, do=do, **said)
+
+
+async def post(client: httpx.AsyncClient, form: dict[str, str], **said: str) -> httpx.Response:
+    given = {"reason": "it is right", **form, **said}
+    return await client.post(given.pop("action"), data=given, headers=OURS)
+
+
+async def heard(trail: Steptrail, name: str, kind: str) -> list[Any]:
+    """Return the events of a type that a run has."""
+    return [record.event for record in await trail.handle(name).history(types=[kind])]
+
+
+@pytest.mark.acceptance("8.6-11")
+async def test_an_approval_is_answered_from_its_page_and_kept_with_who_and_why(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients() as client:
+        page = (await client.get("/runs/asks")).text
+        answer = await act(client, "/runs/asks", "approve", reason=" the order is hers ")
+        after = (await client.get(answer.headers["location"])).text
+    (granted,) = await heard(trail, "asks", "approval.granted.v1")
+    assert buttons(page)[:2] == ["deny", "approve"]
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs/asks")
+    assert (granted.by, granted.reason) == ("inspector:ana", "the order is hers")
+    assert buttons(after) == ["pause", "stop"]
+    assert "steptrail resume" in words(after)
+
+
+async def test_a_denial_is_told_with_its_reason(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        assert (await act(client, "/runs/asks", "deny", reason="not hers")).status_code == 303
+    (denied,) = await heard(trail, "asks", "approval.denied.v1")
+    assert (denied.by, denied.reason) == ("inspector:ana", "not hers")
+
+
+async def test_a_workflow_is_answered_from_the_inbox(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        inbox = (await client.get("/inbox")).text
+        (form,) = [each for each in forms(inbox) if each["action"] == "/act/flow%3Areview"]
+        answer = await post(client, form, do="reject", reason="not yet")
+    (said,) = await heard(trail, "flow:review", "human.answered.v1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs/flow%3Areview")
+    assert (said.by, said.approved, said.notes) == ("inspector:ana", False, "not yet")
+
+
+async def test_a_run_is_paused_and_stopped_and_a_second_click_is_the_same(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        page = (await client.get("/runs/crashed")).text
+        form = forms(page)[-1]
+        clicks = [await post(client, form, do="pause", reason="look at it"), await post(client, form, do="pause")]
+        paused = words((await client.get("/runs/crashed")).text)
+        stopped = await act(client, "/runs/crashed", "stop", reason="it is over")
+    assert [each.status_code for each in (*clicks, stopped)] == [303] * 3
+    assert "by inspector:ana: look at it" in paused
+    assert len(await heard(trail, "crashed", "pause.requested.v1")) == 1
+    (asked,) = await heard(trail, "crashed", "stop.requested.v1")
+    assert (asked.by, asked.reason) == ("inspector:ana", "it is over")
+    assert not (await trail.session("crashed").state()).is_open
+
+
+@pytest.mark.acceptance("8.6-12")
+async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_so(trail: Steptrail, clients: Clients) -> None:
+    async with clients(ana) as one, clients(ben) as other:
+        first, second = [forms((await each.get("/runs/asks")).text)[0] for each in (one, other)]
+        answers = await asyncio.gather(post(one, first, do="approve"), post(other, second, do="deny"))
+    granted, denied = [await heard(trail, "asks", f"approval.{how}.v1") for how in ("granted", "denied")]
+    assert sorted(each.status_code for each in answers) == [303, 409]
+    assert len(granted) + len(denied) == 1
+    assert "Nothing was done" in next(each.text for each in answers if each.status_code == 409)
+
+
+@pytest.mark.acceptance("8.6-20")
+async def test_what_is_asked_anew_or_was_answered_is_not_answered_by_an_older_page(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients() as client:
+        form = forms((await client.get("/runs/asks")).text)[0]
+        for changed in ({"shown": "0" * 64}, {"to": "asks:9:9:9"}):
+            assert (await post(client, {**form, **changed}, do="approve")).status_code == 409, changed
+        assert await heard(trail, "asks", "approval.granted.v1") == []
+        steer = forms((await client.get("/runs/asks")).text)[-1]
+        assert (await post(client, {**steer, "shown": "9"}, do="stop")).status_code == 409
+        assert (await trail.session("asks").state()).status is ExecutionStatus.WAITING
+
+
+@pytest.mark.acceptance("8.6-13")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "null"},
+        {"origin": "http://evil.example"},
+        {"origin": "http://127.0.0.1:8401"},
+        {"origin": "http://127.0.0.1:8400.evil.example"},
+        {"origin": ORIGIN, "sec-fetch-site": "cross-site"},
+        {"origin": ORIGIN, "sec-fetch-site": "same-site"},
+        {"origin": ORIGIN, "sec-fetch-site": "none"},
+    ],
+)
+async def test_a_form_of_another_site_does_nothing(trail: Steptrail, clients: Clients, headers: dict[str, str]) -> None:
+    async with clients() as client:
+        form = {**forms((await client.get("/runs/asks")).text)[0], "do": "approve", "reason": "mine"}
+        answer = await client.post(form.pop("action"), data=form, headers=headers)
+    assert answer.status_code == 403
+    assert await heard(trail, "asks", "approval.granted.v1") == []
+
+
+async def test_a_form_without_the_cookie_of_its_page_does_nothing(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as one, clients() as other:
+        form = {**forms((await one.get("/runs/asks")).text)[0], "do": "approve"}
+        await other.get("/runs/asks")
+        assert (await post(other, dict(form))).status_code == 403
+        one.cookies.clear()
+        assert (await post(one, dict(form))).status_code == 403
+        one.cookies.set("steptrail_form", "short")
+        assert (await post(one, dict(form))).status_code == 403
+    assert await heard(trail, "asks", "approval.granted.v1") == []
+
+
+async def test_the_cookie_of_the_forms_is_of_this_site_alone_and_read_by_no_script(clients: Clients) -> None:
+    async with clients() as client:
+        said = (await client.get("/inbox")).headers["set-cookie"].lower()
+        assert "set-cookie" not in (await client.get("/runs/asks")).headers
+    assert "httponly" in said
+    assert "samesite=strict" in said
+
+
+async def test_a_form_needs_a_reason_and_an_answer_that_there_is(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        for said in ({"reason": " "}, {"reason": "x" * 2_001}, {"do": "rerun"}, {"do": ""}):
+            answer = await act(client, "/runs/asks", **{"do": "approve", **said})
+            assert answer.status_code == 422, said
+    assert (await trail.session("asks").state()).status is ExecutionStatus.WAITING
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("application/json", b"{}", 415),
+        ("text/plain", b"do=approve", 415),
+        ("application/x-www-form-urlencoded", b"x" * 300_000, 413),
+        ("application/x-www-form-urlencoded", b"\xff=1", 400),
+        ("application/x-www-form-urlencoded", b"&".join(b"a=1" for _ in range(50)), 400),
+        ("application/x-www-form-urlencoded", b"do=approve", 403),
+    ],
+)
+async def test_only_a_form_of_some_size_is_read(clients: Clients, kind: str, body: bytes, status: int) -> None:
+    async with clients() as client:
+        await client.get("/runs/asks")
+        answer = await client.post("/act/asks", content=body, headers={**OURS, "content-type": kind})
+    assert answer.status_code == status
+
+
+@pytest.mark.acceptance("8.6-21")
+async def test_who_may_only_look_has_no_forms_and_finds_no_door(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as may, clients(everything) as may_not, clients(of_acme) as of_another:
+        form = forms((await may.get("/runs/asks")).text)[0]
+        for client in (may_not, of_another):
+            client.cookies.update(may.cookies)
+            assert (await post(client, dict(form), do="approve")).status_code == 404
+        page = await may_not.get("/runs/asks")
+    assert forms(page.text) == []
+    assert "set-cookie" not in page.headers
+    assert "These pages only read." in page.text
+    assert await heard(trail, "asks", "approval.granted.v1") == []
+
+
+async def test_a_page_says_that_an_answer_is_also_to_what_it_hides(clients: Clients) -> None:
+    async with clients() as client:
+        assert "An answer is to all of them" in (await client.get("/runs/asks")).text
+        assert "An answer is to all of them" not in (await client.get("/runs/flow:review")).text
+    async with clients(show="shape") as client:
+        assert "An answer is to all of them" in (await client.get("/runs/flow:review")).text
+
+
+async def test_a_call_whose_end_nobody_knows_is_settled_from_its_page(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    for name in ("told", "done", "broken"):
+        await park(store, name)
+    async with Steptrail.open(store) as trail:
+        transport = httpx.ASGITransport(inspector(trail, authorize=ana))
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            assert buttons((await client.get("/runs/told")).text)[:4] == ["tell", "failed", "rerun", "done"]
+            answers = [
+                await act(client, "/runs/told", "tell"),
+                await act(client, "/runs/broken", "done", data="{"),
+                await act(client, "/runs/done", "done", data='{"sent": 1}'),
+            ]
+        assert [each.status_code for each in answers] == [303, 422, 303]
+        (call_of,) = (await trail.session("done").state()).tool_executions
+        assert call_of.result == {"sent": 1}
+
+
+async def park(store: str, name: str) -> None:
+    """Leave a run with a call of which nobody knows how it ended."""
+
+    @tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.PARK)
+    def send(to: str) -> str:
+        """Send a letter."""
+        return f"sent to {to}"
+
+    script: list[Reply] = [call("send", to="ana"), "Sent."]
+    agent = AgentBuilder("post").with_model(ScriptedModel(script)).with_tools(send).build()
+    async with Steptrail(Environment(store=open_store(store), reach=crash_at("after-tool"))) as dying:
+        with pytest.raises(Crash):
+            await dying.run(agent, "Go", session=name)
+    async with Steptrail.open(store) as trail:
+        assert (await trail.session(name).resume(agent)).status is ExecutionStatus.WAITING
+
+
+async def test_a_choice_and_data_answer_a_workflow_and_a_held_visit_goes_on(tmp_path: Path) -> None:
+    flow = (
+        Workflow("ask", result="colour")
+        .human("colour", type="choice", prompt="Which?", options=["red", "<b>blue</b>"], output="colour")
+        .human("size", type="input", prompt="How large?", output="size")
+        .chain("colour", "size")
+        .build()
+    )
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(flow, "x", session="asked")
+        transport = httpx.ASGITransport(inspector(trail, authorize=ana))
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            chosen = await act(client, "/runs/flow:asked", "choice:<b>blue</b>")
+            await trail.flow("asked").resume(flow)
+            sized = await act(client, "/runs/flow:asked", "data", data='{"cm": 4}')
+        said = await heard(trail, "flow:asked", "human.answered.v1")
+    assert [chosen.status_code, sized.status_code] == [303, 303]
+    assert [each.choice for each in said] == ["<b>blue</b>", None]
+    assert said[1].data == {"cm": 4}
