@@ -26,6 +26,7 @@ _WORDS = {
     "signature": "that failed like this; `steptrail stats` shows signatures",
     "resolved_by": "whose end this criterion decided",
 }
+_MEASURES: dict[str, Measure] = {str(measure): measure for measure in MEASURES}
 _OFTEN = ("tag", "least", "most")
 VIEW_FILTERS = (*_WORDS, "effect", "root", *_OFTEN, "order")
 """The names of these filters, and `order`, among the parsed arguments."""
@@ -117,7 +118,7 @@ def _sizes(given: Collection[str] | None, option: str) -> dict[Measure, float]:
     sizes: dict[Measure, float] = {}
     for each in given or ():
         name, value = _pair(each, option)
-        measure = next((measure for measure in MEASURES if measure == name), None)
+        measure = _MEASURES.get(name)
         if measure is None:
             raise Refusal(f"{option} {each!r}: a run has no {name!r}, there are {', '.join(MEASURES)}")
         try:

@@ -94,7 +94,7 @@ class Questions:
         by_key = column == "execution"
         is_in_key_order = self._of_filter(text, asked, now, crashed, by_key=by_key)
         # An index in the order of the list helps when every run is wanted: else it is a look at each run, one by one.
-        in_order = by_key or (column != "retries" and not text.conditions)
+        in_order = by_key or not text.conditions
         mask = "" if in_order else "+"
         if column == "cost_nanos":
             text.conditions.append(f"{mask}e.cost_nanos IS NOT NULL")
@@ -262,11 +262,16 @@ class Questions:
         for name in _MASKED:
             if words := asked.words(name):
                 column = f"e.{_COLUMNS.get(name, name)}"
-                text.conditions.append(_status(text, words, crashed, column if name == few else f"{column} || ''"))
+                masked = column if name == few else f"{column} || ''"
+                text.conditions.append(_status(text, words, crashed, masked, looks_up=few == "crashed"))
         for number, (name, value) in enumerate(sorted(asked.tags.items())):
-            column = "e.execution" if few == "tags" and number == 0 else "+e.execution"
-            pair = f"name = {text.mark(name)} AND value = {text.mark(value)}"
-            text.conditions.append(f"{column} IN (SELECT execution FROM v1_tags WHERE {pair})")  # noqa: S608
+            pair = f"g.name = {text.mark(name)} AND g.value = {text.mark(value)}"
+            if few == "tags" and number == 0:
+                text.conditions.append(f"e.execution IN (SELECT g.execution FROM v1_tags g WHERE {pair})")  # noqa: S608
+            else:
+                # Half of all runs may have it: so one look for each run that is left, and no list of them.
+                same = "g.execution = e.execution"
+                text.conditions.append(f"EXISTS (SELECT 1 FROM v1_tags g WHERE {pair} AND {same})")  # noqa: S608
         if asked.tool is not None or asked.effect is not None:
             column = "e.execution" if few == "tool" else "+e.execution"
             text.conditions.append(f"{column} IN ({_calls(text, asked)})")
@@ -276,12 +281,13 @@ class Questions:
         if since is not None:
             if few is None:
                 # No run before the first of them in the log needs to be looked at, whatever the clocks were.
-                first = f"SELECT min(execution) FROM v1_executions WHERE started_at >= {text.mark(since)}"  # noqa: S608
+                # An expression: else the key is gone through from its beginning, to where they are.
+                first = f"SELECT min(+execution) FROM v1_executions WHERE started_at >= {text.mark(since)}"  # noqa: S608
                 text.conditions.append(f"e.execution >= ({first})")
             text.conditions.append(f"+e.started_at >= {text.mark(since)}")
         if until is not None:
             text.conditions.append(f"+e.started_at <= {text.mark(until)}")
-        return few not in ("tags", "tool", "stream")
+        return few not in ("tags", "tool", "stream", "crashed")
 
 
 def _looked_up(asked: RunFilter, *, is_scoped: bool, by_key: bool) -> str | None:
@@ -295,11 +301,13 @@ def _looked_up(asked: RunFilter, *, is_scoped: bool, by_key: bool) -> str | None
     if "tool" in given or "effect" in given:
         return "tool"
     if is_scoped and not given:
-        return "scope" if by_key else None
+        return "scope"
     for name in ("stop_reason", "status", "agent", "tenant"):
         words = asked.words(name)
         # Several values would have to be sorted, and a common one is no way to few, unless all of its runs are wanted.
-        if len(words) == 1 and words != (CRASHED,):
+        if name == "status" and words == (CRASHED,):
+            return "crashed"
+        if len(words) == 1:
             is_wanted_whole = given == [name] and not is_scoped and by_key
             if is_wanted_whole or (name in ("stop_reason", "status") and words != (_COMMON,)):
                 return name
@@ -309,13 +317,13 @@ def _looked_up(asked: RunFilter, *, is_scoped: bool, by_key: bool) -> str | None
 _DEFAULTS = {name: getattr(RunFilter(), name) for name in RunFilter.__struct_fields__}
 
 
-def _status(text: _Text, words: Sequence[str], crashed: Collection[str], column: str) -> str:
+def _status(text: _Text, words: Sequence[str], crashed: Collection[str], column: str, *, looks_up: bool) -> str:
     if CRASHED not in words or not column.startswith("e.status"):
         return text.one_of(column, words)
     streams = sorted(crashed)
     found = "1 = 0"
     if streams:
-        theirs = text.one_of("e.stream || ''", streams)
+        theirs = text.one_of("e.stream" if looks_up else "e.stream || ''", streams)
         found = f"({column} = 'in_progress' AND {theirs})"
     others = [word for word in words if word != CRASHED]
     return f"({found} OR {text.one_of(column, others)})" if others else found
@@ -335,7 +343,7 @@ def _calls(text: _Text, asked: RunFilter) -> str:
     if effects:
         same = "t.execution = v.execution AND t.node = v.node AND t.visit = v.visit"
         visits += f" AND EXISTS (SELECT 1 FROM v1_tries t WHERE {same} AND {text.one_of('t.effect', effects)})"  # noqa: S608
-    return f"{calls} UNION {visits}"
+    return f"{calls} UNION ALL {visits}"
 
 
 def _of_sizes(text: _Text, asked: RunFilter) -> None:

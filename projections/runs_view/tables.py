@@ -130,6 +130,7 @@ EXECUTIONS = Table(
         Index(("tenant", "execution")),
         Index(("cost_nanos", "execution")),
         Index(("active_us", "execution")),
+        Index(("retries", "execution")),
         Index(("root", "execution"), "root IS NOT NULL"),
         Index(("parent", "execution"), "parent IS NOT NULL"),
         Index(("started_at",)),
@@ -215,7 +216,7 @@ TOOL_CALLS = Table(
         _END_VERSION,
     ),
     indexes=(
-        Index(("tool", "execution"), "status <> 'completed'"),
+        Index(("tool", "execution", "effect"), "status <> 'completed'"),
         Index(("signature", "execution"), "signature IS NOT NULL"),
         Index(("effect_id",)),
     ),

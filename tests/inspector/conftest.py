@@ -26,8 +26,14 @@ def everything(request: object) -> Access:
 def inspected(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of the store, which no test changes."""
     place = tmp_path_factory.mktemp("inspected") / "runs.db"
-    asyncio.run(build(f"sqlite:///{place}"))
+    asyncio.run(_built(f"sqlite:///{place}"))
     return place
+
+
+async def _built(store: str) -> None:
+    await build(store)
+    async with Steptrail.open(store) as trail:
+        await trail.views.wait()
 
 
 @pytest.fixture

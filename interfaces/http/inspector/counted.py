@@ -172,8 +172,10 @@ class CountedPages(Answering):
         return [each for each in charts if each.columns]
 
 
-async def alike(counting: Counting, access: Access, row: RunSummary, ordinal: int | None) -> Alike | None:
-    """Return the runs that failed like an execution of a run; None where that is not counted, or it did not fail."""
+async def alike(
+    counting: Counting, access: Access, row: RunSummary, ordinal: int | None
+) -> CountedAnswer[Alike | None]:
+    """Return the runs that failed like an execution of a run; None where that is not counted yet."""
 
     async def question(asked: AskingRuns) -> Alike | None:
         own = RunFilter(stream=row.stream, status=ExecutionStatus.FAILED.value)
@@ -186,6 +188,6 @@ async def alike(counting: Counting, access: Access, row: RunSummary, ordinal: in
         return Alike(run.signature, found.runs - 1, found.is_more)
 
     try:
-        return (await counting.ask(access, question)).answer
+        return await counting.ask(access, question)
     except ConfigurationError:
-        return None
+        return CountedAnswer(None)

@@ -10,11 +10,13 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["CountedAnswer", "Counting"]
+__all__ = ["PATIENCE_SECONDS", "SHORTLY_SECONDS", "CountedAnswer", "Counting"]
 
 T = TypeVar("T")
-_PATIENCE_SECONDS: Final = 0.5
+PATIENCE_SECONDS: Final = 0.5
 """So long a page waits for what is not counted yet. Then it says how far the count has come."""
+SHORTLY_SECONDS: Final = 0.05
+"""So long a page waits that can do without."""
 
 _log = logging.getLogger("steptrail.inspector")
 
@@ -37,11 +39,20 @@ class Counting:
         self._trail = trail
         self._task: asyncio.Task[None] | None = None
 
-    async def ask(self, access: Access, question: Callable[[AskingRuns], Awaitable[T]]) -> CountedAnswer[T]:
-        """Return the answer to a question, of the runs that a caller may see. A wrong question raises."""
+    async def ask(
+        self,
+        access: Access,
+        question: Callable[[AskingRuns], Awaitable[T]],
+        *,
+        patience: float = PATIENCE_SECONDS,
+    ) -> CountedAnswer[T]:
+        """Return the answer to a question, of the runs that a caller may see. A wrong question raises.
+
+        What is not counted yet is waited for, `patience` seconds at most.
+        """
         views = self._trail.views
         try:
-            await self._caught_up()
+            await self._caught_up(patience)
             answer = await question(views if access.tenant is None else views.of(access.tenant))
             as_of = await views.as_of()
             lag = await views.all.lag(as_of)
@@ -53,10 +64,10 @@ class Counting:
             return CountedAnswer(answer, _percent(as_of.position, lag), trouble)
         return CountedAnswer(answer, _percent(as_of.position, lag) if lag else None)
 
-    async def _caught_up(self) -> None:
+    async def _caught_up(self, patience: float) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._counted(), name="steptrail-inspector-counting")
-        await asyncio.wait([self._task], timeout=_PATIENCE_SECONDS)
+        await asyncio.wait([self._task], timeout=patience)
 
     async def _counted(self) -> None:
         try:

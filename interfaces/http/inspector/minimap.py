@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.counting import Counting
+from steptrail.interfaces.http.inspector.counting import SHORTLY_SECONDS, Counting
 from steptrail.interfaces.http.inspector.words import duration
 from steptrail.interfaces.python.trail import Steptrail
 
@@ -57,7 +57,7 @@ async def minimap(
         )
         return columns.rows, errors.rows
 
-    found = (await counting.ask(access, question)).answer
+    found = (await counting.ask(access, question, patience=SHORTLY_SECONDS)).answer
     if found is None or not found[0]:
         return None
     return Minimap(_columns(found[0]), [(int(step), int(version)) for step, version in found[1]])

@@ -121,7 +121,7 @@ class Pages(Answering):
         steps = None
         if (view.window.before or view.window.behind) and row.kind == "agent":
             steps = await minimap(self.trail, self.counting, access, row, number)
-        shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "alike": others, "minimap": steps}
+        shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "others": others, "minimap": steps}
         return self.shown(request, "run.html", tag=tag, page="run", **shown)
 
     async def state(self, request: "Request", access: Access) -> "Response":

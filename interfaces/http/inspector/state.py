@@ -70,11 +70,28 @@ async def _data(trail: Steptrail, stream: str, at: int) -> JsonValue:
 def shown_changes(masking: Masking, before: JsonValue, after: JsonValue) -> tuple[Sequence[ShownChange], bool]:
     """Return what differs in two values, as it may be shown, and whether there is more."""
     tones = {"added": "good", "removed": "bad", "changed": "warn"}
+    before, after = _without_equals(before, after)
     if masking.shows_values:
         found = state_difference(masking.value(before), masking.value(after))
         return [ShownChange(str(each), tones[each.kind]) for each in found.changes], found.is_cut
     found = state_difference(before, after)
     return [ShownChange(f"{each.path}: {each.kind}", tones[each.kind]) for each in found.changes], found.is_cut
+
+
+def _without_equals(one: JsonValue, other: JsonValue) -> tuple[JsonValue, JsonValue]:
+    """Return both without what they have in common, each part in its place: of a long run that is nearly all."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        pairs = {key: _without_equals(one[key], other[key]) for key in one if key in other and one[key] != other[key]}
+        here = {key: pairs[key][0] if key in pairs else one[key] for key in one if key not in other or key in pairs}
+        there = {key: pairs[key][1] if key in pairs else other[key] for key in other if key not in one or key in pairs}
+        return here, there
+    if isinstance(one, list) and isinstance(other, list):
+        both = [(None, None) if a == b else _without_equals(a, b) for a, b in zip(one, other, strict=False)]
+        return (
+            [*(pair[0] for pair in both), *one[len(both) :]],
+            [*(pair[1] for pair in both), *other[len(both) :]],
+        )
+    return one, other
 
 
 def _last(value: JsonValue) -> JsonValue:

@@ -116,7 +116,7 @@
 
   // Live: hints say what has grown, and the page asks for itself anew. A list says how many rows are new and stays.
   const { live, streams } = document.body.dataset;
-  let source = null, heard = 0, tag = document.body.dataset.tag, asking = false, again = false;
+  let source = null, heard = 0, isCut = false, tag = document.body.dataset.tag, asking = false, again = false;
 
   const list = (fresh) => {
     const rows = (place) => new Map([...place.querySelectorAll("[data-row]")].map((each) => [each.getAttribute("href"), each.closest("tr")]));
@@ -147,9 +147,10 @@
     setTimeout(() => { asking = false; if (again) { again = false; refresh(); } }, 500);
   };
 
-  const alive = () => { heard = Date.now(); if (line.textContent !== "Live.") line.textContent = "Live."; };
+  const alive = () => { heard = Date.now(); isCut = false; if (line.textContent !== "Live.") line.textContent = "Live."; };
   const listen = () => {
     source = new EventSource(`${root}/live`);
+    source.addEventListener("error", () => { isCut = true; });
     source.addEventListener("beat", () => { alive(); refresh(); });
     source.addEventListener("message", ({ data }) => {
       alive();
@@ -160,7 +161,8 @@
   if (live) {
     listen();
     setInterval(() => {
-      if (source && heard && Date.now() - heard > 20_000 && line.textContent === "Live.") {
+      // A line that was cut is told soon, one that is only silent when five beats are missing.
+      if (source && heard && Date.now() - heard > (isCut ? 3_000 : 20_000) && line.textContent === "Live.") {
         line.textContent = `Not live since ${new Date(heard).toISOString().slice(11, 19)}.`;
       }
     }, 1000);

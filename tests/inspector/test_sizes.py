@@ -1,0 +1,68 @@
+"""However long a run is and however many there are, a page has a known size; a long run has a minimap."""
+
+import gzip
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail
+from steptrail.inspector import inspector
+from steptrail.testing import ScriptedModel, call
+from tests.inspector.conftest import everything
+from tests.inspector.inspected import desk, look_up, search
+from tests.inspector.test_pages import words
+from tests.inspector.test_security import HERE
+
+STEPS = 260
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncGenerator[httpx.AsyncClient]:
+    """A run that has more events than a page draws bars of, and in which one call failed; and many short ones."""
+    script = [call("search", query=f"shelf {number}") for number in range(STEPS)]
+    script[40] = call("look_up", key="missing")
+    agent = AgentBuilder("long").with_model(ScriptedModel([*script, "Nowhere."])).with_tools(search, look_up)
+    agent = agent.with_max_steps(STEPS + 1).with_max_tokens(10**6)
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        policy = ErrorPolicy.retry_all(max_retries=3)
+        await trail.run(agent.with_error_policy(policy).build(), "Look for it", session="long")
+        for number in range(60):
+            await trail.run(desk("Yes."), "Hi", session=f"quick-{number}")
+        await trail.views.wait()
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as made:
+            yield made
+
+
+async def test_pages_and_what_they_load_have_a_known_size(client: httpx.AsyncClient) -> None:
+    page, listed = (await client.get("/runs/long")).text, (await client.get("/runs")).text
+    own = [path.read_bytes() for path in (HERE / "static" / "own").iterdir()]
+    assert len(re.findall(r'<tr id="e\d+"', page)) <= 200
+    assert len(re.findall(r"<(?!/)", page)) < 4_000
+    assert len(page) < 250_000
+    assert len(gzip.compress(page.encode())) < 25_000
+    assert len(re.findall(r"<tr>\n<th scope", listed)) == 50
+    assert len(listed) < 40_000
+    assert sum(map(len, own)) < 32_000
+
+
+@pytest.mark.acceptance("8.6-23")
+async def test_a_long_run_has_all_its_steps_in_a_minimap_that_leads_to_each_part(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/runs/long")).text
+    drawn = re.findall(r'class="chart map".*?</svg>', page, re.DOTALL)[0]
+    columns = re.findall(r'\?w=(\d+)#bars" tabindex="-1"><rect class="bar (\w+)( out)?".*?<title>(.*?)</title>', drawn)
+    (way,) = re.findall(r'Errors: <a href="([^"]+)">step 41</a>', page)
+    there = (await client.get(way.replace("&amp;", "&"))).text
+    earlier = words((await client.get(f"/runs/long?w={columns[0][0]}")).text)
+    assert len(columns) == STEPS // 2 + 1
+    assert [said for _, tone, _, said in columns if tone == "bad"] == [
+        next(said for *_, said in columns if said.startswith("steps 40 to 41: "))
+    ]
+    assert [bool(out) for _, _, out, _ in columns] == sorted((bool(out) for *_, out, _ in columns), reverse=True)
+    assert len(drawn) < 40_000
+    assert "look_up" in words(there)
+    assert "step 1 " in earlier
+    assert "chart map" not in (await client.get("/runs/quick-1")).text
