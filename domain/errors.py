@@ -22,6 +22,7 @@
     ├── InvalidStateData          a dictionary is no serialized state
     ├── NotARecording             the file is no exported session that can be read
     ├── ChannelForbidden          somebody asked for messages that are not theirs
+    ├── NotExported               a receiver did not take spans
     ├── StreamBroken              a model's reply broke off while it was being streamed
     ├── DeliveryError             a transport of messages
     │   ├── TransportUnavailable  did not take them now
@@ -75,6 +76,7 @@ __all__ = [
     "MissingRecord",
     "NotARecording",
     "NotAStore",
+    "NotExported",
     "NotStorable",
     "OwnershipLost",
     "ProjectionStopped",
@@ -241,6 +243,16 @@ class FollowerBusy(SteptrailError):
             f"follower {name!r} is at work already{by}: wait for its end with `wait=True`, or take another name"
         )
         self.name, self.owner = name, owner
+
+
+class NotExported(SteptrailError):
+    """A receiver did not take spans; to send them again is safe. The log of `opentelemetry` says why."""
+
+    def __init__(self, spans: int) -> None:
+        super().__init__(
+            f"the receiver did not take {spans} spans: the log of `opentelemetry` says why; send them again"
+        )
+        self.spans = spans
 
 
 class ProjectionStopped(SteptrailError):

@@ -1,4 +1,4 @@
-"""`export`: a session as a file that can be read, shared and replayed, or as a test that replays it."""
+"""`export`: a session as a file that can be read, shared and replayed, as a test that replays it, or as spans."""
 
 import argparse
 import asyncio
@@ -8,6 +8,7 @@ from steptrail.domain.agent.events import ExecutionStarted
 from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exporting_spans import add_span_options, spans_exported
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, prefix, store_of
 from steptrail.interfaces.cli.written_test import module_name, written_test
@@ -28,8 +29,8 @@ _WARNING = (
 
 def register(commands: Commands) -> None:
     """Add the command."""
-    export = commands.add("export", _export, "Write session or run ID as JSON lines, or a session as a test.")
-    export.add_argument("id", metavar="ID", type=prefix)
+    export = commands.add("export", _export, "Write session or run ID as JSON lines or as a test, or send spans.")
+    export.add_argument("id", metavar="ID", type=prefix, nargs="?")
     export.add_argument("--out", metavar="FILE", type=Path, help="where to (default: the standard output)")
     export.add_argument(
         "--redact",
@@ -44,9 +45,16 @@ def register(commands: Commands) -> None:
         help="write a test, and the session beside it (default: tests/test_ID.py)",
     )
     export.add_argument("--agent", metavar="AGENT", help="the agent that the test runs")
+    add_span_options(export)
 
 
 def _export(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.otlp is not None:
+        return spans_exported(arguments, output)
+    if arguments.id is None:
+        raise Refusal("ID is missing: only --otlp exports all")
+    if arguments.follow or arguments.no_steps:
+        raise Refusal("--follow and --no-steps are for spans: add --otlp")
     if arguments.agent is not None and not arguments.as_test:
         raise Refusal("--agent is for a test: add --as-test")
     recording = asyncio.run(_read(arguments))

@@ -83,6 +83,7 @@ class Listeners:
         self._changing = threading.Lock()
         self._to_events: tuple[_Entry, ...] = ()
         self._to_live: tuple[_Entry, ...] = ()
+        self._to_commits: Callable[[str, Sequence[Recorded[Event]]], None] | None = None
         self.is_watching = False
 
     def add(self, kind: type[Any], listener: Callable[[Any], object]) -> ListenerRegistration:
@@ -92,9 +93,15 @@ class Listeners:
             self._set((*self._all(), entry))
         return ListenerRegistration(lambda: self._remove(entry))
 
+    def on_commits(self, told: Callable[[str, Sequence[Recorded[Event]]], None]) -> None:
+        """Have `told` told of every commit, besides the listeners."""
+        self._to_commits, self.is_watching = told, True
+
     def committed(self, stream: str, before: FoldedState, records: Sequence[Recorded[Event]]) -> None:
         """Tell what a commit means to those who listen for it."""
-        projections = PROJECTIONS.of(stream)
+        if self._to_commits is not None:
+            self._to_commits(stream, tuple(records))
+        projections = PROJECTIONS.of(stream) if self._to_events else None
         if projections is None:
             return
         fold, entries = projections.lifecycle(before), self._to_events
@@ -128,7 +135,7 @@ class Listeners:
     def _set(self, entries: tuple[_Entry, ...]) -> None:
         self._to_live = tuple(each for each in entries if issubclass(each.kind, _LIVE))
         self._to_events = tuple(each for each in entries if not issubclass(each.kind, _LIVE))
-        self.is_watching = bool(self._to_events)
+        self.is_watching = bool(self._to_events) or self._to_commits is not None
 
 
 class HasListeners:

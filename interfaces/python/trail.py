@@ -1,5 +1,6 @@
 """`Steptrail`: one store and the sessions in it, for a service that embeds the library."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from steptrail.domain.flow.envelope import Artifact
     from steptrail.domain.flow.events import FlowEvent
     from steptrail.domain.flow.options import RunOptions
+    from steptrail.infrastructure.telemetry.live import LiveSpans
+    from steptrail.infrastructure.telemetry.telemetry import Telemetry
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync import SyncSteptrail
     from steptrail.interfaces.python.views import TrailViews
@@ -61,6 +64,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         self._env = replace(environment, observer=self._listeners)
         self._is_closed = False
         self._views: TrailViews | None = None
+        self._telemetry: Telemetry | None = None
+        self._live_spans: LiveSpans | None = None
 
     @classmethod
     def open(
@@ -73,6 +78,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         read_only: bool = False,
         live: bool = False,
         clock: Clock | None = None,
+        telemetry: "Telemetry | None" = None,
     ) -> Self:
         """Open a store by its address.
 
@@ -85,20 +91,29 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         With `live` models are asked to stream in every run, so that who follows a session later sees the reply that is
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         `clock` stands in for the clock of the computer, in tests: see `steptrail.testing.ManualClock`.
+        `telemetry` sends spans of the runs of this process: see `steptrail.telemetry.Telemetry`.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         fanout = LiveFanout(always=live, bus=store.live_bus)
-        return cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
+        trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
+        if telemetry is not None:
+            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store)
+            trail.listeners.on_commits(trail._live_spans.committed)
+        return trail
 
     @staticmethod
     def open_sync(
-        url: str = "sqlite:///steptrail.db", *, durability: Durability = "full", clock: Clock | None = None
+        url: str = "sqlite:///steptrail.db",
+        *,
+        durability: Durability = "full",
+        clock: Clock | None = None,
+        telemetry: "Telemetry | None" = None,
     ) -> "SyncSteptrail":
         """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
-        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability, clock=clock))
+        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability, clock=clock, telemetry=telemetry))
 
     @property
     def store(self) -> EventStore:
@@ -440,11 +455,15 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         )
 
     async def close(self) -> None:
-        """Close the store and end its subscriptions. Safe to call twice."""
+        """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
         self._is_closed = True
         self._env.fanout.close()
         if self._views is not None:
             await self._views.aclose()
+        telemetry, self._telemetry = self._telemetry, None
+        if telemetry is not None and self._live_spans is not None:
+            await self._live_spans.aclose()
+            await asyncio.to_thread(telemetry.close)
         await self._env.store.close()
 
     async def __aexit__(

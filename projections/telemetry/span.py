@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["Attribute", "Attributes", "Span", "SpanEvent", "SpanKind", "SpanLink", "bounded", "span_id", "trace_id"]
+__all__ = [
+    "Attribute",
+    "Attributes",
+    "Span",
+    "SpanEvent",
+    "SpanKind",
+    "SpanLink",
+    "bounded",
+    "is_sampled",
+    "span_id",
+    "trace_id",
+]
 
 Attribute = str | bool | int | float | tuple[str, ...]
 Attributes = Mapping[str, Attribute]
@@ -61,6 +72,11 @@ def trace_id(stream: str, execution: str) -> str:
 def span_id(stream: str, start: str) -> str:
     """Return the id of a span. `start` names its beginning in the stream: a kind and a version, or an effect."""
     return _digest(stream, start)[32:48]
+
+
+def is_sampled(trace_id: str, share: float) -> bool:
+    """Tell whether a trace is of the `share` of traces, 0 to 1, that are told. Its id decides, as in OpenTelemetry."""
+    return int(trace_id[16:], 16) < round(share * 2**64)
 
 
 def bounded(text: str) -> str:

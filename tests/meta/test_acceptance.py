@@ -82,7 +82,7 @@ def test_the_page_has_rows_for_every_task_numbered_from_one() -> None:
         "5": "12",
         "6": "123",
         "7": "12345",
-        "8": "12567",
+        "8": "125678",
     }
     assert list(by_task) == [f"{phase}.{task}" for phase, numbers in tasks.items() for task in numbers]
     for numbers in by_task.values():

@@ -28,6 +28,7 @@ PUBLIC_SUBMODULES = (
     "models",
     "projections",
     "serialization",
+    "telemetry",
     "testing",
     "tools",
     "ui",

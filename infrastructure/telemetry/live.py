@@ -1,0 +1,58 @@
+"""Tells spans and metrics of the runs of this process, while they go on.
+
+It hears the commits and folds them in a task of its own, so no run waits for it. What a killed process has not sent is
+lost; `steptrail export --otlp` makes the same spans of the log.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import Context
+
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
+from steptrail.projections.telemetry import Span
+
+__all__ = ["LiveSpans"]
+
+_MOST_COMMITS = 10_000
+
+_log = logging.getLogger("steptrail.telemetry")
+
+
+class LiveSpans:
+    """The spans of one trail. `tell` gets each of them once, in an event loop of the trail; it must not block."""
+
+    def __init__(self, folds: SpanFolds, tell: Callable[[Span], None], *, most: int = _MOST_COMMITS) -> None:
+        self._folds, self._tell = folds, tell
+        self._commits: deque[tuple[str, Sequence[Recorded[Event]]]] = deque(maxlen=most)
+        self._task: asyncio.Task[None] | None = None
+        self._has_dropped = False
+
+    def committed(self, stream: str, records: Sequence[Recorded[Event]]) -> None:
+        """Be told of a durable commit. The oldest is dropped when too many wait."""
+        if len(self._commits) == self._commits.maxlen and not self._has_dropped:
+            self._has_dropped = True
+            _log.warning("more commits wait for their spans than are kept: some spans are told late, or not at all")
+        self._commits.append((stream, records))
+        loop = asyncio.get_running_loop()
+        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
+            # In a context of its own: it is not part of the work of the run.
+            self._task = loop.create_task(self._drain(), name="steptrail-telemetry", context=Context())
+
+    async def aclose(self) -> None:
+        """Tell the spans of all commits that were heard."""
+        if self._task is not None and self._task.get_loop() is asyncio.get_running_loop():
+            await self._task
+        await self._drain()
+
+    async def _drain(self) -> None:
+        while self._commits:
+            stream, records = self._commits.popleft()
+            try:
+                for span in await self._folds.apply(stream, records):
+                    self._tell(span)
+            except Exception:
+                _log.exception("spans of %s were not told", stream)

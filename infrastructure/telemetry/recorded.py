@@ -1,0 +1,72 @@
+"""Exports the spans of recorded runs: those of a log, or of what follows a place in it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
+from steptrail.projections.telemetry import Span, is_sampled
+from steptrail.runtime.kernel.subscription import LogEntry
+
+__all__ = ["Entries", "export_spans"]
+
+_BATCH = 512
+_PAGE = 500
+_REST_SECONDS = 0.2
+"""How long the export rests when it has told all, so that what runs commit meanwhile goes in one request."""
+
+
+class Entries(Protocol):
+    """The part of a subscription that is needed: entries that were read, and those that come."""
+
+    def ready(self) -> LogEntry | None:
+        """Return the next entry that has been read; None when there is none."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[LogEntry]:
+        """Return an iterator over the entries."""
+        ...
+
+
+async def export_spans(
+    entries: Entries,
+    folds: SpanFolds,
+    send: Callable[[list[Span]], Awaitable[None]],
+    *,
+    share: float = 1.0,
+    keep: Callable[[int], Awaitable[None]] | None = None,
+) -> int:
+    """Send the spans that end with these entries, and return how many these were.
+
+    `share` of the traces are sent. With `keep` it tells the place behind which nothing was sent. What `send` raises
+    ends the export.
+    """
+    batch, told, position, read = list[Span](), 0, 0, 0
+    coming = aiter(entries)
+
+    async def flush() -> None:
+        nonlocal told
+        await send(batch)
+        told += len(batch)
+        batch.clear()
+        if keep is not None and position:
+            await keep(position)
+
+    while True:
+        entry = entries.ready()
+        if entry is None:
+            if keep is not None:
+                await flush()
+                if 0 < read < _PAGE:
+                    await asyncio.sleep(_REST_SECONDS)
+            read = 0
+            entry = await anext(coming, None)
+            if entry is None:
+                break
+        ended = await folds.apply(entry.stream, (entry.record,))
+        batch += (span for span in ended if is_sampled(span.trace_id, share))
+        position, read = entry.position, read + 1
+        if len(batch) >= _BATCH:
+            await flush()
+    await flush()
+    return told

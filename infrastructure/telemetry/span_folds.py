@@ -1,0 +1,61 @@
+"""Folds the events of many streams into spans, and remembers the streams that grew last.
+
+A stream that it does not know is read from its beginning. The spans that ended before the first event that it was given
+are not told: somebody told them, here or in another process.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from steptrail.domain.errors import CorruptRecord, SessionErased
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import Recorded
+from steptrail.projections.telemetry import Span, SpanFold
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["SpanFolds"]
+
+_REMEMBERED = 1_000
+_PAGE = 1_000
+
+_log = logging.getLogger("steptrail.telemetry")
+
+
+class SpanFolds:
+    """The folds of the streams of one store. What is forgotten is read again when the stream grows."""
+
+    def __init__(self, store: EventStore, *, parts: bool = True, remembered: int = _REMEMBERED) -> None:
+        self._store, self._parts, self._remembered = store, parts, remembered
+        self._folds: OrderedDict[str, SpanFold | None] = OrderedDict()
+        """The stream that grew last is the last one. None stands for a stream that cannot be read."""
+
+    async def apply(self, stream: str, records: Sequence[Recorded[Event]]) -> tuple[Span, ...]:
+        """Return the spans that end with these events, which follow one another.
+
+        Events between them and the last ones of a stream that it knows are read, and their spans are told, too.
+        A stream that was erased or cannot be read has no spans from there on. Raises what reading the store raises.
+        """
+        fold = self._folds.pop(stream) if stream in self._folds else SpanFold(stream, parts=self._parts)
+        spans: tuple[Span, ...] = ()
+        if fold is not None:
+            try:
+                spans = (*await self._missed(stream, fold, records[0].version), *fold.apply(records))
+            except (CorruptRecord, SessionErased) as error:
+                _log.warning("there are no more spans of %s: %s", stream, error)
+                fold = None
+        self._folds[stream] = fold
+        while len(self._folds) > self._remembered:
+            self._folds.popitem(last=False)
+        return spans
+
+    async def _missed(self, stream: str, fold: SpanFold, before: int) -> tuple[Span, ...]:
+        is_known, spans = fold.version > 0, list[Span]()
+        while fold.version < before - 1:
+            version = fold.version
+            page = (await self._store.read(stream, after=version, limit=_PAGE)).records
+            ended = fold.apply(record for record in page if record.version < before)
+            spans += ended if is_known else ()
+            if fold.version == version:
+                break
+        return tuple(spans)

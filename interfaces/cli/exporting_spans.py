@@ -1,0 +1,112 @@
+"""`export --otlp`: the spans of recorded runs, for a receiver of OpenTelemetry."""
+
+import argparse
+import asyncio
+import signal
+from contextlib import suppress
+from functools import partial
+
+from steptrail.domain.errors import CorruptRecord, NotExported
+from steptrail.infrastructure.telemetry.otlp import SpanSender
+from steptrail.infrastructure.telemetry.recorded import export_spans
+from steptrail.infrastructure.telemetry.span_folds import SpanFolds
+from steptrail.infrastructure.telemetry.telemetry import checked_share
+from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.cli.parser import Parser, store_of
+from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.telemetry import Span
+
+__all__ = ["add_span_options", "spans_exported"]
+
+_AGAIN_SECONDS = 5.0
+
+
+def add_span_options(export: Parser) -> None:
+    """Add the options of spans."""
+    export.add_argument(
+        "--otlp",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="send spans to a receiver of OpenTelemetry (default: OTEL_EXPORTER_OTLP_ENDPOINT, or this machine): "
+        "those of ID and all below it, or of the whole store",
+    )
+    export.add_argument(
+        "--follow",
+        action="store_true",
+        help="with --otlp: go on with what comes, until Ctrl-C; the next time it goes on where it was",
+    )
+    export.add_argument(
+        "--place", metavar="NAME", default="otlp", help="the name under which --follow keeps its place (default: otlp)"
+    )
+    export.add_argument(
+        "--sample", metavar="SHARE", type=float, default=1.0, help="with --otlp: the share of traces, from 0 to 1"
+    )
+    export.add_argument("--no-steps", action="store_true", help="with --otlp: no spans of steps and visits of nodes")
+
+
+def spans_exported(arguments: argparse.Namespace, output: Output) -> int:
+    """Send the spans, and return the exit code."""
+    if arguments.out is not None or arguments.as_test or arguments.redact:
+        raise Refusal("--otlp sends spans, which hold no content: leave out --out, --as-test and --redact")
+    if arguments.follow and arguments.id is not None:
+        raise Refusal("--follow is for all runs of the store: leave out ID")
+    checked_share(arguments.sample)
+    sender = SpanSender(arguments.otlp or None)
+    try:
+        told = asyncio.run(_sent(arguments, sender, output))
+    except NotExported as error:
+        output.note(f"steptrail: {one_line(str(error))}")
+        return Exit.AWAY
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        if not arguments.follow:
+            raise
+        return Exit.OK
+    finally:
+        sender.close()
+    if output.as_json:
+        output.data({"spans": told})
+    else:
+        output.line(f"sent {told} spans")
+    return Exit.OK
+
+
+async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Output) -> int:
+    task = asyncio.current_task()
+    with suppress(NotImplementedError):  # Windows ends a process without asking
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+    def note(error: Exception) -> None:
+        output.note(f"steptrail: {one_line(str(error))}")
+
+    async def send(spans: list[Span]) -> None:
+        while True:
+            try:
+                return await asyncio.to_thread(sender.send, spans)
+            except NotExported as error:
+                if not arguments.follow:
+                    raise
+                note(error)
+                await asyncio.sleep(_AGAIN_SECONDS)
+
+    def damaged(error: CorruptRecord) -> None:
+        note(error)
+
+    async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.follow) as trail:
+        folds = SpanFolds(trail.store, parts=not arguments.no_steps)
+        exported = partial(export_spans, folds=folds, send=send, share=arguments.sample)
+        if arguments.follow:
+            async with trail.follower(arguments.place, on_corrupt=damaged) as follower:
+                return await exported(follower.entries, keep=follower.keep)
+        if arguments.id is None:
+            async with trail.subscribe(follow=False, on_corrupt=damaged) as entries:
+                return await exported(entries)
+        told = 0
+        tree = await trail.tree(name_of((await trail.find_any(arguments.id)).stream_id))
+        for _, each in tree.walk():
+            async with trail.subscribe(session=name_of(each.run.stream), follow=False) as entries:
+                told += await exported(entries)
+        return told

@@ -1,0 +1,86 @@
+"""A receiver of spans over OTLP: protobuf over HTTP. `python otlp_receiver.py` serves it in a process of its own."""
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+__all__ = ["OtlpReceiver"]
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    return [_value(each) for each in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _spans(body: bytes) -> list[dict[str, Any]]:
+    request = ExportTraceServiceRequest.FromString(body)
+    return [
+        {
+            "service": _attributes(resource.resource.attributes)["service.name"],
+            "schema": scope.schema_url,
+            "trace_id": span.trace_id.hex(),
+            "span_id": span.span_id.hex(),
+            "parent_id": span.parent_span_id.hex() or None,
+            "name": span.name,
+            "start": span.start_time_unix_nano,
+            "end": span.end_time_unix_nano,
+            "is_error": span.status.code == 2,
+            "attributes": _attributes(span.attributes),
+            "events": [[each.name, each.time_unix_nano, _attributes(each.attributes)] for each in span.events],
+            "links": [[link.trace_id.hex(), link.span_id.hex()] for link in span.links],
+        }
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+class OtlpReceiver(ThreadingHTTPServer):
+    """Keeps what was sent to /v1/traces, and returns it as JSON to GET. Listens on this machine alone."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.spans: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: OtlpReceiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/v1/traces":
+            self.server.headers.append(dict(self.headers.items()))
+            self.server.spans += _spans(body)
+        self.send_response(200 if self.path in ("/v1/traces", "/v1/metrics") else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.server.spans).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        pass
+
+
+if __name__ == "__main__":
+    with OtlpReceiver() as receiver:
+        print(receiver.url, file=sys.stdout, flush=True)
+        receiver.serve_forever()

@@ -1,0 +1,71 @@
+"""A receiver in a process of its own gets every span, although the export is killed on the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from steptrail import Steptrail
+from steptrail.testing import call
+from steptrail.tools import SubagentTool
+from tests.harness import otlp_receiver
+from tests.harness.spans import spans_of
+from tests.runner.families import asks, boss, look, named
+
+_SESSIONS = 40
+
+
+@pytest.fixture
+def receiver() -> Iterator[str]:
+    process = subprocess.Popen([sys.executable, otlp_receiver.__file__], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def received(url: str) -> list[dict[str, Any]]:
+    with urlopen(url, timeout=10) as answer:  # noqa: S310 - our own receiver
+        spans: list[dict[str, Any]] = json.load(answer)
+    return spans
+
+
+def followed(url: str, store: str) -> subprocess.Popen[bytes]:
+    words = ["export", "--otlp", url, "--follow", "--store", store]
+    return subprocess.Popen([sys.executable, "-m", "steptrail", *words], env={**os.environ, "OTEL_SERVICE_NAME": "x"})
+
+
+@pytest.mark.acceptance("8.8-3")
+def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    spans: dict[str, str | None] = {}
+    with Steptrail.open_sync(store) as trail:
+        for number in range(_SESSIONS):
+            child = named("reader", call("look"), "42").with_tools(look).build()
+            agent = boss([SubagentTool(child)], asks("reader", "go"), "Done.").build()
+            trail.run(agent, "go", session=f"s{number}")
+        for row in trail.runs(limit=10 * _SESSIONS):
+            for span in spans_of(row.stream, trail.handle(row.name).events()):
+                spans[span.span_id] = span.parent_id
+    first = followed(receiver, store)
+    while not received(receiver):
+        time.sleep(0.002)
+    first.kill()
+    first.wait()
+    second = followed(receiver, store)
+    while {span["span_id"] for span in received(receiver)} != spans.keys():
+        assert second.poll() is None
+        time.sleep(0.05)
+    second.send_signal(signal.SIGTERM)
+    assert second.wait() == 0
+    told = received(receiver)
+    assert {span["span_id"]: span["parent_id"] for span in told} == spans
+    assert {span["service"] for span in told} == {"x"}
