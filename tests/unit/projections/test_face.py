@@ -24,6 +24,7 @@ def test_a_view_shows_seconds_dollars_days_and_instants() -> None:
     assert (view.name, view.says, view.source) == ("calls", "Calls.", "v12_calls")
     assert [(each.name, each.sql, each.kind, each.unit) for each in view.columns] == [
         ("day", '"day"', PublicKind.DAY, ""),
+        ("day_us", '"day" * 86400000000', PublicKind.INTEGER, "microseconds of UTC"),
         ("started_at", '"started_at"', PublicKind.INSTANT, ""),
         ("started_us", '"started_at"', PublicKind.INTEGER, "microseconds of UTC"),
         ("active_seconds", '"active_us"', PublicKind.SECONDS, ""),
