@@ -8,7 +8,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -110,8 +110,8 @@ def _next_page(arguments: argparse.Namespace, after: str) -> str:
     """Return the command that lists what comes after a place, with the filters of this page."""
     words: list[str] = []
     for name in (*_FILTERS, *VIEW_FILTERS):
-        value = getattr(arguments, name)
-        given: list[Any] = value if isinstance(value, list) else [value]
+        value: Any = getattr(arguments, name)
+        given = cast("list[Any]", value) if isinstance(value, list) else [value]
         for each in given:
             if each is not None:
                 words += [option_of(name), each.isoformat() if isinstance(each, datetime) else str(each)]

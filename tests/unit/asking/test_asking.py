@@ -170,25 +170,33 @@ def test_pages_joined_are_the_sorted_whole(
 
 def test_pages_of_a_list_do_not_move_while_runs_are_added(tmp_path: Path) -> None:
     asked = AskedViews(f"sqlite:///{tmp_path / 'runs.db'}", 60, of=400)
-    before = {order: _page(asked, RunFilter(), order, 1_000, None)[0] for order in RunOrder}
+    begun = 60
     for order in RunOrder:
+        before = [run.execution for run in _page(asked, RunFilter(), order, 1_000, None)[0]]
         found: list[int] = []
-        after, begun = None, 60
+        after: str | None = None
         while True:
             page, after = _page(asked, RunFilter(), order, 7, after)
             found += [run.execution for run in page]
             if after is None:
                 break
             asked.add(begun, 3)
-            begun = begun + 3
-        there = {run.execution for run in before[order]}
-        assert [each for each in found if each in there] == [run.execution for run in before[order]]
+            begun += 3
+        # Each that was there is found once and in its order, and no other one twice.
+        assert [each for each in found if each in set(before)] == before
         assert len(found) == len(set(found))
         if order is RunOrder.NEWEST:
-            assert set(found) == there
-            before = {each: _page(asked, RunFilter(), each, 1_000, None)[0] for each in RunOrder}
-            break
+            assert found == before
     asked.close()
+
+
+def test_the_dearest_runs_are_those_with_a_cost(asked: AskedViews, rows: Sequence[Mapping[str, Any]]) -> None:
+    page, after = _page(asked, RunFilter(), RunOrder.DEAREST, 1_000, None)
+    costs = [run.cost_usd for run in page]
+    assert None not in costs
+    assert costs == sorted(costs, key=lambda cost: -(cost or 0))
+    assert (len(costs), after) == (sum(row["cost_nanos"] is not None for row in rows), None)
+    assert len(costs) < len(rows)
 
 
 @given(name=st.sampled_from([name for name in dir(Questions) if not name.startswith("_")]), number=st.integers(0, 39))
