@@ -58,19 +58,22 @@ class OtlpReceiver(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: OtlpReceiver
+    @property
+    def _receiver(self) -> OtlpReceiver:
+        assert isinstance(self.server, OtlpReceiver)
+        return self.server
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/v1/traces":
-            self.server.headers.append(dict(self.headers.items()))
-            self.server.spans += _spans(body)
+            self._receiver.headers.append(dict(self.headers.items()))
+            self._receiver.spans += _spans(body)
         self.send_response(200 if self.path in ("/v1/traces", "/v1/metrics") else 404)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
     def do_GET(self) -> None:
-        body = json.dumps(self.server.spans).encode()
+        body = json.dumps(self._receiver.spans).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
