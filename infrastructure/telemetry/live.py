@@ -1,4 +1,4 @@
-"""Tells spans and metrics of the runs of this process, while they go on.
+"""Tells spans of the runs of this process, while they go on.
 
 It hears the commits and folds them in a task of its own, so no run waits for it. What a killed process has not sent is
 lost; `steptrail export --otlp` makes the same spans of the log.

@@ -53,7 +53,7 @@ def test_an_export_that_was_killed_has_sent_every_span_in_the_end(receiver: str,
             agent = boss([SubagentTool(child)], asks("reader", "go"), "Done.").build()
             trail.run(agent, "go", session=f"s{number}")
         for row in trail.runs(limit=10 * _SESSIONS):
-            for span in spans_of(row.stream, trail.handle(row.name).events()):
+            for span in spans_of(row.stream, trail.handle(row.stream).history()):
                 spans[span.span_id] = span.parent_id
     first = followed(receiver, store)
     while not received(receiver):

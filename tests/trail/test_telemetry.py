@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from steptrail import Steptrail
+from steptrail import Agent, Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.otlp import SpanSender, endpoint_of
@@ -45,7 +45,7 @@ def receiver() -> Iterator[OtlpReceiver]:
             thread.join()
 
 
-def family(secret: str = "go") -> Any:  # noqa: S107 - no password
+def family(secret: str = "go") -> Agent:  # noqa: S107 - no password
     child = named("reader", call("look"), "42").with_tools(look).build()
     return boss([SubagentTool(child)], asks("reader", secret), "Done.").build()
 
@@ -270,21 +270,21 @@ async def test_what_cannot_be_told_harms_no_run() -> None:
 
     exporter = InMemorySpanExporter()
     async with Steptrail.open("sqlite:///:memory:", telemetry=Telemetry(processor=Broken(exporter))) as trail:
-        result: Any = await trail.run(family(), "go")
+        result = await trail.run(family(), "go")
     assert result.answered
 
 
 def test_the_address_is_that_of_a_receiver_or_of_its_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("http://h:4318", "http://h:4318/", "http://h:4318/v1/traces"):
-        assert endpoint_of(url, "traces") == "http://h:4318/v1/traces"
-    assert endpoint_of("https://h/api/otel", "traces") == "https://h/api/otel/v1/traces"
-    assert endpoint_of(None, "traces") == "http://localhost:4318/v1/traces"
+        assert endpoint_of(url) == "http://h:4318/v1/traces"
+    assert endpoint_of("https://h/api/otel") == "https://h/api/otel/v1/traces"
+    assert endpoint_of(None) == "http://localhost:4318/v1/traces"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://e")
-    assert endpoint_of(None, "traces") == "http://e/v1/traces"
+    assert endpoint_of(None) == "http://e/v1/traces"
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://t/x")
-    assert endpoint_of(None, "traces") == "http://t/x"
+    assert endpoint_of(None) == "http://t/x"
     with pytest.raises(ConfigurationError):
-        endpoint_of("localhost:4318", "traces")
+        endpoint_of("localhost:4318")
     with pytest.raises(ConfigurationError):
         SpanSender("ftp://h")
 
