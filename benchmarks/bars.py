@@ -122,9 +122,9 @@ def _of_lists(store: StoreResults) -> Iterator[Bar]:
 
 
 def _to_come() -> Iterator[Bar]:
-    no_model = "there is no read model for it yet"
+    no_model = "the read models have no benchmark yet"
     yield Bar("a dashboard's question over 100,000 executions", "ms", 50, absent=no_model)
-    yield Bar("a projector against plain inserts of the same rows", "x", 3.0, absent="there is no projector yet")
+    yield Bar("a projector against plain inserts of the same rows", "x", 3.0, absent=no_model)
     audit = "it comes with the audit"
     yield Bar("what-if of limits and policies over 10,000 runs of 20 steps on 2 cores", "s", 60, absent=audit)
 
