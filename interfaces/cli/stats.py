@@ -120,7 +120,7 @@ class _Page:
                 f"{each.statuses.get('failed', 0):,}",
                 _time(each.seconds / max(1, each.calls)),
                 f"{sum(each.tokens.values()):,}",
-                _dollars(each.cost_usd),
+                _dollars(each.cost_usd) if each.unpriced_calls < each.calls else "",
             ]
             for each in self._found.models
         ]
