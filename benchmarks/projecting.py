@@ -5,10 +5,12 @@ each once and whole, into the same tables and in large transactions: it folds no
 """
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import quantiles
 
@@ -168,16 +170,21 @@ def _floor(views: Views, rows: dict[Table, list[tuple[Scalar, ...]]]) -> Cost:
 
 
 def main(url: str) -> None:
-    """Build the views of a store again and again, until this process is ended."""
+    """Build the views of a store again and again, until this process is told to end."""
 
     async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        # The lease of a process that just dies is held for a while.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         store = open_store(url)
         views = views_of_runs(store)
         print("begins", flush=True)
         while True:
             await views.rebuild()
 
-    asyncio.run(work())
+    with suppress(asyncio.CancelledError):
+        asyncio.run(work())
 
 
 if __name__ == "__main__":

@@ -145,13 +145,13 @@ class Questions:
         """Ask how many runs are in each bucket of each measure."""
         # The measure is the first column of the key. Four small groupings take half the time of a large one.
         text = _Text()
-        return Statement(
-            " UNION ALL ".join(
-                self._of_days(text, SPREAD_DAILY, period, ("measure", "bucket", *by), ("runs",), f"measure = '{each}'")
-                for each in ("active", "idle", "people", "wall")
-            ),
-            text.values,
-        )
+        of_each = [
+            f"SELECT '{measure}', measured.* FROM ("  # noqa: S608 - names of ours
+            + self._of_days(text, SPREAD_DAILY, period, ("bucket", *by), ("runs",), f"measure = '{measure}'")
+            + ") AS measured"
+            for measure in ("active", "idle", "people", "wall")
+        ]
+        return Statement(" UNION ALL ".join(of_each), text.values)
 
     def tools(self, period: Period) -> Statement:
         """Ask how calls of tools ended, and tries of nodes."""
@@ -236,7 +236,7 @@ class Questions:
         for sign, at in ((">=", period.since), ("<=", period.until)):
             if at is not None:
                 own.conditions.append(f"day {sign} {own.mark(at // 86_400_000_000)}")
-        self._of_tenant(own, "tenant")
+        self._of_tenant(own, "tenant", is_looked_up=table in OF_ALL_TENANTS)
         if period.agent is not None:
             own.conditions.append(f"name || '' = {own.mark(period.agent)}")
         # PostgreSQL makes a numeric of the sum of many bigints.
@@ -347,15 +347,11 @@ def _calls(text: _Text, asked: RunFilter) -> str:
 
     def of(column: str) -> str:
         # Both indexes are over what did not complete, by tool or node.
-        return (text.one_of(column, tools) if tools else f"{column} >= ''") + " AND status <> 'completed'"
+        found = (text.one_of(column, tools) if tools else f"{column} >= ''") + " AND status <> 'completed'"
+        return found + (" AND " + text.one_of("effect || ''", effects) if effects else "")
 
     calls = f"SELECT execution FROM v1_tool_calls WHERE {of('tool')}"  # noqa: S608
-    if effects:
-        calls += " AND " + text.one_of("effect || ''", effects)
-    visits = f"SELECT execution FROM v1_visits v WHERE {of('node')}"  # noqa: S608
-    if effects:
-        same = "t.execution = v.execution AND t.node = v.node AND t.visit = v.visit"
-        visits += f" AND EXISTS (SELECT 1 FROM v1_tries t WHERE {same} AND {text.one_of('t.effect', effects)})"  # noqa: S608
+    visits = f"SELECT execution FROM v1_visits WHERE {of('node')}"  # noqa: S608
     return f"{calls} UNION ALL {visits}"
 
 

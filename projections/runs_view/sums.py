@@ -22,21 +22,23 @@ def _sum(name: str, says: str, unit: str = "") -> Column:
 
 
 _DAY = Column("day", ColumnKind.INTEGER, "The day of UTC on which it ended.", "days since 1970-01-01")
-_OWNER = (
-    _text("tenant", "The tenant of the run; empty for none."),
+_TENANT = _text("tenant", "The tenant of the run; empty for none.")
+_NAMED = (
     _text("kind", "The kind of the stream: `agent` or `flow`."),
     _text("name", "The name of the agent or of the workflow."),
 )
+_OWNER = (_TENANT, *_NAMED)
 _TOKENS = tuple(_sum(name, f"Tokens of the kind {name.removeprefix('tokens_')}.", "tokens") for name in TOKENS)
 _COST = _sum("cost_nanos", "The cost of what has a price.", "10^-9 dollars")
 
 RUNS_DAILY = Table(
     name="v1_runs_daily",
     says="Executions that ended, by how they ended.",
-    key=("day", "tenant", "kind", "name", "status", "stop_reason", "answered"),
+    key=("tenant", "day", "kind", "name", "status", "stop_reason", "answered"),
     columns=(
+        _TENANT,
         _DAY,
-        *_OWNER,
+        *_NAMED,
         _text("status", "The status with which it ended: completed, failed or stopped."),
         _text("stop_reason", "Why it stopped."),
         Column("answered", ColumnKind.BOOLEAN, "Whether it ended with an answer of its own."),
@@ -81,10 +83,11 @@ MODELS_DAILY = Table(
 TOOLS_DAILY = Table(
     name="v1_tools_daily",
     says="Tool calls of agents, and tries of the nodes of workflows, that ended for good. The answers are not counted.",
-    key=("day", "tenant", "kind", "name", "tool", "status", "error_type", "error_class"),
+    key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
     columns=(
+        _TENANT,
         _DAY,
-        *_OWNER,
+        *_NAMED,
         _text("tool", "The tool, or the node."),
         _text("status", "The status with which it ended, as in `tool_calls` or `visits`."),
         _text("error_type", "The class of its error; empty for none."),
@@ -132,11 +135,12 @@ FAILURES_DAILY = Table(
 SPREAD_DAILY = Table(
     name="v1_spread_daily",
     says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
-    key=("measure", "day", "tenant", "kind", "name", "bucket"),
+    key=("measure", "tenant", "day", "kind", "name", "bucket"),
     columns=(
         _text("measure", "The time that is measured: active, wall, idle or people."),
+        _TENANT,
         _DAY,
-        *_OWNER,
+        *_NAMED,
         Column("bucket", ColumnKind.INTEGER, "floor(ln(microseconds) / ln(1.04)); -1 for no time at all."),
         _sum("runs", "How many executions are in it."),
     ),
@@ -158,4 +162,7 @@ def _of_all(table: Table) -> Table:
 
 
 OF_ALL_TENANTS: Mapping[Table, Table] = {table: _of_all(table) for table in (RUNS_DAILY, TOOLS_DAILY, SPREAD_DAILY)}
-"""A table of sums -> the one without tenants. Only those that are large, and asked for all tenants, have one."""
+"""A table of sums -> the one without tenants. The key of each begins so that the rows of a tenant lie together.
+
+Those of the other tables are few enough to be looked through for a tenant, or for all.
+"""

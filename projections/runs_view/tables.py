@@ -340,6 +340,7 @@ VISITS = Table(
             "status",
             "in_progress, completed, recorded when the run went on after its failure, failed, skipped or cancelled.",
         ),
+        _maybe("effect", "The effect class of its newest try: read, idempotent, keyed or unsafe; None before any."),
         _at("started_at", "When it was opened, or taken up again by a retry of the run."),
         _at("ended_at", "When it ended; None while it is open.", is_optional=True),
         _us("active_us", "The sum of the times of its tries."),
@@ -355,7 +356,7 @@ VISITS = Table(
         _END_VERSION,
     ),
     indexes=(
-        Index(("node", "execution"), "status <> 'completed'"),
+        Index(("node", "execution", "effect"), "status <> 'completed'"),
         Index(("signature", "execution"), "signature IS NOT NULL"),
     ),
 )

@@ -46,6 +46,7 @@ _Ended = NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | Nod
 
 _NEW_VISIT: Row = {
     "status": "in_progress",
+    "effect": None,
     "ended_at": None,
     "active_us": 0,
     "attempts": 0,
@@ -139,7 +140,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
     run.retries += event.attempt > 1
     if run.active_since is None:
         run.active_since = moment.at
-    visit.row["attempts"] = _number(visit.row["attempts"]) + 1
+    visit.row.update(attempts=_number(visit.row["attempts"]) + 1, effect=event.effect.value)
     _put_try(run, visit, event, task.attempt, task.row, moment)
     _put(run, visit, moment)
 

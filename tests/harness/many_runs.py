@@ -165,7 +165,8 @@ def _add_step(changes: Changes, run: Row, step: int, is_failed: bool) -> None:
     tool, effect = chance.choice(_TOOLS), chance.choice(("read", "idempotent", "unsafe"))
     if run["kind"] == "flow":
         visit: dict[str, Scalar] = {"execution": run["execution"], "node": tool, "visit": step}
-        changes.put(tables.VISITS, row_of(tables.VISITS, **visit, **error, status=status, number=step, attempts=1))
+        shown: dict[str, Scalar] = {**visit, **error, "status": status, "effect": effect, "number": step, "attempts": 1}
+        changes.put(tables.VISITS, row_of(tables.VISITS, **shown))
         tried: dict[str, Scalar] = {"item": -1, "attempt": 1, "effect": effect, "status": status}
         changes.put(tables.TRIES, row_of(tables.TRIES, **visit, **error, **tried))
     else:
@@ -175,9 +176,9 @@ def _add_step(changes: Changes, run: Row, step: int, is_failed: bool) -> None:
             lost: dict[str, Scalar] = {"attempt": 1, "tool": tool, "status": "failed", "error_type": "timeout"}
             changes.put(tables.ATTEMPTS, row_of(tables.ATTEMPTS, **place, **lost, duration_us=100_000))
             changes.add(RETRIES_DAILY, (*owner, tool, "timeout"), {"tries": 1, "duration_us": 100_000})
-    key = (*owner, tool, status, error["error_type"] or "", error["error_class"] or "")
-    for table, of in ((TOOLS_DAILY, key), (OF_ALL_TENANTS[TOOLS_DAILY], (key[0], *key[2:]))):
-        changes.add(table, of, {"calls": 1, "attempts": 1, "duration_us": 300_000})
+    what = (run["kind"], run["name"], tool, status, error["error_type"] or "", error["error_class"] or "")
+    for table, key in ((TOOLS_DAILY, (run["tenant"], day, *what)), (OF_ALL_TENANTS[TOOLS_DAILY], (day, *what))):
+        changes.add(table, key, {"calls": 1, "attempts": 1, "duration_us": 300_000})
 
 
 def _tries(chance: random.Random) -> Iterator[str]:
