@@ -49,7 +49,8 @@ class RunInThread(Protocol):
 class Projector(Generic[F]):
     """One projection over one generation. `begin` it, then `apply` batches until the end of the log is reached.
 
-    One task uses it at a time. When it raises, begin it again.
+    One task uses it at a time. When it raises, begin it again. `until` is the last position that it applies; None for
+    all that there is.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class Projector(Generic[F]):
         most: int = 2_000,
         seconds: float = 0.02,
         folds: int = 5_000,
+        until: int | None = None,
     ) -> None:
         self.generation, self.projection = generation, projection
         self._store, self._in_thread, self._reach = store, in_thread, reach
-        self._most, self._seconds = most, seconds
+        self._most, self._seconds, self.until = most, seconds, until
         self._memory = FoldMemory(projection, most=folds)
         self._prefixes = tuple(projection.prefixes)
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
@@ -133,14 +135,19 @@ class Projector(Generic[F]):
         began, after, is_end, count = time.monotonic(), self.reached.position, False, 0
         while not is_end and count < self._most and (not count or time.monotonic() - began < self._seconds):
             end, wanted, seen = await self._store.last_position(), min(_PAGE, self._most - count), len(corrupt)
+            end = end if self.until is None else min(end, self.until)
             found = 0
             log = self._store.log(after=after, types=self._types, limit=wanted, on_corrupt=corrupt.append)
             async for position, stream, record in log:
+                if self.until is not None and position > self.until:
+                    break
                 found, newest = found + 1, (position, stream, record.version)
                 if isinstance(record.event, Erased):
                     self._is_outdated = self._is_outdated or position > self._never_counted
                 elif not self._prefixes or stream.startswith(self._prefixes):
                     entries.append(Entry(position, stream, record))
+            if self.until is not None:
+                corrupt = [each for each in corrupt if (each.position or 0) <= (self.until or 0)]
             found += len(corrupt) - seen
             count, is_end = count + found, found < wanted
             last = max(newest[0] if newest else 0, corrupt[-1].position or 0 if corrupt else 0)

@@ -28,6 +28,7 @@ from steptrail.infrastructure.views.database import Answer, Database, Selected, 
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
+from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -178,6 +179,10 @@ class Views:
             return self.series.public(generation.number)
 
         return await self._of_present(public, lambda _, statements: work(statements), seconds)
+
+    async def verify(self) -> Sequence[ViewsFault]:
+        """Return what is wrong with the rows that readers look at, compared with a fresh fold. Changes nothing."""
+        return await verified(self._store, self.series, self._projections)
 
     async def rebuild(self) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.

@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 
-from steptrail.domain.errors import StoreDamaged
+from steptrail.domain.errors import StoreDamaged, StoreError
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite.version import known_fault
@@ -12,6 +12,8 @@ from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, store_of
+from steptrail.interfaces.python.views_of_runs import views_of_runs
+from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["register"]
 
@@ -23,11 +25,16 @@ def register(commands: Commands) -> None:
     """Add the command."""
     doctor = commands.add("doctor", _doctor, "Check every session of the store.", exits=_EXITS)
     doctor.add_argument("--reindex", action="store_true", help="mend lists that differ from the events")
+    doctor.add_argument(
+        "--no-views",
+        action="store_true",
+        help="leave out the read models: comparing them reads the log once more, and needs as much room as they do",
+    )
 
 
 def _doctor(arguments: argparse.Namespace, output: Output) -> int:
     try:
-        seen = asyncio.run(_examined(store_of(arguments), reindex=arguments.reindex))
+        seen = asyncio.run(_examined(store_of(arguments), arguments))
     except StoreDamaged as error:
         # So broken that no session can be listed: that is what was asked for, and the answer.
         seen = Examination()
@@ -46,19 +53,34 @@ def _doctor(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK if seen.is_healthy else Exit.FAILED
 
 
-async def _examined(url: str, *, reindex: bool) -> Examination:
-    store = open_store(url, create=False, read_only=not reindex)
+async def _examined(url: str, arguments: argparse.Namespace) -> Examination:
+    store = open_store(url, create=False, read_only=not arguments.reindex)
     try:
         seen = await examine(store)
-        if reindex and seen.unlisted:
+        if arguments.reindex and seen.unlisted:
             for row in seen.unlisted:
                 await store.list_anew(row)
             seen = await examine(store)
+        if not arguments.no_views:
+            await _examine_views(store, seen)
         if url.startswith("sqlite") and (fault := known_fault()) is not None:
             seen.add("sqlite", "", fault, is_damage=False)
         return seen
     finally:
         await store.close()
+
+
+async def _examine_views(store: EventStore, seen: Examination) -> None:
+    """Compare the read models with the log. That they cannot be compared says nothing of the store."""
+    try:
+        views = views_of_runs(store)
+        try:
+            for fault in await views.verify():
+                seen.add("views", "", fault.what, is_damage=fault.is_damage)
+        finally:
+            await views.close()
+    except StoreError as error:
+        seen.add("views", "", f"the read models cannot be compared: {error}", is_damage=False)
 
 
 def _print(output: Output, seen: Examination) -> None:

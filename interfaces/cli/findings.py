@@ -31,6 +31,7 @@ CHECKS = (
     "leases",
     "snapshots",
     "blobs",
+    "views",
     "sqlite",
 )
 """The parts that are looked at, in this order."""

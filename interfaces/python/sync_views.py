@@ -49,4 +49,5 @@ class SyncViews(Twin[TrailViews]):
     as_of = blocking(TrailViews.as_of)
     lag = blocking(TrailViews.lag)
     status = blocking(TrailViews.status)
+    verify = blocking(TrailViews.verify)
     rebuild = blocking(TrailViews.rebuild)

@@ -9,6 +9,7 @@ from typing import Literal
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.views.verifying import ViewsFault
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.runtime.kernel.ports import EventStore
@@ -118,6 +119,14 @@ class TrailViews(AskingRuns):
             )
             for each in found
         ]
+
+    async def verify(self) -> Sequence[ViewsFault]:
+        """Return what is not as it should be: rows that differ from what a fresh fold of the log makes, up to here.
+
+        Changes nothing. It reads the log from its beginning, as a rebuild does, and keeps as much in a temporary file
+        meanwhile. `rebuild` mends what it finds.
+        """
+        return await self.all.verify()
 
     async def rebuild(self) -> int:
         """Make all read models anew from the beginning of the log, and return the number of the new generation.

@@ -25,13 +25,17 @@ class ColumnKind(StrEnum):
 
 
 class Column(NamedTuple):
-    """One column. `says` tells what it holds, `unit` in which unit; None is a value of it when it is optional."""
+    """One column. `says` tells what it holds, `unit` in which unit; None is a value of it when it is optional.
+
+    The values of a private one are words of a user, which no finding repeats.
+    """
 
     name: str
     kind: ColumnKind
     says: str
     unit: str = ""
     is_optional: bool = False
+    is_private: bool = False
 
 
 class Index(NamedTuple):

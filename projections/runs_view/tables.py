@@ -306,7 +306,7 @@ TAGS = Table(
     key=("name", "value", "execution"),
     columns=(
         _text("name", "The name of the tag."),
-        _text("value", "Its value as text."),
+        _text("value", "Its value as text.")._replace(is_private=True),
         _EXECUTION,
     ),
     indexes=(Index(("execution",)),),

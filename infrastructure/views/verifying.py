@@ -1,0 +1,203 @@
+"""Compares the present read models with a fresh fold of the log, made in a temporary file up to the same place.
+
+The present rows are read in one transaction, and the fold is brought to the place that they have there: so it makes no
+difference who applies the log meanwhile. Two tables are read side by side in the order of the key, a page at a time.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from steptrail.domain.errors import StoreError
+from steptrail.domain.kernel.erasure import Erased
+from steptrail.infrastructure.store.core.work_threads import WorkThreads
+from steptrail.infrastructure.views.database import Statements
+from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved
+from steptrail.infrastructure.views.projector import Projector
+from steptrail.infrastructure.views.series import Series
+from steptrail.infrastructure.views.sqlite import SqliteSeries
+from steptrail.projections.kernel.projection import Projection
+from steptrail.projections.kernel.table import Scalar, Table
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["ViewsFault", "verified"]
+
+_PATIENCE_SECONDS = 5.0
+_TRIES = 5
+"""How many times in a row to begin again where the generation is removed while it is read."""
+_Row = tuple[Scalar, ...]
+
+
+class ViewsFault(NamedTuple):
+    """Something about read models that is not as it should be.
+
+    Where the rows of a `table` are not those that the log makes, `rows` is how many, and `key` that of the first one,
+    without what users said. Where nothing can be said of the rows of a projection, there is no table and no damage.
+    """
+
+    projection: str
+    what: str
+    table: str | None = None
+    rows: int = 0
+    key: Mapping[str, Scalar] = {}
+    is_damage: bool = False
+
+
+async def verified(store: EventStore, series: Series, projections: Sequence[Projection[Any]]) -> Sequence[ViewsFault]:
+    """Return what is wrong with the present generation. Changes nothing; without a generation nothing is wrong.
+
+    Raises `StoreError` when the store or the read models do not answer.
+    """
+    for tries_left in reversed(range(_TRIES)):
+        number = await asyncio.to_thread(series.current)
+        if number is None:
+            break
+        try:
+            return [fault for each in projections for fault in await _verified(store, series.open(number), each)]
+        except StoreError:
+            if not tries_left or await asyncio.to_thread(series.current) == number:
+                raise
+    return []
+
+
+async def _verified(store: EventStore, present: Generation, projection: Projection[Any]) -> Sequence[ViewsFault]:
+    with tempfile.TemporaryDirectory(prefix="steptrail-verifying-", ignore_cleanup_errors=True) as folder:
+        fresh = SqliteSeries(Path(folder), patience=_PATIENCE_SECONDS)
+        try:
+            fold = _Fold(store, await asyncio.to_thread(fresh.begin), projection)
+            return await _compared(store, present, fold)
+        except PlaceMoved:
+            what = "something was erased while its rows were compared: run `steptrail doctor` again"
+            return [ViewsFault(projection.name, what)]
+        finally:
+            await asyncio.to_thread(fresh.close)
+
+
+class _Fold:
+    """A projection over a generation of its own, which goes to any place of the log."""
+
+    def __init__(self, store: EventStore, generation: Generation, projection: Projection[Any]) -> None:
+        self.generation, self.projection = generation, projection
+        self.projector = Projector(store, generation, projection, asyncio.to_thread)
+
+    async def go_to(self, position: int) -> None:
+        """Apply the log up to a position. Raises `PlaceMoved` when something before it was erased meanwhile."""
+        projector = self.projector
+        if projector.until is None:
+            prepare = partial(self.generation.prepare, projections=[self.projection])
+            await asyncio.to_thread(self.generation.database.write, prepare)
+            await projector.begin()
+        projector.until = position
+        while await projector.apply():
+            pass
+
+
+async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequence[ViewsFault]:
+    projection, loop = fold.projection, asyncio.get_running_loop()
+
+    def place(statements: Statements) -> tuple[int, str | None] | None:
+        own = [each for each in present.progress(statements) if each[:2] == (projection.name, projection.version)]
+        return (own[0].reached.position, own[0].error) if own else None
+
+    def work(statements: Statements) -> tuple[list[ViewsFault], list[Damage], int]:
+        position, _ = place(statements) or (0, None)
+        # The transaction holds what is compared, and the short way to its place is gone meanwhile.
+        asyncio.run_coroutine_threadsafe(fold.go_to(position), loop).result()
+
+        def side_by_side(counted: Statements) -> list[ViewsFault]:
+            rows = (
+                (table, present.rows(statements, table), fold.generation.rows(counted, table))
+                for table in projection.tables
+            )
+            found = (_difference(projection, *each) for each in rows)
+            return [each for each in found if each is not None]
+
+        return fold.generation.database.read(side_by_side), present.damaged(statements, projection), position
+
+    stored = await asyncio.to_thread(present.database.read, place)
+    if stored is None:
+        return []
+    position, error = stored
+    # The long way, while nothing is held.
+    await fold.go_to(position)
+    # In a thread of its own: it waits there for the fold, which needs those of everybody.
+    thread = WorkThreads("steptrail-verifying")
+    try:
+        found, damage, position = await asyncio.wrap_future(thread.submit(lambda: present.database.read(work)))
+    finally:
+        thread.shutdown(wait=False)
+    if found and (why := await _excuse(store, present, fold, damage, position)) is not None:
+        found = [ViewsFault(projection.name, why)]
+    if error is not None:
+        why = error.strip().rpartition("\n")[2]
+        found.append(ViewsFault(projection.name, f"{projection.name} has stopped: `steptrail views` says where: {why}"))
+    return found
+
+
+async def _excuse(
+    store: EventStore, present: Generation, fold: _Fold, damage: list[Damage], position: int
+) -> str | None:
+    """Return why rows may well differ from a fresh fold; None when they may not."""
+    name = fold.projection.name
+    erased = [each async for each in store.log(after=position, types=(Erased.TYPE,), limit=1, on_corrupt=_pass)]
+    if erased or not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
+        return f"the rows of {name} are not of the log as it is now: the next question has them made anew"
+    if fold.projector.stopped is not None:
+        return f"the rows of {name} cannot be compared: {fold.projector.stopped}"
+    own = await asyncio.to_thread(
+        fold.generation.database.read, lambda statements: fold.generation.damaged(statements, fold.projection)
+    )
+    known = {each.stream for each in damage}
+    if lost := [each for each in own if each.stream not in known]:
+        return f"the rows of {name} cannot be compared: what was counted of {lost[0].stream} cannot be read any more"
+    return None
+
+
+def _difference(
+    projection: Projection[Any], table: Table, told: Iterator[_Row], counted: Iterator[_Row]
+) -> ViewsFault | None:
+    rows, first, what = 0, None, ""
+    for row, right in _paired(len(table.key), told, counted):
+        if row != right:
+            rows += 1
+            if first is None:
+                first = row if right is None else right
+                what = "is not there" if row is None else "should not be there" if right is None else "says otherwise"
+    if first is None:
+        return None
+    key = {
+        column.name: value
+        for column, value in zip(table.columns[: len(table.key)], first, strict=False)
+        if not column.is_private
+    }
+    named = ", ".join(f"{name} {value!r}" for name, value in key.items())
+    many = "rows are" if rows > 1 else "row is"
+    said = f"of {table.name} {rows} {many} not as the log has it, the first with {named}, which {what}"
+    return ViewsFault(projection.name, f"{said}: `steptrail rebuild`", table.name, rows, key, True)
+
+
+def _paired(keys: int, told: Iterator[_Row], counted: Iterator[_Row]) -> Iterator[tuple[_Row | None, _Row | None]]:
+    """Yield the rows of one key from both sides, None for one that is missing. Both are in the order of the key."""
+    left, right = next(told, None), next(counted, None)
+    while left is not None or right is not None:
+        if left is not None and right is not None and left[:keys] == right[:keys]:
+            yield left, right
+            left, right = next(told, None), next(counted, None)
+        elif right is None or (left is not None and _place(left[:keys]) < _place(right[:keys])):
+            yield left, None
+            left = next(told, None)
+        else:
+            yield None, right
+            right = next(counted, None)
+
+
+def _place(key: _Row) -> list[tuple[int, Any]]:
+    """Return what sorts as databases do, whatever was written into a row by hand: numbers, texts, bytes."""
+    return [(0, value) if isinstance(value, int | float) else (1 + isinstance(value, bytes), value) for value in key]
+
+
+def _pass(error: Exception) -> None:
+    del error
