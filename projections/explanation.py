@@ -40,6 +40,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.rendering import by_whom, crash_text, error_data, many, request_data
+from steptrail.projections.same_failure import SameFailure
 
 __all__ = ["MARKED_TYPES", "AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
 
@@ -80,7 +81,8 @@ class AgentExplanation:
     which step and calls. `worker` is the process that ran it last. `waits` are what it waits for, with their times.
     `damage` is why no more than the events before it could be read. `rejected_answer` is the beginning of the answer on
     which it failed, as the model gave it. `context` is what was said of the run, without the values of keys that mean a
-    secret. `state` is what all of it was read from.
+    secret. `same_failure` says how often its failure has come lately, None where read models do not know. `state` is
+    what all of it was read from.
     """
 
     session_id: str
@@ -111,6 +113,7 @@ class AgentExplanation:
     damage: str | None = None
     rejected_answer: str | None = None
     context: JsonValue = None
+    same_failure: SameFailure | None = None
     state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -153,6 +156,7 @@ class AgentExplanation:
             "retriedAs": self.retried_as,
             "rejectedAnswer": self.rejected_answer,
             "context": self.context,
+            "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
 
 
