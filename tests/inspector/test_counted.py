@@ -154,7 +154,7 @@ async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: 
     await another.release()
     await trail.views.wait()
     assert "Counted to" not in words((await client.get("/stats")).text)
-    assert "3 other runs failed in the same way" in words((await client.get("/runs/newer")).text)
+    assert "the same in 4 runs in the last 7 days" in words((await client.get("/runs/newer")).text)
     assert "Counted to" not in words((await client.get("/stats")).text)
 
 

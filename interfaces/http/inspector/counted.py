@@ -18,7 +18,7 @@ from steptrail.interfaces.http.inspector.words import duration, usd
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
 from steptrail.interfaces.python.failing_alike import same_failure
 from steptrail.interfaces.python.lists import WAIT_KINDS
-from steptrail.projections.asking.filters import RunFilter, RunOrder
+from steptrail.projections.asking.filters import RunOrder
 from steptrail.projections.asking.runs import RunCount
 from steptrail.projections.asking.statements import CRASHED
 from steptrail.projections.asking.stats import FailureGroup, Stats
