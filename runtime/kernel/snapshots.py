@@ -1,8 +1,9 @@
 """Snapshots of one stream: caches of its state, so that a long stream need not be folded from its beginning.
 
 Deleting a snapshot loses no data. One is kept after a commit: when the stream has doubled since the last snapshot, when
-a run ends and the stream has grown by a quarter since, or when its owner has just folded many events. So snapshots cost a small part of the run, or of the fold that they save. If
-a snapshot has any fault, the events are folded instead. If keeping one fails, the run goes on.
+a run ends and the stream has grown by a quarter since, or when its owner has just folded many events. So snapshots cost
+a small part of the run, or of the fold that they save. If a snapshot has any fault, the events are folded instead. If
+keeping one fails, the run goes on.
 """
 
 import logging
