@@ -40,7 +40,7 @@ def bars(results: Results) -> list[Bar]:
     return [
         *_of_sqlite(results.store("SQLite")),
         *_of_postgres(results.store("PostgreSQL"), results.absent.get("PostgreSQL")),
-        *(bar for store in results.stores for bar in _of_lists(store)),
+        *(bar for store in results.stores for bar in (*_of_lists(store), *_of_views(store))),
         *_of_imports(results.importing),
         *_to_come(),
     ]
@@ -121,10 +121,16 @@ def _of_lists(store: StoreResults) -> Iterator[Bar]:
     yield Bar(what, "ms", 50, slowest.wall_ms)
 
 
+def _of_views(store: StoreResults) -> Iterator[Bar]:
+    slowest = max(store.answers, key=lambda figures: figures.wall_ms)
+    coldest = max(store.answers, key=lambda figures: figures.first_ms)
+    over = f"a dashboard's question over {slowest.runs:,} runs, {store.name}"
+    yield Bar(f"{over}: the slowest ({slowest.what})", "ms", 50, slowest.wall_ms)
+    yield Bar(f"{over}: the slowest first call ({coldest.what})", "ms", 50, coldest.first_ms)
+    yield _ratio(f"the projector against plain inserts of the same rows, {store.name}", 3.0, store.projector.time)
+
+
 def _to_come() -> Iterator[Bar]:
-    no_model = "the read models have no benchmark yet"
-    yield Bar("a dashboard's question over 100,000 executions", "ms", 50, absent=no_model)
-    yield Bar("a projector against plain inserts of the same rows", "x", 3.0, absent=no_model)
     audit = "it comes with the audit"
     yield Bar("what-if of limits and policies over 10,000 runs of 20 steps on 2 cores", "s", 60, absent=audit)
 

@@ -17,13 +17,13 @@ from benchmarks.meter import Compared, Cost, Pair, between, compared, progress, 
 from benchmarks.places import Place, Site
 from benchmarks.texts import QUESTION
 from benchmarks.work import agent, run, session_name
-from steptrail import AgentBuilder, Steptrail, tool
+from steptrail import Agent, AgentBuilder, Steptrail, tool
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call
 
-__all__ = ["IndexFigures", "ListFigures", "measure_index", "measure_lists"]
+__all__ = ["IndexFigures", "ListFigures", "measure_index", "measure_lists", "store_again"]
 
 _ASKED = 20
 """So often each list is asked in a pass."""
@@ -55,7 +55,7 @@ async def measure_lists(site: Site, sessions: int, few: int) -> Sequence[ListFig
     place = site.fresh()
     try:
         async with Steptrail.open(place.url, durability="normal") as trail:
-            await _fill(trail, sessions)
+            await store_again(trail, sessions, agent(0))
             await _add_open_ones(trail, few)
             asked: dict[str, Callable[[], Awaitable[Sequence[Any]]]] = {
                 "`runs()`, the newest 100": trail.runs,
@@ -88,17 +88,17 @@ async def _asked(what: str, ask: Callable[[], Awaitable[Sequence[Any]]], session
     return ListFigures(what=what, sessions=sessions, rows=len(rows), cpu_ms=cost.cpu * each, wall_ms=cost.wall * each)
 
 
-async def _fill(trail: Steptrail, sessions: int) -> None:
-    """Store one real session again and again, each commit with its row of the index."""
+async def store_again(trail: Steptrail, sessions: int, who: Agent) -> None:
+    """Have an agent run one session, and store it under other names, until there are so many."""
     commits: list[Commit] = []
 
     def note(commit: Commit) -> Commit:
         commits.append(commit)
         return commit
 
-    await run(_through(trail, note), agent(0), session_name(0))
+    await run(_through(trail, note), who, session_name(0))
 
-    async def store_again(name: str) -> None:
+    async def store(name: str) -> None:
         head = EMPTY_STREAM
         for commit in commits:
             row = commit.summary
@@ -107,7 +107,7 @@ async def _fill(trail: Steptrail, sessions: int) -> None:
 
     names = iter(range(1, sessions))
     while some := list(islice(names, _AT_ONCE)):
-        await asyncio.gather(*(store_again(session_name(number)) for number in some))
+        await asyncio.gather(*(store(session_name(number)) for number in some))
 
 
 async def _add_open_ones(trail: Steptrail, few: int) -> None:

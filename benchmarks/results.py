@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.asking import AnswerFigures, measure_asking
 from benchmarks.flows import ChainFigures, FanFigures, measure_chains, measure_fans
 from benchmarks.followers import FollowerFigures, measure_followers
 from benchmarks.importing import ImportFigures
 from benchmarks.listing import IndexFigures, ListFigures, measure_index, measure_lists
 from benchmarks.places import Site
 from benchmarks.postgres_place import PostgresSite
+from benchmarks.projecting import BesideFigures, ProjectorFigures, measure_beside, measure_projector
 from benchmarks.sessions import SessionFigures, measure_sessions
 from benchmarks.several import Fleet, SeveralFigures, measure_several
 from benchmarks.starting import ResumeFigures, measure_resume
@@ -42,6 +44,9 @@ class Plan:
     listed: int = 100_000
     open_sessions: int = 50
     index_steps: int = 500
+    asked_runs: int = 100_000
+    projected: int = 2_000
+    projected_steps: int = 5
     chains: Sequence[int] = (1_000, 5_000, 10_000)
     fan: int = 1_000
     fleets: Sequence[Fleet] = (Fleet(1, 1, 200), Fleet(8, 1, 50), Fleet(2, 16, 20))
@@ -64,6 +69,9 @@ class StoreResults:
     audience: FollowerFigures
     lists: Sequence[ListFigures]
     index: IndexFigures
+    answers: Sequence[AnswerFigures]
+    projector: ProjectorFigures
+    beside: BesideFigures
     chains: Sequence[ChainFigures]
     fans: Sequence[FanFigures]
     several: Sequence[SeveralFigures]
@@ -115,6 +123,9 @@ async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) 
         audience=await measure_followers(site, plan.followers, plan.audience_steps, plan.passes, of_one=True),
         lists=await measure_lists(site, plan.listed, plan.open_sessions),
         index=await measure_index(site, plan.index_steps, plan.passes),
+        answers=await measure_asking(site, plan.asked_runs),
+        projector=await measure_projector(site, plan.projected, plan.projected_steps, plan.passes),
+        beside=await measure_beside(site, plan.projected, plan.projected_steps),
         chains=await measure_chains(site, plan.chains, min(3, plan.passes)),
         fans=await measure_fans(site, plan.fan),
         several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),

@@ -146,6 +146,7 @@ def _of_store(store: StoreResults) -> Iterator[str]:
     )
     yield "A step with its row in the index of streams, against a step without:"
     yield table([_HEAD, _compared(store.index.time)])
+    yield from _of_views(store)
     yield from _of_workflows(store)
     if store.several:
         yield (
@@ -153,6 +154,38 @@ def _of_store(store: StoreResults) -> Iterator[str]:
             "floor takes no lock, so it promises no order:"
         )
         yield table([["processes", "sessions in each", "commit", *_HEAD, _RATE, f"floor, {_RATE}"], *_fleets(store)])
+
+
+def _of_views(store: StoreResults) -> Iterator[str]:
+    many = store.answers[0].runs
+    yield f"Questions over the views of {many:,} runs, the {_SLOWEST} slowest of {len(store.answers)}:"
+    slowest = sorted(store.answers, key=lambda figures: -max(figures.wall_ms, figures.first_ms))[:_SLOWEST]
+    yield table(
+        [
+            ["question", "rows", "first call, ms", "time, ms"],
+            *([f.what, f"{f.rows:,}", _ms(f.first_ms), _ms(f.wall_ms)] for f in slowest),
+        ]
+    )
+    made = store.projector
+    yield (
+        f"The projector, for one event of {made.events:,}, against plain inserts of the {made.rows:,} rows that it "
+        "leaves:"
+    )
+    yield table([_HEAD, _compared(made.time)])
+    beside = store.beside
+    yield "An append, while another process builds the views at full speed, and while none does; ms by the clock:"
+    yield table(
+        [
+            ["appends", "alone, half", "alone, 99 %", "beside, half", "beside, 99 %"],
+            [
+                f"{beside.appends:,}",
+                _ms(beside.alone_median_ms),
+                _ms(beside.alone_p99_ms),
+                _ms(beside.beside_median_ms),
+                _ms(beside.beside_p99_ms),
+            ],
+        ]
+    )
 
 
 def _of_workflows(store: StoreResults) -> Iterator[str]:
@@ -243,6 +276,7 @@ def _importing(importing: Sequence[ImportFigures]) -> Iterator[str]:
 
 _HEAD = ("processor, ms", "floor's processor, ms", "ratio", "of the passes", "time, ms", "floor's time, ms")
 _RATE = "steps a second"
+_SLOWEST = 20
 
 
 def _compared(figures: Compared) -> Line:

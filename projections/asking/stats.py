@@ -90,7 +90,10 @@ class ModelStats(AnswerPart, frozen=True, kw_only=True):
 
 
 class Retries(AnswerPart, frozen=True, kw_only=True):
-    """Tries that came to nothing, of a `model`, a `tool` or a `node`, with one type of error, and what they cost."""
+    """Tries that came to nothing, of a `model`, a `tool` or a `node`, with one type of error, and what they cost.
+
+    Of a model all calls count that failed or were cut off; of the others the tries that something else came after.
+    """
 
     kind: str
     name: str
@@ -196,7 +199,7 @@ class StatsQuestion:
             days=dict(sorted(days.items())),
             tools=_tools(tools),
             models=_models(models),
-            retries=_retries([row for each in retries for row in each]),
+            retries=_retries(*retries),
             failures=failures,
             shadow=[
                 ShadowVotes(criterion=row[0], vote=row[1], runs=row[2])
@@ -359,12 +362,20 @@ def _models(found: Rows) -> Sequence[ModelStats]:
     return sorted(made, key=lambda each: (-each.calls, each.model))
 
 
-def _retries(found: Rows) -> Sequence[Retries]:
+def _retries(of_models: Rows, of_calls: Rows) -> Sequence[Retries]:
+    what = {"agent": "tool", "flow": "node"}
+    found = [*(("model", *row) for row in of_models), *((what.get(row[0], row[0]), *row[1:]) for row in of_calls)]
     made = [
         Retries(
-            kind=kind, name=name, error_type=error, tries=tries, seconds=took / 1e6, tokens=tokens, cost_usd=cost / 1e9
+            kind=kind,
+            name=name,
+            error_type=error,
+            tries=tries,
+            seconds=took / 1e6,
+            tokens=sum(tokens),
+            cost_usd=cost / 1e9,
         )
-        for kind, name, error, tries, took, tokens, cost in found
+        for kind, name, error, tries, took, *tokens, cost in found
     ]
     return sorted(made, key=lambda each: (-each.tries, each.kind, each.name, each.error_type))
 

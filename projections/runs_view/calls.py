@@ -36,7 +36,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.table import Row, Scalar
-from steptrail.projections.runs_view.daily import count_failure, count_tool_call
+from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
 from steptrail.projections.runs_view.executions import put_execution
 from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
@@ -144,6 +144,7 @@ def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: C
         **(call.ended or {}),
     }
     moment.changes.put(ATTEMPTS, row)
+    count_retry(memory, run, row, moment)
     count_failure(memory, run, row, moment, is_retried=True)
 
 

@@ -6,13 +6,15 @@ from steptrail.projections.runs_view.spread import bucket_of
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
     MODELS_DAILY,
+    OF_ALL_TENANTS,
+    RETRIES_DAILY,
     RUNS_DAILY,
     SPREAD_DAILY,
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.values import day_of
 
-__all__ = ["count_failure", "count_model_call", "count_run", "count_tool_call"]
+__all__ = ["count_failure", "count_model_call", "count_retry", "count_run", "count_tool_call"]
 
 _MEASURES = ("active", "wall", "idle", "people")
 
@@ -32,7 +34,7 @@ def count_run(row: Row, moment: RunMoment) -> None:
 
 def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a model call that has ended."""
-    counts = {"calls": 1, "unpriced_calls": row["cost_nanos"] is None}
+    counts = {"calls": 1, "unpriced_calls": row["cost_nanos"] is None, "error_type": row["error_type"] or ""}
     _add(MODELS_DAILY, {**row, **_of_run(memory, run, moment), **counts}, moment)
 
 
@@ -40,6 +42,15 @@ def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunM
     """Count a tool call, or a visit of a node, that has ended for good."""
     error = {name: row[name] or "" for name in ("error_type", "error_class")}
     _add(TOOLS_DAILY, {**row, **_of_run(memory, run, moment), **error, "calls": 1}, moment)
+
+
+def count_retry(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
+    """Count a try of a tool call or of a node after which something else came."""
+    _add(
+        RETRIES_DAILY,
+        {**row, **_of_run(memory, run, moment), "error_type": row["error_type"] or "", "tries": 1},
+        moment,
+    )
 
 
 def count_failure(
@@ -57,4 +68,6 @@ def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
 
 def _add(table: Table, row: Row, moment: RunMoment) -> None:
     amounts = {column.name: int(row.get(column.name) or 0) for column in table.amounts}
-    moment.changes.add(table, tuple(row[name] for name in table.key), amounts)
+    for each in (table, OF_ALL_TENANTS.get(table)):
+        if each is not None:
+            moment.changes.add(each, tuple(row[name] for name in each.key), amounts)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from steptrail.projections.kernel.face import PublicColumn, PublicKind, PublicView, view_of
 from steptrail.projections.kernel.table import Table
 from steptrail.projections.runs_view.spread import WIDTH
-from steptrail.projections.runs_view.sums import RUNS_DAILY, SPREAD_DAILY
+from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, RUNS_DAILY, SPREAD_DAILY
 from steptrail.projections.runs_view.tables import (
     ATTEMPTS,
     EXECUTIONS,
@@ -219,9 +219,8 @@ PERCENTILES_DAILY = PublicView(
     "Percentiles of the times of executions that ended, of all tenants together, at most two per cent off. For other "
     "groups add up `spread_daily`.",
     "(SELECT measure, day, kind, name, bucket, runs, "  # noqa: S608 - names of ours
-    f"sum(runs) {_WINDOW} ORDER BY bucket) AS upto, sum(runs) {_WINDOW}) AS total FROM "
-    "(SELECT measure, day, kind, name, bucket, CAST(sum(runs) AS bigint) AS runs FROM v1_spread_daily "
-    "GROUP BY measure, day, kind, name, bucket) AS bucketed) AS ranked GROUP BY measure, day, kind, name",
+    f"sum(runs) {_WINDOW} ORDER BY bucket) AS upto, sum(runs) {_WINDOW}) AS total "
+    f"FROM {OF_ALL_TENANTS[SPREAD_DAILY].name}) AS ranked GROUP BY measure, day, kind, name",
     (
         *_picked(SPREAD_DAILY, ("measure", "day", "day_us", "kind", "name"), "ranked"),
         _sum("runs", "runs", "How many there were"),

@@ -1,13 +1,16 @@
 """The tables of sums: what ended, by day. A day that is over does not change any more.
 
 Something is counted on the day of UTC on which it ended. Its streams below are counted as runs of their own, so nothing
-is counted twice.
+is counted twice. Where tenants multiply the rows, the sums of all of them together stand in a table beside.
 """
+
+from collections.abc import Mapping
 
 from steptrail.projections.kernel.table import Column, ColumnKind, Table
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["FAILURES_DAILY", "MODELS_DAILY", "RUNS_DAILY", "SPREAD_DAILY", "SUMS", "TOOLS_DAILY"]
+__all__ = ["FAILURES_DAILY", "MODELS_DAILY", "OF_ALL_TENANTS", "RETRIES_DAILY", "RUNS_DAILY", "SPREAD_DAILY", "SUMS"]
+__all__ += ["TOOLS_DAILY"]
 
 
 def _text(name: str, says: str) -> Column:
@@ -59,12 +62,13 @@ RUNS_DAILY = Table(
 MODELS_DAILY = Table(
     name="v1_models_daily",
     says="Model calls of agents that ended.",
-    key=("day", "tenant", "kind", "name", "model", "status"),
+    key=("day", "tenant", "kind", "name", "model", "status", "error_type"),
     columns=(
         _DAY,
         *_OWNER,
         _text("model", "The model that was asked for."),
         _text("status", "completed, failed or interrupted."),
+        _text("error_type", "The class of its error; empty for none."),
         _sum("calls", "How many there were."),
         _sum("duration_us", "How long they took.", "microseconds"),
         *_TOKENS,
@@ -88,6 +92,24 @@ TOOLS_DAILY = Table(
         _sum("calls", "How many there were."),
         _sum("attempts", "How many tries they had."),
         _sum("duration_us", "How long the newest try of each took.", "microseconds"),
+    ),
+    is_sums=True,
+)
+
+RETRIES_DAILY = Table(
+    name="v1_retries_daily",
+    says="Tries of tool calls and of nodes that another try in the same execution, or a cancellation, came after; on "
+    "the day of that.",
+    key=("day", "tenant", "kind", "name", "tool", "error_type"),
+    columns=(
+        _DAY._replace(says="The day of UTC on which the next try began."),
+        *_OWNER,
+        _text("tool", "The tool, or the node."),
+        _text("error_type", "The class of the error of the try; empty for none."),
+        _sum("tries", "How many there were."),
+        _sum("duration_us", "How long they took.", "microseconds"),
+        *_TOKENS,
+        _COST,
     ),
     is_sums=True,
 )
@@ -121,5 +143,19 @@ SPREAD_DAILY = Table(
     is_sums=True,
 )
 
-SUMS = (RUNS_DAILY, MODELS_DAILY, TOOLS_DAILY, FAILURES_DAILY, SPREAD_DAILY)
-"""The tables of sums."""
+SUMS = (RUNS_DAILY, MODELS_DAILY, TOOLS_DAILY, RETRIES_DAILY, FAILURES_DAILY, SPREAD_DAILY)
+"""The tables of sums that the public face shows."""
+
+
+def _of_all(table: Table) -> Table:
+    return Table(
+        name=table.name.replace("v1_", "v1_all_"),
+        says=f"{table.says} Of all tenants together.",
+        key=[name for name in table.key if name != "tenant"],
+        columns=[column for column in table.columns if column.name != "tenant"],
+        is_sums=True,
+    )
+
+
+OF_ALL_TENANTS: Mapping[Table, Table] = {table: _of_all(table) for table in (RUNS_DAILY, TOOLS_DAILY, SPREAD_DAILY)}
+"""A table of sums -> the one without tenants. Only those that are large, and asked for all tenants, have one."""

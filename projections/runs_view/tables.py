@@ -179,10 +179,7 @@ INFERENCES = Table(
         _VERSION,
         _END_VERSION,
     ),
-    indexes=(
-        Index(("model", "execution"), "status <> 'completed'"),
-        Index(("signature", "execution"), "signature IS NOT NULL"),
-    ),
+    indexes=(Index(("signature", "execution"), "signature IS NOT NULL"),),
 )
 
 _TRY = (
@@ -387,7 +384,6 @@ TRIES = Table(
         _END_VERSION,
     ),
     indexes=(
-        Index(("node", "execution"), "status <> 'completed'"),
         Index(("signature", "execution"), "signature IS NOT NULL"),
         Index(("effect_id",)),
     ),

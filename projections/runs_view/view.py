@@ -19,7 +19,7 @@ from steptrail.projections.runs_view.executions import SHARED_HANDLERS
 from steptrail.projections.runs_view.flow_runs import FLOW_RUN_HANDLERS
 from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.steps import STEP_HANDLERS
-from steptrail.projections.runs_view.sums import SUMS
+from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, SUMS
 from steptrail.projections.runs_view.tables import ROWS
 from steptrail.projections.runs_view.visits import VISIT_HANDLERS
 
@@ -41,7 +41,7 @@ class RunsView:
     version = 1
     prefixes: Sequence[str] = tuple(_HANDLERS)
     types: Sequence[str] = ()
-    tables: Sequence[Table] = (*ROWS, *SUMS)
+    tables: Sequence[Table] = (*ROWS, *SUMS, *OF_ALL_TENANTS.values())
 
     def begin(self, stream: str) -> StreamMemory:
         """Return the memory of a stream before its first event."""

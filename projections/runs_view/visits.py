@@ -30,7 +30,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
-from steptrail.projections.runs_view.daily import count_failure, count_tool_call
+from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
 from steptrail.projections.runs_view.executions import put_execution
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
@@ -120,6 +120,8 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
     task = _try_of(visit, event.item) if visit is not None else None
     if run is None or visit is None or task is None:
         return
+    if 0 < task.attempt < event.attempt:
+        count_retry(memory, run, {**task.row, "tool": plain(visit.node)}, moment)
     child, kind = None, _kind_below(run, event)
     if kind is not None and event.stream_effect is not None:
         child, task.runs_a_stream = f"{kind}:{session_for_call(event.stream_effect)}", True

@@ -23,8 +23,9 @@ class AskedViews:
         self._store = open_store(url)
         self._views = views_of_runs(self._store)
         self.generation: Generation = self._loop.run(self._views.present())
-        fill(self.generation, runs, of=of)
-        self.generation.analyze([RunsView()])
+        if runs:
+            fill(self.generation, runs, of=of)
+            self.generation.analyze([RunsView()])
 
     def add(self, first: int, runs: int) -> None:
         """Add runs behind the first ones."""

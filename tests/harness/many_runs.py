@@ -15,7 +15,13 @@ from steptrail.projections.kernel.table import ColumnKind, Row, Scalar, Table
 from steptrail.projections.runs_view import tables
 from steptrail.projections.runs_view.daily import count_run
 from steptrail.projections.runs_view.memory import RunMoment
-from steptrail.projections.runs_view.sums import FAILURES_DAILY, MODELS_DAILY, TOOLS_DAILY
+from steptrail.projections.runs_view.sums import (
+    FAILURES_DAILY,
+    MODELS_DAILY,
+    OF_ALL_TENANTS,
+    RETRIES_DAILY,
+    TOOLS_DAILY,
+)
 
 __all__ = ["BEGINNING", "DAY", "fill", "row_of"]
 
@@ -26,6 +32,8 @@ _SPAN = 30 * DAY
 _EACH = 50
 """How many positions of the log a run takes."""
 _AT_ONCE = 2_000
+_FLOW = 7
+"""Which of the eight names is that of a workflow."""
 _ENDS = (
     ("completed", "completed", 80),
     ("stopped", "steps_limit", 6),
@@ -76,8 +84,9 @@ def _add_run(changes: Changes, number: int, of: int) -> None:
     steps = 1 + min(40, int(chance.expovariate(0.18)))
     active = int(chance.lognormvariate(15, 1))
     ended_at = None if reason is None else at + 2 * active
-    name, tenant = f"agent-{chance.randrange(8)}", f"tenant-{chance.randrange(40):02}"
-    error, kind = chance.choice(_ERRORS), "flow" if chance.random() < 0.1 else "agent"
+    which, tenant = chance.randrange(8), f"tenant-{chance.randrange(40):02}"
+    name, kind = f"agent-{which}", "flow" if which == _FLOW else "agent"
+    error = chance.choice(_ERRORS)
     failed = status == "failed"
     priced, retries = chance.random() < 0.95, int(chance.random() < 0.12)
     signature = f"{chance.randrange(24):016x}" if failed else None
@@ -152,7 +161,7 @@ def _add_step(changes: Changes, run: Row, step: int, is_failed: bool) -> None:
             sent["error_type"] = "rate_limit"
         changes.put(tables.INFERENCES, row_of(tables.INFERENCES, **place, **sent))
         amounts = {"calls": 1, "duration_us": 900_000, "cost_nanos": 1_000, "tokens_input": 200}
-        changes.add(MODELS_DAILY, (*owner, run["model"], how), amounts)
+        changes.add(MODELS_DAILY, (*owner, run["model"], how, "" if how == "completed" else "rate_limit"), amounts)
     tool, effect = chance.choice(_TOOLS), chance.choice(("read", "idempotent", "unsafe"))
     if run["kind"] == "flow":
         visit: dict[str, Scalar] = {"execution": run["execution"], "node": tool, "visit": step}
@@ -165,8 +174,10 @@ def _add_step(changes: Changes, run: Row, step: int, is_failed: bool) -> None:
         if chance.random() < 0.02:
             lost: dict[str, Scalar] = {"attempt": 1, "tool": tool, "status": "failed", "error_type": "timeout"}
             changes.put(tables.ATTEMPTS, row_of(tables.ATTEMPTS, **place, **lost, duration_us=100_000))
+            changes.add(RETRIES_DAILY, (*owner, tool, "timeout"), {"tries": 1, "duration_us": 100_000})
     key = (*owner, tool, status, error["error_type"] or "", error["error_class"] or "")
-    changes.add(TOOLS_DAILY, key, {"calls": 1, "attempts": 1, "duration_us": 300_000})
+    for table, of in ((TOOLS_DAILY, key), (OF_ALL_TENANTS[TOOLS_DAILY], (key[0], *key[2:]))):
+        changes.add(table, of, {"calls": 1, "attempts": 1, "duration_us": 300_000})
 
 
 def _tries(chance: random.Random) -> Iterator[str]:

@@ -13,7 +13,15 @@ from steptrail.domain.prices import Cost
 from steptrail.projections import project_execution_time, project_stop_reasons
 from steptrail.projections.kernel.table import ColumnKind, Row, Table
 from steptrail.projections.runs_view import ROWS, SUMS
-from steptrail.projections.runs_view.sums import FAILURES_DAILY, MODELS_DAILY, RUNS_DAILY, SPREAD_DAILY, TOOLS_DAILY
+from steptrail.projections.runs_view.sums import (
+    FAILURES_DAILY,
+    MODELS_DAILY,
+    OF_ALL_TENANTS,
+    RETRIES_DAILY,
+    RUNS_DAILY,
+    SPREAD_DAILY,
+    TOOLS_DAILY,
+)
 from steptrail.projections.runs_view.tables import (
     ATTEMPTS,
     EXECUTIONS,
@@ -43,7 +51,7 @@ _DAY = 86_400 * 10**6
 
 def fits_its_tables(tables: Tables) -> None:
     """Check that each row has exactly the columns of its table, each with a value of its kind."""
-    for table in (*ROWS, *SUMS):
+    for table in (*ROWS, *SUMS, *OF_ALL_TENANTS.values()):
         for row in tables.of(table):
             assert row.keys() == {column.name for column in table.columns}, table.name
             for column in table.columns:
@@ -72,7 +80,10 @@ def is_the_sum_of_its_rows(tables: Tables, at: dict[tuple[str, int], int]) -> No
     assert _sums(tables, MODELS_DAILY) == _added(MODELS_DAILY, _model_calls(tables, at))
     assert _sums(tables, TOOLS_DAILY) == _added(TOOLS_DAILY, _tool_calls(tables, at))
     assert _sums(tables, FAILURES_DAILY) == _added(FAILURES_DAILY, _failures(tables, at))
+    assert _sums(tables, RETRIES_DAILY) == _added(RETRIES_DAILY, _retries(tables, at))
     assert _sums(tables, SPREAD_DAILY) == _added(SPREAD_DAILY, _spread(tables))
+    for table, of_all in OF_ALL_TENANTS.items():
+        assert _sums(tables, of_all) == _added(of_all, iter([dict(row) for row in tables.of(table)]))
     for row in tables.of(EXECUTIONS):
         rests = [rest for rest in tables.of(RESTS) if rest["execution"] == row["execution"] and rest["ended_at"]]
         lasted = [(max(0, _int(rest["ended_at"]) - _int(rest["started_at"])), rest["is_for_people"]) for rest in rests]
@@ -135,7 +146,11 @@ def _day(run: Row, version: Any, at: dict[tuple[str, int], int]) -> int:
 def _model_calls(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
     for row, run in _of_run(tables, INFERENCES):
         if row["end_version"] is not None:
-            counts = {"calls": 1, "unpriced_calls": row["cost_nanos"] is None}
+            counts = {
+                "calls": 1,
+                "unpriced_calls": row["cost_nanos"] is None,
+                "error_type": row["error_type"] or "",
+            }
             yield {**row, **counts, "day": _day(run, row["end_version"], at)}
 
 
@@ -162,8 +177,15 @@ def _tool_calls(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict
 def _failures(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
     found = [{**row, "runs": 1} for row in _ended(tables)]
     found += [{**row, "calls": 1} for row in (*_model_calls(tables, at), *_closed(tables, at))]
+    found += [{**row, "retried": 1} for row in _lost_tries_of_calls(tables, at)]
+    for row in found:
+        if row["signature"] is not None:
+            yield row
+
+
+def _lost_tries_of_calls(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
+    """Yield the tries of tool calls, on the day on which another one came after it, or the call was given up."""
     for row, run in _of_run(tables, ATTEMPTS):
-        # A try is counted when another one comes after it, or the call is given up.
         call = next(
             call
             for call in tables.of(TOOL_CALLS)
@@ -177,11 +199,20 @@ def _failures(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[s
         ]
         if not later and call["attempts"] == row["attempt"]:
             later = [call["end_version"]]
-        day = _day(run, later[0], at) if later else _int(call["started_at"]) // _DAY
-        found.append({**row, "retried": 1, "day": day})
-    for row in found:
-        if row["signature"] is not None:
-            yield row
+        yield {**row, "day": _day(run, later[0], at) if later else _int(call["started_at"]) // _DAY}
+
+
+def _retries(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
+    for row in _lost_tries_of_calls(tables, at):
+        yield {**row, "error_type": row["error_type"] or "", "tries": 1}
+    tried = [row for row, _ in _of_run(tables, TRIES) if row["attempt"]]
+    places = ("execution", "node", "visit", "item")
+    for row in tried:
+        same = [each for each in tried if all(each[name] == row[name] for name in places)]
+        later = [each for each in same if _int(each["attempt"]) > _int(row["attempt"])]
+        if later:
+            day = _int(min(later, key=lambda each: _int(each["attempt"]))["started_at"]) // _DAY
+            yield {**row, "tool": row["node"], "error_type": row["error_type"] or "", "tries": 1, "day": day}
 
 
 def agrees_with_the_agent(stream: str, records: Sequence[Recorded[Any]], tables: Tables) -> None:
