@@ -34,7 +34,9 @@ PROJECTIONS_OF_AGENTS = KindProjections(
     bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), billed=_billed),
     lifecycle=_lifecycle,
     questions=questions,
-    explain_state=ExplainerOfState(types=MARKED_TYPES, make=AgentExplainer.of_state),
+    explain_state=ExplainerOfState(
+        types=MARKED_TYPES, make=AgentExplainer.of_state, lacks=AgentExplainer.lacks, recall=AgentExplainer.recall
+    ),
     waterfall=agent_waterfall,
 )
 """The projections of the streams `agent:…`."""

@@ -1,8 +1,8 @@
 """Why a session stopped, or why it has not: the answer of `steptrail why`, from its events."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeGuard
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deciding_error import deciding_error
@@ -40,6 +40,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.rendering import by_whom, crash_text, error_data, many, request_data
+from steptrail.projections.same_failure import SameFailure
 
 __all__ = ["MARKED_TYPES", "AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
 
@@ -80,7 +81,8 @@ class AgentExplanation:
     which step and calls. `worker` is the process that ran it last. `waits` are what it waits for, with their times.
     `damage` is why no more than the events before it could be read. `rejected_answer` is the beginning of the answer on
     which it failed, as the model gave it. `context` is what was said of the run, without the values of keys that mean a
-    secret. `state` is what all of it was read from.
+    secret. `same_failure` says how often its failure has come lately, None where read models do not know. `state` is
+    what all of it was read from.
     """
 
     session_id: str
@@ -111,6 +113,7 @@ class AgentExplanation:
     damage: str | None = None
     rejected_answer: str | None = None
     context: JsonValue = None
+    same_failure: SameFailure | None = None
     state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -153,6 +156,7 @@ class AgentExplanation:
             "retriedAs": self.retried_as,
             "rejectedAnswer": self.rejected_answer,
             "context": self.context,
+            "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
 
 
@@ -167,6 +171,7 @@ class AgentExplainer:
         self._marks: dict[str, int] = {}
         self._step = 0
         self._shadow_stops: dict[str, ShadowStop] = {}
+        self._unplaced = frozenset[int]()
         self.version = 0
         """The version of the newest event that it has been given."""
 
@@ -177,7 +182,22 @@ class AgentExplainer:
         for record in records:
             made._mark(record.version, record.event)
         made._state, made.version = state, state.version
+        made._unplaced = frozenset(stop.version for stop in made._shadow_stops.values())
         return made
+
+    def lacks(self) -> Mapping[str, bytes]:
+        """Return which events before the state it needs: the steps, where a guard in shadow would have stopped one."""
+        is_any = any(stop.version in self._unplaced for stop in self._shadow_stops.values())
+        return {StepCompleted.TYPE: b""} if is_any else {}
+
+    def recall(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+        """Take the events before the state that it lacks."""
+        unplaced, self._unplaced = self._unplaced, frozenset()
+        for name, stop in self._shadow_stops.items():
+            if stop.version in unplaced:
+                within = range(self._marks.get("started", 0), stop.version)
+                numbers = [each.event.number for each in records if _is_step(each.event) and each.version in within]
+                self._shadow_stops[name] = replace(stop, step=max(numbers, default=0))
 
     def add(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Take the events that come next."""
@@ -298,6 +318,10 @@ def _rejected_answer(state: AgentState) -> str | None:
     answers = (call for call in step.tool_executions if call.phase is CallPhase.REJECTED)
     said = next((result_text(call.arguments or call.call.raw) for call in answers), step.text)
     return said if len(said) <= _SHOWN_CHARACTERS else f"{said[:_SHOWN_CHARACTERS]}…"
+
+
+def _is_step(event: AgentEvent) -> TypeGuard[StepCompleted]:
+    return isinstance(event, StepCompleted)
 
 
 def _damaged(state: AgentState, damage: str | None) -> str:
@@ -440,6 +464,8 @@ _MARKS: dict[type[AgentEvent], str | None] = {
 MARKED_TYPES = {
     **{event.TYPE: b"" for event in _MARKS},
     EvaluationsRecorded.TYPE: b'"shadow"',
-    ContinuationEvaluated.TYPE: b"\n",  # in no stored event: the newest is all that is told of
+    # In no stored event: the newest is all that is told of.
+    ContinuationEvaluated.TYPE: b"\n",
+    StepCompleted.TYPE: b"\n",
 }
 """The stored types of these events, with what all of them hold that count beside the newest."""

@@ -40,6 +40,7 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.rendering import by_whom, crash_text, many, request_data
+from steptrail.projections.same_failure import SameFailure
 
 __all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent", "verdict_of"]
 
@@ -125,7 +126,8 @@ class FlowExplanation:
     try. `recorded` are the failures after which the run went on. `not_reached` names the nodes that no visit was
     opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open
     and none does, and `crash` where: on which worker, in which tries. `worker` is the process that ran it last.
-    `damage` is why no more than the events before it could be read.
+    `damage` is why no more than the events before it could be read. `same_failure` says how often its failure has come
+    lately, None where read models do not know.
     """
 
     flow_id: str
@@ -155,6 +157,7 @@ class FlowExplanation:
     crash: str | None = None
     worker: str | None = None
     damage: str | None = None
+    same_failure: SameFailure | None = None
     state: FlowState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -193,6 +196,7 @@ class FlowExplanation:
             "pausedBy": request_data(self.paused),
             "stopRequestedBy": request_data(self.stop_requested),
             "events": dict(self.events),
+            "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
 
 

@@ -10,8 +10,8 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,6 +45,9 @@ _AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied."""
 _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""
+
+_PUT_OFF_SECONDS = 0.5
+"""So long a batch waits for what is more urgent, and no longer."""
 
 _NO_FACE = Face(0, ())
 
@@ -88,6 +91,26 @@ class Views:
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._grown = asyncio.Condition()
         self._is_public = False
+        self._urgent, self._is_free = 0, asyncio.Event()
+        self._is_free.set()
+
+    @contextmanager
+    def put_off(self) -> Generator[None]:
+        """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
+        self._hold(1)
+        try:
+            yield
+        finally:
+            self._hold(-1)
+
+    @contextmanager
+    def needed(self) -> Generator[None]:
+        """Begin batches again inside of this block, which is inside of one of `put_off`."""
+        self._hold(-1)
+        try:
+            yield
+        finally:
+            self._hold(1)
 
     async def catch_up(self) -> None:
         """Apply what the log has now. A projection that another process applies it to is left to that."""
@@ -292,7 +315,7 @@ class Views:
                     _log.warning("the read models are not of this log as it is now: they are built anew")
                     await self.rebuild()
                     continue
-                while await projector.apply():
+                while await self._at_its_turn(projector):
                     await self._tell()
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
@@ -313,6 +336,19 @@ class Views:
         if await self._in(self._threads, partial(self.series.face, generation.number)) < self._face.version:
             await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
         self._is_public = True
+
+    async def _at_its_turn(self, projector: Projector[Any]) -> bool:
+        if not self._is_free.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._is_free.wait(), _PUT_OFF_SECONDS)
+        return await projector.apply()
+
+    def _hold(self, more: int) -> None:
+        self._urgent += more
+        if self._urgent > 0:
+            self._is_free.clear()
+        else:
+            self._is_free.set()
 
     async def _to_the_end(self, projector: Projector[Any]) -> None:
         while await projector.apply():

@@ -3,7 +3,7 @@
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, how_to_go_on, is_option, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, is_option, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
 from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
@@ -28,12 +28,12 @@ def agent_why_data(explained: AgentExplanation, store: str | None) -> dict[str, 
 
 def print_agent_why(output: Output, explained: AgentExplanation, store: str | None) -> None:
     """Print the explanation: what decided, then the command that goes on."""
-    _print(output, explained)
+    _print(output, explained, store)
     _print_way_on(output, explained, store)
     _print_rest(output, explained)
 
 
-def _print(output: Output, explained: AgentExplanation) -> None:
+def _print(output: Output, explained: AgentExplanation, store: str | None) -> None:
     decider = explained.decided_by
     output.line(f"{explained.session_id}: {one_line(explained.verdict)}")
     if explained.retry_of is not None:
@@ -49,6 +49,8 @@ def _print(output: Output, explained: AgentExplanation) -> None:
     if explained.error is not None:
         for what, text in error_lines(explained.error.error, explained.error.tool_name):
             output.line(f"{what:<11} {one_line(text)}")
+    if explained.same_failure is not None:
+        output.line(f"the same    {one_line(alike_to(explained.same_failure, store=store))}")
     now = explained.state.as_of
     for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
         if asked is not None:

@@ -11,7 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.flow_going_on import WORKFLOW, how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
@@ -44,7 +44,7 @@ def flow_why_data(explained: FlowExplanation, store: str | None) -> dict[str, Js
 def print_flow_why(output: Output, explained: FlowExplanation, store: str | None) -> None:
     """Print the explanation: the verdict first, then what it rests on, then the command that goes on."""
     output.line(f"{_name(explained)}: {one_line(explained.verdict)}")
-    for what, text in _lines(explained):
+    for what, text in _lines(explained, store):
         output.line(f"{what:<11} {one_line(text)}")
     on = _way_on(explained, store)
     what = "to go on" if explained.status in {ExecutionStatus.FAILED, ExecutionStatus.STOPPED} else "next"
@@ -74,7 +74,7 @@ def _runs_again(explained: FlowExplanation) -> str:
     return f" runs {one_line(explained.error.node_id)} and what follows"
 
 
-def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
+def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str, str]]:
     state = explained.state
     if state.is_open:
         yield "owner", owner_text(explained.is_owned)
@@ -82,6 +82,8 @@ def _lines(explained: FlowExplanation) -> Iterator[tuple[str, str]]:
         yield "crashed", explained.crash
     if explained.error is not None:
         yield from _reason(explained, explained.error)
+    if explained.same_failure is not None:
+        yield "the same", alike_to(explained.same_failure, store=store)
     for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
         if asked is not None:
             yield what, f"{by_whom(asked)}, {since_text(asked.at, state.as_of)}"

@@ -21,11 +21,13 @@ from steptrail.interfaces.cli.parser import option_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice, Change
 from steptrail.projections.questions import Question
+from steptrail.projections.same_failure import SameFailure
 
 __all__ = [
     "ForRun",
     "GivenWords",
     "WayOn",
+    "alike_to",
     "answers_to",
     "code_of_agent",
     "given_again",
@@ -117,6 +119,12 @@ def code_of_agent(state: AgentState, given: GivenWords) -> Sequence[str]:
 def why_of(session: str, *, store: str | None = None) -> WayOn:
     """Return the command that explains a session as it stands now."""
     return WayOn(typed(store, "why", session), of=None)
+
+
+def alike_to(failure: SameFailure, *, store: str | None = None) -> str:
+    """Return how often a failure has come lately, with the command that lists its runs."""
+    since = f"{failure.days}d"
+    return f"{failure}: `{typed(store, 'runs', options=('--signature', failure.signature, '--since', since))}`"
 
 
 def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]:

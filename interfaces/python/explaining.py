@@ -1,10 +1,14 @@
 """Why a stored run stopped: what is read for an explanation, and in which order."""
 
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.machine import Machine
+from steptrail.domain.kernel.record import Recorded, StreamHead
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import PROJECTIONS, Explainer, ExplainerOfState, Explanation
 from steptrail.runtime.kernel.collector import collector_off
@@ -20,11 +24,17 @@ class Explainers:
     """Keeps the explainers of long streams, for one who asks again and again: only what is new is read then.
 
     An explanation shares its state with the explainer that is kept, so use it before anything else is awaited.
+
+    The first time the snapshot of a long stream is trusted. The proof of the events before it takes most of what an
+    answer may take, so it comes `proof_seconds` later. Where it fails, the next answer is made of all events, and tells
+    the damage.
     """
 
-    def __init__(self, *, most: int = 4, least_events: int = 1_000) -> None:
-        self._most, self._least = most, least_events
+    def __init__(self, *, most: int = 4, least_events: int = 1_000, proof_seconds: float = 1.0) -> None:
+        self._most, self._least, self._proof_seconds = most, least_events, proof_seconds
         self._kept: dict[str, Explainer] = {}
+        self._proofs: dict[str, asyncio.Task[None]] = {}
+        self._unsound: set[str] = set()
 
     def take(self, stream: str) -> Explainer | None:
         """Return the explainer of a stream, which nobody else has from now on; None when none is kept."""
@@ -32,10 +42,32 @@ class Explainers:
 
     def keep(self, stream: str, explainer: Explainer) -> None:
         """Keep the explainer of a stream, as the one that was asked for last."""
-        if explainer.version >= self._least:
+        if explainer.version >= self._least and stream not in self._unsound:
             self._kept[stream] = explainer
             while len(self._kept) > self._most:
                 del self._kept[next(iter(self._kept))]
+
+    def is_unsound(self, stream: str) -> bool:
+        """Tell whether a proof has failed, so that no snapshot of the stream is trusted."""
+        return stream in self._unsound
+
+    def prove(self, store: EventStore, stream: str, upto: StreamHead) -> None:
+        """Prove a little later that all events of a stream up to a head can be read."""
+        if stream not in self._proofs:
+            task = asyncio.create_task(self._prove(store, stream, upto), name="steptrail-proof")
+            self._proofs[stream] = task
+            task.add_done_callback(lambda _: self._proofs.pop(stream, None))
+
+    async def proofs(self) -> None:
+        """Wait for the proofs that are not done yet."""
+        await asyncio.gather(*self._proofs.values())
+
+    async def _prove(self, store: EventStore, stream: str, upto: StreamHead) -> None:
+        await asyncio.sleep(self._proof_seconds)
+        with suppress(StoreError):  # a store that cannot be asked now says nothing of its events
+            if await store.proven(stream, upto, {}) is None:
+                self._unsound.add(stream)
+                self._kept.pop(stream, None)
 
 
 async def explained(
@@ -62,7 +94,7 @@ async def explained(
                     return explainer
                 explainer = None
             if at is None and execution is None and projections.explain_state is not None:
-                explainer = await _from_snapshot(store, stream, kind.machine, projections.explain_state)
+                explainer = await _from_snapshot(store, stream, kind.machine, projections.explain_state, kept)
             if explainer is None:
                 explainer = projections.explain(id_of(stream), execution)
                 await _go_on(explainer, store, stream, kind.machine, at=at)
@@ -96,21 +128,37 @@ async def _go_on(
 
 
 async def _from_snapshot(
-    store: EventStore, stream: str, machine: Machine[Any, Any, Any, Any], begin: ExplainerOfState
+    store: EventStore,
+    stream: str,
+    machine: Machine[Any, Any, Any, Any],
+    begin: ExplainerOfState,
+    explainers: Explainers | None,
 ) -> Explainer | None:
     """Return an explainer that began at the snapshot; None for a fork, and where an event before may be damaged."""
+    if explainers is not None and explainers.is_unsound(stream):
+        return None
     found = await Snapshots(machine, store, stream).newest()
     first = (await store.read(stream, limit=1)).records if found is not None else ()
     if found is None or any(machine.forked_from(record.event) is not None for record in first):
         return None
     state, head = found
-    before = await store.proven(stream, head, begin.types)
+
+    async def events(types: Mapping[str, bytes]) -> Sequence[Recorded[Any]] | None:
+        if explainers is None:
+            return await store.proven(stream, head, types)
+        explainers.prove(store, stream, head)
+        try:
+            return await store.newest_of(stream, head, types)
+        except CorruptRecord:
+            return None
+
+    before = await events(begin.types)
     if before is None:
         return None
     explainer = begin.make(id_of(stream), state, before)
     await _go_on(explainer, store, stream, machine)
     if lacking := begin.lacks(explainer):
-        more = await store.proven(stream, head, lacking)
+        more = await events(lacking)
         if more is None:
             return None
         begin.recall(explainer, more)

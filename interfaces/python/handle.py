@@ -8,9 +8,11 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.explaining import explained
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import Explanation
+from steptrail.projections.same_failure import TellsSameFailure
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.history import history, history_of_types, typed_records
@@ -77,11 +79,17 @@ class Handle(Generic[S, E, X_co]):
         """Explain why the session stopped, or why it has not, also when it is running, paused, waiting or crashed.
 
         It is about the newest execution, or the one of that id or number. Of a session that is damaged what comes
-        before the damage is explained, and the damage is told. Raises `SessionNotFound`, and `ConfigurationError` for
+        before the damage is explained, and the damage is told. Of a failed run `same_failure` says how often that
+        failure has come lately, where the store has read models. Raises `SessionNotFound`, and `ConfigurationError` for
         an execution that there is not.
         """
         now = self._env.clock.utc()
-        return cast("X_co", await explained(self._env.store, self.stream_id, now=now, execution=execution))
+        found = await explained(self._env.store, self.stream_id, now=now, execution=execution)
+        if isinstance(found, TellsSameFailure) and found.status is ExecutionStatus.FAILED:
+            from steptrail.interfaces.python.failing_alike import with_same_failure
+
+            return cast("X_co", await with_same_failure(found, self._env.store, self.stream_id, now))
+        return cast("X_co", found)
 
 
 AnyHandle: TypeAlias = Handle[Any, Any, Explanation]

@@ -182,20 +182,22 @@ class StatsQuestion:
         days: Counter[str] = Counter()
         for row in totals:
             days[_day_text(row[day])] += row[len(self._with_day) + 2]
-        keys = sorted({self._key(row) for row in totals})
         skip = len(self._with_day)
+        # By their stored values, which are told in words once for each group and not for each row.
+        rows_of = _by_key(totals, slice(0, width))
+        measured_of = _by_key(spread, slice(2, 2 + width))
+        keys = sorted((tuple(_shown(self._by, key)), key) for key in rows_of)
 
-        def group(key: tuple[str, ...] | None) -> Group:
-            of = [row for row in totals if key is None or self._key(row) == key]
-            measured = [
-                row for row in spread if key is None or tuple(map(str, _shown(self._by, row[2 : 2 + width]))) == key
-            ]
-            return _group(dict(zip(self._by, key or (), strict=False)), [row[skip:] for row in of], measured)
+        def group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
+            return _group(by, [row[skip:] for row in rows], measured)
 
         return Stats(
             since=None if self._since is None else to_datetime(self._since // _DAY * _DAY),
-            total=group(None),
-            groups=[group(key) for key in keys] if self._by else [],
+            total=group({}, totals, spread),
+            groups=[
+                group(dict(zip(self._by, shown, strict=True)), rows_of[key], measured_of.get(key, ()))
+                for shown, key in (keys if self._by else ())
+            ],
             days=dict(sorted(days.items())),
             tools=_tools(tools),
             models=_models(models),
@@ -208,9 +210,6 @@ class StatsQuestion:
             as_of=as_of,
             lag=lag,
         )
-
-    def _key(self, row: Sequence[Any]) -> tuple[str, ...]:
-        return tuple(_shown(self._by, row[: len(self._by)]))
 
 
 def percentiles(buckets: Mapping[int, int]) -> Percentiles:
@@ -265,6 +264,14 @@ def failure_groups(found: Rows, meanings: Rows) -> Sequence[FailureGroup]:
 def _day_text(day: int) -> str:
     """Return a day since 1970-01-01 as a date in ISO 8601."""
     return to_datetime(day * _DAY).date().isoformat()
+
+
+def _by_key(rows: Rows, place: slice) -> Mapping[tuple[Any, ...], Rows]:
+    """Return rows by the values that stand in a place of them."""
+    found: dict[tuple[Any, ...], list[Sequence[Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[place]), []).append(row)
+    return found
 
 
 def _shown(by: Sequence[GroupBy], values: Sequence[Any]) -> Iterable[str]:

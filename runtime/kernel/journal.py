@@ -17,7 +17,7 @@ from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, O
 from steptrail.domain.kernel.event import Event, begins_anew, is_fact
 from steptrail.domain.kernel.machine import CallInFlight, FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
-from steptrail.domain.kernel.standing import Standing
+from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.clock import Clock, SegmentClock
@@ -303,7 +303,7 @@ class Journal(Generic[S, E]):
             _tell(partial(self._observer.committed, self._stream, before), stored)
         if cancelled is not None:
             raise cancelled
-        if self._snapshots.is_due(self._head.version):
+        if self._snapshots.is_due(self._head.version, has_ended=stands.state is StandingState.DONE):
             await self._snapshots.keep(self._committed, self._head)
         return True
 

@@ -92,6 +92,10 @@ class EventStore(SnapshotStore, Protocol):
         """
         ...
 
+    async def newest_of(self, stream: str, upto: StreamHead, types: Mapping[str, bytes]) -> Sequence[Recorded[Event]]:
+        """Return what `proven` returns, of events that nothing is proven of. Raises `CorruptRecord` for one of them."""
+        ...
+
     async def head(self, stream: str) -> StreamHead:
         """Return the present head of the stream, for an append that is right whatever comes before it."""
         ...

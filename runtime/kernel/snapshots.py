@@ -1,8 +1,9 @@
 """Snapshots of one stream: caches of its state, so that a long stream need not be folded from its beginning.
 
-Deleting a snapshot loses no data. One is kept after a commit, when the stream has doubled since the last snapshot, or
-when its owner has just folded many events. So snapshots cost a small part of the run, or of the fold that they save. If
-a snapshot has any fault, the events are folded instead. If keeping one fails, the run goes on.
+Deleting a snapshot loses no data. One is kept after a commit: when the stream has doubled since the last snapshot, when
+a run ends and the stream has grown by a quarter since, or when its owner has just folded many events. So snapshots cost
+a small part of the run, or of the fold that they save. If a snapshot has any fault, the events are folded instead. If
+keeping one fails, the run goes on.
 """
 
 import logging
@@ -21,6 +22,7 @@ S = TypeVar("S", bound=FoldedState)
 _WORTH_KEEPING = 1_000
 """So many events take several times as long to fold as a snapshot takes to read."""
 _WORTH_A_FIRST = 4_000
+_PART_AT_AN_END = 4
 _LARGEST = 64 * 1024 * 1024
 _LEVEL = 4
 """The level of compression. On states it is as quick as 1 and a sixth smaller; 6 takes three times as long for a tenth.
@@ -61,11 +63,15 @@ class Snapshots(Generic[S]):
         """Note that the events up to `version` had to be folded to open the stream."""
         self._folded = version
 
-    def is_due(self, version: int) -> bool:
-        """Tell whether a snapshot at `version` is worth its cost. Quick, because it is asked after each commit."""
+    def is_due(self, version: int, *, has_ended: bool = False) -> bool:
+        """Tell whether a snapshot at `version` is worth its cost. Quick, because it is asked after each commit.
+
+        A run that `has_ended` is one that people look at.
+        """
         if self._folded - self._newest >= _WORTH_KEEPING:
             return self._codec is not None
-        return version - self._newest >= max(self._newest, _WORTH_A_FIRST) and self._codec is not None
+        grown = self._newest // _PART_AT_AN_END if has_ended else self._newest
+        return version - self._newest >= max(grown, _WORTH_A_FIRST) and self._codec is not None
 
     async def keep(self, state: S, head: StreamHead) -> None:
         """Keep a snapshot of the state that was committed as `head`. Raises only a cancellation."""

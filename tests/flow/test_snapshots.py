@@ -69,8 +69,10 @@ async def test_snapshots_are_kept_each_time_a_run_has_doubled(store: Watched) ->
     world = World()
     result = await Steptrail(Environment(store=store, clock=HandClock())).run(chain(world), session="f")
     assert result.status is ExecutionStatus.COMPLETED
-    assert 2 <= len(store.kept) <= 4
-    assert all(later >= 2 * earlier for earlier, later in pairwise(store.kept))
+    *doubled, end = store.kept
+    assert 2 <= len(doubled) <= 4
+    assert all(later >= 2 * earlier for earlier, later in pairwise(doubled))
+    assert end == await store.inner.version("flow:f")
 
 
 async def test_a_short_run_keeps_none(store: Watched) -> None:

@@ -54,11 +54,11 @@ async def client(trail: Steptrail) -> AsyncGenerator[httpx.AsyncClient]:
 @pytest.mark.acceptance("8.6-14")
 async def test_a_failed_run_leads_to_the_others_that_failed_in_the_same_way(client: httpx.AsyncClient) -> None:
     page, alone = (await client.get("/runs/lost-1")).text, (await client.get("/runs/burnt")).text
-    (way,) = re.findall(r'href="([^"]+)" data-row data-alike>2 other runs failed in the same way<', page)
-    listed = (await client.get(way)).text
+    (way,) = re.findall(r'href="([^"]+)" data-row data-alike>the same in 3 runs in the last 7 days<', page)
+    listed = (await client.get(way.replace("&amp;", "&"))).text
     assert RUNS.findall(listed) == ["lost-2/1", "lost-1/1", "lost-0/1"]
     assert "3 runs" in words(listed)
-    assert "no other run has failed in this way" in words(alone)
+    assert "the same in 1 run in the last 7 days" in words(alone)
 
 
 async def test_failures_that_are_alike_are_one_row_with_a_run_to_look_at(client: httpx.AsyncClient) -> None:
@@ -154,7 +154,7 @@ async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: 
     await another.release()
     await trail.views.wait()
     assert "Counted to" not in words((await client.get("/stats")).text)
-    assert "3 other runs failed in the same way" in words((await client.get("/runs/newer")).text)
+    assert "the same in 4 runs in the last 7 days" in words((await client.get("/runs/newer")).text)
     assert "Counted to" not in words((await client.get("/stats")).text)
 
 

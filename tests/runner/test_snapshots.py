@@ -83,9 +83,24 @@ async def crashed_and_resumed(store: Watched) -> AgentState:
 @pytest.mark.usefixtures("small")
 async def test_given_a_long_run_then_snapshots_are_kept_each_time_it_has_doubled(store: Watched) -> None:
     await Steptrail(Environment(store=store)).run(agent_of(SCRIPT).build(), "go", session="s")
-    assert store.kept[0] >= 10
-    assert len(store.kept) == 2
-    assert all(later >= 2 * earlier for earlier, later in pairwise(store.kept))
+    *doubled, end = store.kept
+    assert doubled[0] >= 10
+    assert len(doubled) == 2
+    assert all(later >= 2 * earlier for earlier, later in pairwise(doubled))
+    assert end == await store.inner.version("agent:s")
+
+
+@pytest.mark.usefixtures("small")
+async def test_given_a_run_that_ends_then_one_is_kept_if_it_has_grown_by_a_quarter(store: Watched) -> None:
+    trail = Steptrail(Environment(store=store))
+    await trail.run(agent_of(SCRIPT).build(), "go", session="s")
+    ends = [await store.inner.version("agent:s")]
+    for number in range(1, 4):
+        await trail.session("s").send(agent_of([*SCRIPT, *["done"] * number]).build(), "and now?")
+        ends.append(await store.inner.version("agent:s"))
+    assert store.kept[-1] in ends
+    assert ends[-1] - store.kept[-1] < max(10, store.kept[-1] // 4)
+    assert all(later - earlier >= 10 for earlier, later in pairwise(store.kept))
 
 
 async def test_given_a_short_run_then_none_is_kept(store: Watched) -> None:

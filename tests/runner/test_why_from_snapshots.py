@@ -10,7 +10,7 @@ from steptrail import Limits, Steptrail
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.kernel.record import Recorded, StreamHead
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.python.explaining import explained
+from steptrail.interfaces.python.explaining import Explainers, explained
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import EventStore, StoredStream
@@ -89,6 +89,7 @@ async def test_given_a_snapshot_anywhere_then_the_explanation_is_that_of_all_eve
         store.read_events = 0
         assert await trail.session("s").why() == told
         assert store.read_events == 1 + len(records) - version
+        assert await explained(store, "agent:s", now=NOON, explainers=Explainers(proof_seconds=0)) == told
         assert await trail.session("s").why(execution=1) == first
 
 
@@ -131,7 +132,13 @@ async def test_given_a_snapshot_after_what_was_changed_then_the_events_are_told_
     store = open_store(f"sqlite:///{path}")
     await keep(store, "agent:s")
     change_by_hand(path, change)
-    with_snapshot = await explained(store, "agent:s", now=NOON)
+    with_snapshot, explainers = await explained(store, "agent:s", now=NOON), Explainers(proof_seconds=0, least_events=0)
+    trusting = await explained(store, "agent:s", now=NOON, explainers=explainers)
+    assert trusting.damage is None
+    await explainers.proofs()
+    assert explainers.is_unsound("agent:s")
+    again = await explained(store, "agent:s", now=NOON, explainers=explainers)
+    assert again.to_dict() == with_snapshot.to_dict()
     change_by_hand(path, "DELETE FROM snapshots")
     assert await explained(store, "agent:s", now=NOON) == with_snapshot
     assert (with_snapshot.damage is not None) is is_told

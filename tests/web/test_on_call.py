@@ -114,7 +114,7 @@ def test_somebody_on_call_goes_from_the_overview_to_an_answer_by_keyboard_alone(
 
         # The others like it, of which two are compared.
         page.goto(f"{address}/runs/lost-2")
-        press_until(page, "j", "2 other runs failed in the same way")
+        press_until(page, "j", "the same in 3 runs in the last 7 days")
         page.keyboard.press("Enter")
         page.wait_for_url("**/runs?signature=*")
         assert page.locator("tbody [data-row]").all_inner_texts() == ["lost-2", "lost-1", "lost-0"]

@@ -47,6 +47,7 @@ from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
     check_not_erased,
     read_log,
+    read_newest_of,
     read_proven,
     read_sound,
     read_stream,
@@ -166,6 +167,10 @@ class RecorderEventStore:
     ) -> Sequence[Recorded[Event]] | None:
         """Return some of the records up to a head, if the digest chain proves that all up to it can be read."""
         return await self._ask(lambda: read_proven(self.recorder, stream, upto, types))
+
+    async def newest_of(self, stream: str, upto: StreamHead, types: Mapping[str, bytes]) -> Sequence[Recorded[Event]]:
+        """Return what `proven` returns, of events that nothing is proven of."""
+        return await self._ask(lambda: read_newest_of(self.recorder, stream, upto, types))
 
     async def head(self, stream: str) -> StreamHead:
         """Return where the stream ends now. Raises `SessionErased`."""

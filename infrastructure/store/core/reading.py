@@ -13,11 +13,19 @@ from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.core.blobs import is_detached, read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, Recorder
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, LogRow, Recorder
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["check_not_erased", "read_log", "read_proven", "read_sound", "read_stream", "verify_stream"]
+__all__ = [
+    "check_not_erased",
+    "read_log",
+    "read_newest_of",
+    "read_proven",
+    "read_sound",
+    "read_stream",
+    "verify_stream",
+]
 
 _CHAIN_PAGE = 500
 
@@ -128,6 +136,23 @@ def read_proven(
         wanted.update({row.version: row for row in newest.values()})
         rows = [wanted[version] for version in sorted(wanted)]
         return [read_record(fetch, stream, row.version, row.topic, row.state, None, row.content) for row in rows]
+
+
+def read_newest_of(
+    recorder: Recorder, stream: str, upto: StreamHead, types: Mapping[str, bytes]
+) -> list[Recorded[Event]]:
+    """Return the records that `read_proven` returns, without a proof. Raises `CorruptRecord` for one of them."""
+    newest: dict[str, LogRow] = {}
+    wanted: dict[int, LogRow] = {}
+    for row in recorder.select_log(0, upto.version, tuple(types), stream):
+        if row.version <= upto.version:
+            newest[row.topic] = row
+            if _may_hold(row.state, types[row.topic]):
+                wanted[row.version] = row
+    wanted.update({row.version: row for row in newest.values()})
+    fetch = recorder.auxiliary.body
+    rows = [wanted[version] for version in sorted(wanted)]
+    return [read_record(fetch, stream, row.version, row.topic, row.state, None, row.content) for row in rows]
 
 
 def read_log(

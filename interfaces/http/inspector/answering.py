@@ -65,7 +65,8 @@ class Answering:
                 if access is None:
                     raise NotThere
                 request.state.form = FormPass(request) if access.may_act else None
-                return await page(request, access)
+                with self.counting.pages_first():
+                    return await page(request, access)
             except _Unchanged:
                 return Response(status_code=HTTPStatus.NOT_MODIFIED)
             except (NotThere, SessionNotFound):

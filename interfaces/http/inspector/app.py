@@ -15,6 +15,7 @@ GET /live                      hints of what has grown, as Server-Sent Events
 """
 
 from collections.abc import Callable, Collection
+from functools import cache
 from http import HTTPStatus
 from importlib import import_module
 from pathlib import Path
@@ -117,11 +118,14 @@ class _StaticFiles:
         return Response(self._files[place], media_type=kind)
 
 
+@cache
 def _templates() -> "Environment":
+    """Return the templates, compiled: to do it with the first page would cost that page a quarter of a second."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
+        auto_reload=False,
         autoescape=True,
         finalize=_harmless,
         undefined=StrictUndefined,
@@ -143,6 +147,8 @@ def _templates() -> "Environment":
         "stopped": how_it_stopped,
     }
     made.filters.update(words_of_ours)
+    for name in made.list_templates():
+        made.get_template(name)
     return made
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
@@ -16,17 +16,19 @@ from steptrail.interfaces.http.inspector.filters import FILTERS, counted_filter,
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
 from steptrail.interfaces.http.inspector.words import duration, usd
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
+from steptrail.interfaces.python.failing_alike import same_failure
 from steptrail.interfaces.python.lists import WAIT_KINDS
-from steptrail.projections.asking.filters import RunFilter, RunOrder
+from steptrail.projections.asking.filters import RunOrder
 from steptrail.projections.asking.runs import RunCount
 from steptrail.projections.asking.statements import CRASHED
 from steptrail.projections.asking.stats import FailureGroup, Stats
+from steptrail.projections.same_failure import SameFailure
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Alike", "CountedPages", "alike"]
+__all__ = ["CountedPages", "alike"]
 
 _SPANS: Final = ("24h", "7d", "30d", "90d")
 _TONES: Final[Mapping[str, tuple[str, str]]] = {
@@ -34,14 +36,6 @@ _TONES: Final[Mapping[str, tuple[str, str]]] = {
     "failed": ("failed", "bad"),
     "stopped": ("stopped", "warn"),
 }
-
-
-class Alike(NamedTuple):
-    """The runs that failed in the same way as one: their signature, and how many they are besides it."""
-
-    signature: str
-    others: int
-    is_more: bool
 
 
 @dataclass(frozen=True)
@@ -174,20 +168,9 @@ class CountedPages(Answering):
 
 async def alike(
     counting: Counting, access: Access, row: RunSummary, ordinal: int | None
-) -> CountedAnswer[Alike | None]:
-    """Return the runs that failed like an execution of a run; None where that is not counted yet."""
-
-    async def question(asked: AskingRuns) -> Alike | None:
-        own = RunFilter(stream=row.stream, status=ExecutionStatus.FAILED.value)
-        page = await asked.runs(own, limit=1_000, fresh=None)
-        wanted = ordinal or row.executions
-        run = next((each for each in page.rows if each.ordinal == wanted), None)
-        if run is None or run.signature is None:
-            return None
-        found = await (await asked.runs(RunFilter(signature=run.signature), limit=1, fresh=None)).count()
-        return Alike(run.signature, found.runs - 1, found.is_more)
-
+) -> CountedAnswer[SameFailure | None]:
+    """Return how often the failure of an execution of a run has come lately; None where that is not counted yet."""
     try:
-        return await counting.ask(access, question)
+        return await counting.ask(access, lambda asked: same_failure(asked, row.stream, ordinal or row.executions))
     except ConfigurationError:
         return CountedAnswer(None)

@@ -91,7 +91,8 @@ class Pages(Answering):
         row = await self.row(request, access)
         number = request.path_params.get("ordinal")
         below = await runs_below(self.trail, access, row.stream)
-        tag = self.tag(request, await self.trail.store.version(row.stream), row, below)
+        version, is_unsound = await self.trail.store.version(row.stream), self.explainers.is_unsound(row.stream)
+        tag = self.tag(request, version, is_unsound, row, below)
         asked = Asked(
             execution=number,
             event=number_in(request, "e"),

@@ -48,6 +48,9 @@ class ComesSecond:
     ) -> Sequence[Recorded[Event]] | None:
         return await self._store.proven(stream, upto, types)
 
+    async def newest_of(self, stream: str, upto: StreamHead, types: Mapping[str, bytes]) -> Sequence[Recorded[Event]]:
+        return await self._store.newest_of(stream, upto, types)
+
     async def head(self, stream: str) -> StreamHead:
         return await self._store.head(stream)
 

@@ -52,6 +52,9 @@ class Interposed:
     ) -> Sequence[Recorded[Event]] | None:
         return await self.inner.proven(stream, upto, types)
 
+    async def newest_of(self, stream: str, upto: StreamHead, types: Mapping[str, bytes]) -> Sequence[Recorded[Event]]:
+        return await self.inner.newest_of(stream, upto, types)
+
     async def head(self, stream: str) -> StreamHead:
         return await self.inner.head(stream)
 
