@@ -1,8 +1,8 @@
-"""Sends spans over OTLP: protobuf over HTTP, which every receiver of OpenTelemetry takes."""
+"""Sends spans and metrics over OTLP: protobuf over HTTP, which every receiver of OpenTelemetry takes."""
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from steptrail.domain.errors import ConfigurationError, NotExported
@@ -10,34 +10,40 @@ from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.projections.telemetry import Span
 
-__all__ = ["SpanSender", "endpoint_of", "span_exporter"]
+__all__ = ["SpanSender", "endpoint_of", "metric_exporter", "span_exporter"]
 
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 _LOCAL = "http://localhost:4318"
 
 
-def endpoint_of(url: str | None) -> str:
-    """Return the address for spans at a receiver.
+def endpoint_of(url: str | None, signal: Literal["traces", "metrics"] = "traces") -> str:
+    """Return the address for spans, or for metrics, at a receiver.
 
     Without a `url` it is that of the variables of OpenTelemetry, or a receiver on this machine.
     Raises `ConfigurationError` for an address that is none.
     """
     if not url:
-        own = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+        own = os.environ.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
         if own:
             return own
         url = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or _LOCAL
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise ConfigurationError(f"the receiver of spans is an address such as {_LOCAL}, not {url!r}")
+        raise ConfigurationError(f"the receiver of telemetry is an address such as {_LOCAL}, not {url!r}")
     path = parts.path.rstrip("/").removesuffix("/v1/traces")
-    return urlunsplit(parts._replace(path=f"{path}/v1/traces"))
+    return urlunsplit(parts._replace(path=f"{path}/v1/{signal}"))
 
 
 def span_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
     """Return an exporter of spans. Raises `MissingExtra` without the extra `otel`."""
     exporter = from_otel(f"{_EXPORTER}.trace_exporter")
     return exporter.OTLPSpanExporter(endpoint=endpoint_of(url), headers=headers and dict(headers))
+
+
+def metric_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
+    """Return an exporter of metrics. Raises `MissingExtra` without the extra `otel`."""
+    exporter = from_otel(f"{_EXPORTER}.metric_exporter")
+    return exporter.OTLPMetricExporter(endpoint=endpoint_of(url, "metrics"), headers=headers and dict(headers))
 
 
 class SpanSender:

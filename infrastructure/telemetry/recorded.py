@@ -35,10 +35,11 @@ async def export_spans(
     *,
     share: float = 1.0,
     keep: Callable[[int], Awaitable[None]] | None = None,
+    at_once: int = _BATCH,
 ) -> int:
     """Send the spans that end with these entries, and return how many these were.
 
-    `share` of the traces are sent. With `keep` it tells the place behind which nothing was sent. What `send` raises
+    `share` of the traces are sent, about `at_once` spans together. With `keep` it tells the place behind which nothing was sent. What `send` raises
     ends the export.
     """
     batch, told, position, read = list[Span](), 0, 0, 0
@@ -66,7 +67,7 @@ async def export_spans(
         ended = await folds.apply(entry.stream, (entry.record,))
         batch += (span for span in ended if is_sampled(span.trace_id, share))
         position, read = entry.position, read + 1
-        if len(batch) >= _BATCH:
+        if len(batch) >= at_once:
             await flush()
     await flush()
     return told

@@ -8,25 +8,44 @@ import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SessionErased
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.telemetry import Span, SpanFold
+from steptrail.domain.messages import Message
+from steptrail.projections.masking import Masking
+from steptrail.projections.telemetry import Span, SpanContent, SpanFold, TracePer
+from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["SpanFolds"]
 
 _REMEMBERED = 1_000
+_REMEMBERED_WITH_CONTENT = 100
 _PAGE = 1_000
 
 _log = logging.getLogger("steptrail.telemetry")
 
 
 class SpanFolds:
-    """The folds of the streams of one store. What is forgotten is read again when the stream grows."""
+    """The folds of the streams of one store. What is forgotten is read again when the stream grows.
 
-    def __init__(self, store: EventStore, *, parts: bool = True, remembered: int = _REMEMBERED) -> None:
-        self._store, self._parts, self._remembered = store, parts, remembered
+    The spans hold content only with a `masking`.
+    """
+
+    def __init__(
+        self,
+        store: EventStore,
+        *,
+        parts: bool = True,
+        trace_per: TracePer = "run",
+        masking: Masking | None = None,
+        remembered: int | None = None,
+    ) -> None:
+        self._store, self._parts, self._trace_per = store, parts, trace_per
+        self._content = SpanContent(masking, _asked) if masking is not None else None
+        self._remembered = remembered or (_REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT)
         self._folds: OrderedDict[str, SpanFold | None] = OrderedDict()
         """The stream that grew last is the last one. None stands for a stream that cannot be read."""
 
@@ -36,7 +55,7 @@ class SpanFolds:
         Events between them and the last ones of a stream that it knows are read, and their spans are told, too.
         A stream that was erased or cannot be read has no spans from there on. Raises what reading the store raises.
         """
-        fold = self._folds.pop(stream) if stream in self._folds else SpanFold(stream, parts=self._parts)
+        fold = self._folds.pop(stream) if stream in self._folds else self._new(stream)
         spans: tuple[Span, ...] = ()
         if fold is not None:
             try:
@@ -49,6 +68,9 @@ class SpanFolds:
             self._folds.popitem(last=False)
         return spans
 
+    def _new(self, stream: str) -> SpanFold:
+        return SpanFold(stream, parts=self._parts, trace_per=self._trace_per, content=self._content)
+
     async def _missed(self, stream: str, fold: SpanFold, before: int) -> tuple[Span, ...]:
         is_known, spans = fold.version > 0, list[Span]()
         while fold.version < before - 1:
@@ -59,3 +81,7 @@ class SpanFolds:
             if fold.version == version:
                 break
         return tuple(spans)
+
+
+def _asked(state: AgentState, agent: AgentSnapshot) -> Sequence[Message]:
+    return Requests().build(state, agent).messages

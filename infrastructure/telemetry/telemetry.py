@@ -1,18 +1,23 @@
 """`Telemetry`: the settings by which the runs of a trail are told to a receiver of OpenTelemetry, while they go on."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.telemetry.live import LiveSpans
-from steptrail.infrastructure.telemetry.otlp import span_exporter
+from steptrail.infrastructure.telemetry.metrics import LiveMetrics
+from steptrail.infrastructure.telemetry.otlp import metric_exporter, span_exporter
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
-from steptrail.projections.telemetry import Span, is_sampled
+from steptrail.projections.masking import Mask, Masking
+from steptrail.projections.telemetry import Span, TracePer, is_sampled
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Telemetry", "checked_share"]
+
+_MOST_WITH_CONTENT = 32
+"""Spans of one request, with content: receivers refuse large ones."""
 
 
 class Telemetry:
@@ -23,9 +28,15 @@ class Telemetry:
     With a `processor` they go to that span processor of OpenTelemetry alone, which is closed with the trail.
 
     `service` is the `service.name` of the spans. `sample` is the share of traces that are told, from 0 to 1: a run and
-    everything below it are told or not. Without `steps` there are no spans of steps and of visits of nodes.
-    Spans hold no prompt, reply, argument, result or message of an error. Raises `MissingExtra` without the extra
-    `otel`, and `ConfigurationError` for what cannot be meant.
+    everything below it are told or not. Without `steps` there are no spans of steps and of visits of nodes. A trace is
+    a `run` with everything below it, or all runs of a `session`, or a `segment` of any stream alone.
+
+    Spans hold no prompt, reply, argument, result or message of an error, but with `content`. Then they are masked as on
+    the pages of the inspector: credentials, the values of `mask_keys`, and what the function `mask` returns instead.
+
+    With `metrics=True` metrics go to the same endpoint. In the place of True a metric reader of OpenTelemetry may
+    stand, which is closed with the trail. Raises `MissingExtra` without the extra `otel`, and `ConfigurationError` for
+    what cannot be meant.
     """
 
     def __init__(
@@ -36,27 +47,57 @@ class Telemetry:
         service: str | None = None,
         sample: float = 1.0,
         steps: bool = True,
+        trace_per: TracePer = "run",
+        content: bool = False,
+        mask_keys: Collection[str] = (),
+        mask: Mask | None = None,
+        metrics: Any = False,
         processor: Any = None,
     ) -> None:
         if processor is not None and (endpoint is not None or headers is not None):
             raise ConfigurationError("spans go to an `endpoint` or to a `processor`: give one of them")
+        if processor is not None and metrics is True:
+            raise ConfigurationError("with a `processor`, `metrics` is a metric reader of OpenTelemetry")
+        if trace_per not in get_args(TracePer):
+            raise ConfigurationError(f"`trace_per` is one of {', '.join(get_args(TracePer))}, not {trace_per!r}")
+        if not content and (mask_keys or mask is not None):
+            raise ConfigurationError("without `content` there is nothing to mask: leave out `mask_keys` and `mask`")
+        if isinstance(mask_keys, str):
+            raise ConfigurationError(f"`mask_keys` are several names, not {mask_keys!r}")
         self._share, self._steps, self._is_used = checked_share(sample), steps, False
-        self._spans = ReadableSpans(resource_of(service))
-        batches = from_otel("opentelemetry.sdk.trace.export")
-        self._processor = processor or batches.BatchSpanProcessor(span_exporter(endpoint, headers))
+        self._trace_per: TracePer = trace_per
+        self._masking = Masking(mask_keys, mask) if content else None
+        resource = resource_of(service)
+        self._spans = ReadableSpans(resource)
+        exports = from_otel("opentelemetry.sdk.trace.export")
+        most = _MOST_WITH_CONTENT if content else None
+        self._processor = processor or exports.BatchSpanProcessor(
+            span_exporter(endpoint, headers), max_export_batch_size=most
+        )
+        if metrics is True:
+            periodic = from_otel("opentelemetry.sdk.metrics.export").PeriodicExportingMetricReader
+            metrics = periodic(metric_exporter(endpoint, headers))
+        self._metrics = LiveMetrics(metrics, resource) if metrics is not False else None
 
     def begin(self, store: EventStore) -> LiveSpans:
         """Return what hears the commits of a trail. Raises `ConfigurationError` the second time."""
         if self._is_used:
             raise ConfigurationError("a Telemetry serves one trail: make another one for another trail")
         self._is_used = True
-        return LiveSpans(SpanFolds(store, parts=self._steps), self._tell)
+        if self._metrics is not None:
+            self._metrics.begin(store)
+        folds = SpanFolds(store, parts=self._steps, trace_per=self._trace_per, masking=self._masking)
+        return LiveSpans(folds, self._tell)
 
     def close(self) -> None:
         """Send what waits, and end. It may take as long as the receiver is given, when that is away."""
         self._processor.shutdown()
+        if self._metrics is not None:
+            self._metrics.close()
 
     def _tell(self, span: Span) -> None:
+        if self._metrics is not None:
+            self._metrics.tell(span)
         if is_sampled(span.trace_id, self._share):
             self._processor.on_end(self._spans.of(span))
 

@@ -5,6 +5,7 @@ import asyncio
 import signal
 from contextlib import suppress
 from functools import partial
+from typing import get_args
 
 from steptrail.domain.errors import CorruptRecord, NotExported
 from steptrail.infrastructure.telemetry.otlp import SpanSender
@@ -16,7 +17,8 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Parser, store_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.telemetry import Span
+from steptrail.projections.masking import Masking
+from steptrail.projections.telemetry import Span, TracePer
 
 __all__ = ["add_span_options", "spans_exported"]
 
@@ -45,12 +47,25 @@ def add_span_options(export: Parser) -> None:
         "--sample", metavar="SHARE", type=float, default=1.0, help="with --otlp: the share of traces, from 0 to 1"
     )
     export.add_argument("--no-steps", action="store_true", help="with --otlp: no spans of steps and visits of nodes")
+    export.add_argument(
+        "--trace-per",
+        choices=get_args(TracePer),
+        default="run",
+        help="with --otlp: what one trace is made of (default: run)",
+    )
+    export.add_argument(
+        "--content",
+        action="store_true",
+        help="with --otlp: also what was said, arguments and results, without what --redact names",
+    )
 
 
 def spans_exported(arguments: argparse.Namespace, output: Output) -> int:
     """Send the spans, and return the exit code."""
-    if arguments.out is not None or arguments.as_test or arguments.redact:
-        raise Refusal("--otlp sends spans, which hold no content: leave out --out, --as-test and --redact")
+    if arguments.out is not None or arguments.as_test:
+        raise Refusal("--otlp sends spans: leave out --out and --as-test")
+    if arguments.redact and not arguments.content:
+        raise Refusal("spans hold no content, unless you add --content: leave out --redact")
     if arguments.follow and arguments.id is not None:
         raise Refusal("--follow is for all runs of the store: leave out ID")
     checked_share(arguments.sample)
@@ -96,8 +111,10 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
         note(error)
 
     async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.follow) as trail:
-        folds = SpanFolds(trail.store, parts=not arguments.no_steps)
-        exported = partial(export_spans, folds=folds, send=send, share=arguments.sample)
+        masking = Masking(arguments.redact) if arguments.content else None
+        parts, per = not arguments.no_steps, arguments.trace_per
+        folds = SpanFolds(trail.store, parts=parts, trace_per=per, masking=masking)
+        exported = partial(export_spans, folds=folds, send=send, share=arguments.sample, at_once=32 if masking else 512)
         if arguments.follow:
             async with trail.follower(arguments.place, on_corrupt=damaged) as follower:
                 return await exported(follower.entries, keep=follower.keep)

@@ -2,6 +2,7 @@
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
+    AgentEvent,
     ContinuationEvaluated,
     ExecutionResumed,
     ExecutionStarted,
@@ -23,9 +24,14 @@ from steptrail.domain.agent.events import (
     ToolRetryScheduled,
 )
 from steptrail.domain.agent.events.tools import Then
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.prices import PriceTable
+from steptrail.domain.usage import ModelUsage
+from steptrail.projections.telemetry.content import AgentContent, SpanContent
 from steptrail.projections.telemetry.names import PROVIDERS, Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute, SpanKind
@@ -36,22 +42,37 @@ _STEP, _CHAT = "step", "chat"
 
 
 class AgentSpans:
-    """Begins and ends the spans of one session. It remembers names and numbers of the agent, and nothing it said."""
+    """Begins and ends the spans of one session. Unless asked for content it remembers nothing that was said."""
 
-    def __init__(self, stream: str, spans: OpenSpans) -> None:
-        self._stream, self._spans = stream, spans
+    def __init__(self, stream: str, spans: OpenSpans, content: SpanContent | None) -> None:
+        self._stream, self._spans, self._content = stream, spans, content
+        self._told = AgentContent(id_of(stream), content) if content is not None else None
+        self._prices: PriceTable | None = None
+        self._model = ""
         self._agent, self._provider = "", ""
         self._step = 0
         self._calls: dict[str, str] = {}
         """Effect id and attempt of a try -> the key of its span."""
+        self._failures: dict[int, str] = {}
+        """Position of a call -> the type of its last error."""
 
     @property
     def name(self) -> str:
         """The name of the spans of its segments."""
         return f"{Operation.INVOKE_AGENT} {self._agent}"
 
+    @property
+    def about(self) -> dict[str, Attribute]:
+        """What every segment says."""
+        return {Name.OPERATION: Operation.INVOKE_AGENT.value, Name.AGENT_NAME: self._agent}
+
     def apply(self, event: Event, version: int, at: int) -> None:
         """Apply an event."""
+        self._apply(event, version, at)
+        if self._told is not None and isinstance(event, AgentEvent):
+            self._told.apply(event, version, at)
+
+    def _apply(self, event: Event, version: int, at: int) -> None:
         spans = self._spans
         match event:
             case SessionStarted(name=name):
@@ -68,6 +89,8 @@ class AgentSpans:
             case ExecutionResumed():
                 if event.agent is not None:
                     self._describe(event.agent)
+                if event.limits is not None:
+                    self._prices = event.limits.prices
                 spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
             case ContinuationEvaluated():
                 about: dict[str, Attribute] = {
@@ -88,6 +111,7 @@ class AgentSpans:
             case StepCompleted():
                 spans.end_part(_STEP, at, {Own.ERRORS: event.errors})
                 self._calls.clear()
+                self._failures.clear()
                 if event.cost is not None:
                     spans.note_segment({Own.COST: float(event.cost.usd)})
             case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
@@ -104,7 +128,7 @@ class AgentSpans:
         spans = self._spans
         match event:
             case InferenceStarted():
-                self._step = event.step
+                self._step, self._model = event.step, event.model
                 about: dict[str, Attribute] = {
                     Name.OPERATION: Operation.CHAT.value,
                     Name.REQUEST_MODEL: event.model,
@@ -113,12 +137,17 @@ class AgentSpans:
                 }
                 if self._provider:
                     about[Name.PROVIDER] = self._provider
+                if self._told is not None:
+                    about |= self._told.request()
                 name = f"{Operation.CHAT} {event.model}"
                 spans.begin_try(_CHAT, name, version, at, about, part=_STEP, kind=SpanKind.CLIENT)
             case InferenceCompleted():
-                spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply)})
+                told = self._content.reply(event.reply) if self._content is not None else {}
+                cost = self._cost(event.reply)
+                spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply), **cost, **told})
             case InferenceFailed():
                 failed: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: event.error.error_class}
+                failed |= self._words(event.error)
                 spans.end_try(_CHAT, at, failed, is_error=True)
             case InferenceInterrupted():
                 spans.end_try(_CHAT, at, {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason})
@@ -138,13 +167,16 @@ class AgentSpans:
                     Own.STEP: self._step,
                     Own.ATTEMPT: event.attempt,
                 }
+                if self._told is not None:
+                    about |= self._told.arguments(event.position)
                 effect = event.effect_id if event.attempt == 1 else None
                 name = f"{Operation.EXECUTE_TOOL} {event.tool}"
                 spans.begin_try(key, name, version, at, about, part=_STEP, effect=effect)
             case ToolExecutionCompleted(position=position):
-                spans.end_try(f"call {position}", at, {Own.STATUS: "completed"})
+                spans.end_try(f"call {position}", at, {Own.STATUS: "completed", **self._result(event.result)})
             case ToolExecutionFailed(position=position, error=error):
-                self._failed(f"call {position}", at, error.error_class)
+                self._failures[position] = error.type.value
+                self._failed(f"call {position}", at, error)
             case ToolExecutionInterrupted(position=position):
                 reason: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason}
                 if event.then is Then.FAIL:
@@ -155,22 +187,38 @@ class AgentSpans:
             case ToolExecutionSettledLate():
                 key = self._calls.get(f"{event.effect_id} {event.attempt}", "")
                 if event.error is not None:
-                    self._failed(key, at, event.error.error_class)
+                    self._failed(key, at, event.error)
                 else:
-                    spans.end_try(key, at, {Own.STATUS: "completed"})
+                    spans.end_try(key, at, {Own.STATUS: "completed", **self._result(event.result)})
             case ToolRetryScheduled():
-                spans.event(Own.RETRY, at, {Own.FAILURES: event.failures})
+                kind = self._failures.get(event.position, ErrorType.UNKNOWN.value)
+                spans.event(Own.RETRY, at, {Name.ERROR_TYPE: kind, Own.FAILURES: event.failures})
             case _:
                 pass
 
-    def _failed(self, key: str, at: int, error: str) -> None:
-        self._spans.end_try(key, at, {Own.STATUS: "failed", Name.ERROR_TYPE: error}, is_error=True)
+    def _failed(self, key: str, at: int, error: ErrorInfo) -> None:
+        about: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class}
+        self._spans.end_try(key, at, about | self._words(error), is_error=True)
+
+    def _result(self, result: JsonValue) -> dict[str, Attribute]:
+        return self._content.value(Name.TOOL_RESULT, result) if self._content is not None else {}
+
+    def _words(self, error: ErrorInfo) -> dict[str, Attribute]:
+        return self._content.error(error) if self._content is not None else {}
+
+    def _cost(self, reply: ModelReply) -> dict[str, Attribute]:
+        """Return what the call cost; nothing without a price."""
+        if self._prices is None:
+            return {}
+        cost = self._prices.cost([ModelUsage.of_reply(self._model, reply.response_model, reply.usage)])
+        return {} if cost.unpriced or cost.unmetered else {Own.COST: float(cost.usd)}
 
     def _describe(self, agent: AgentSnapshot) -> None:
         self._agent, self._provider = agent.name, PROVIDERS.get(agent.model.driver, agent.model.driver)
+        self._prices = agent.limits.prices
 
     def _segment(self, number: int) -> dict[str, Attribute]:
-        return {Name.OPERATION: Operation.INVOKE_AGENT.value, Name.AGENT_NAME: self._agent, Own.SEGMENT: number}
+        return {**self.about, Own.SEGMENT: number}
 
 
 def _of_reply(reply: ModelReply) -> dict[str, Attribute]:

@@ -1,5 +1,6 @@
 """The spans of a workflow: a segment of its run, in it the visits of nodes, in a visit the tries."""
 
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.events import (
     FlowResumed,
     FlowRetried,
@@ -22,7 +23,9 @@ from steptrail.domain.flow.events import (
     SessionStarted,
 )
 from steptrail.domain.flow.events.about import TaskEvent
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
+from steptrail.projections.telemetry.content import SpanContent
 from steptrail.projections.telemetry.names import Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute
@@ -33,14 +36,21 @@ __all__ = ["FlowSpans"]
 class FlowSpans:
     """Begins and ends the spans of one stream of runs. It remembers names and numbers of nodes, and nothing else."""
 
-    def __init__(self, stream: str, spans: OpenSpans) -> None:
+    def __init__(self, stream: str, spans: OpenSpans, content: SpanContent | None) -> None:
         del stream
-        self._spans = spans
+        self._spans, self._content = spans, content
         self._flow = ""
         self._unfinished: dict[int, tuple[str, int]] = {}
         """Number of a visit among all that did not succeed -> its node, and its number among those of the node."""
+        self._failures: dict[str, str] = {}
+        """The key of a try -> the type of its last error."""
         self._begun = set[str]()
         """The ids under which tries have begun streams of their own. A child knows the span of its first try by it."""
+
+    @property
+    def about(self) -> dict[str, Attribute]:
+        """What every segment says."""
+        return {Name.OPERATION: Operation.INVOKE_WORKFLOW.value, Name.WORKFLOW_NAME: self._flow}
 
     @property
     def name(self) -> str:
@@ -56,10 +66,13 @@ class FlowSpans:
             case FlowStarted():
                 self._flow = event.flow
                 self._begun.clear()
+                self._failures.clear()
                 self._unfinished.clear()
                 spans.begin_execution(event.execution_id)
                 if event.worker is not None:
-                    spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
+                    given = self._told(Own.INPUT, event.input)
+                    about = {**self._segment(event.segment), **given}
+                    spans.begin_segment(self.name, version, at, about, event.context)
             case FlowResumed():
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
             case FlowRetried():
@@ -98,9 +111,10 @@ class FlowSpans:
             case NodeAttemptStarted():
                 self._begin_try(event, version, at)
             case NodeAttemptCompleted():
-                spans.end_try(_key(event), at, {Own.STATUS: "completed"})
+                spans.end_try(_key(event), at, {Own.STATUS: "completed", **self._told(Own.OUTPUT, event.output)})
             case NodeAttemptFailed():
-                self._failed(_key(event), at, event.error.error_class)
+                self._failures[_key(event)] = event.error.type.value
+                self._failed(_key(event), at, event.error)
             case NodeAttemptInterrupted():
                 about: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason.value}
                 if event.then is NodeThen.FAIL:
@@ -112,7 +126,9 @@ class FlowSpans:
                 # The run does not go on with it: its try has ended, or ends with the interruption that follows.
                 pass
             case NodeRetryScheduled():
-                spans.event(Own.RETRY, at, {Own.NODE: event.node, Own.ATTEMPT: event.attempt})
+                kind = self._failures.pop(_key(event), ErrorType.UNKNOWN.value)
+                why: dict[str, Attribute] = {Name.ERROR_TYPE: kind, Own.NODE: event.node, Own.ATTEMPT: event.attempt}
+                spans.event(Own.RETRY, at, why)
             case _:
                 pass
 
@@ -143,11 +159,16 @@ class FlowSpans:
         part = _visit_key(event.node, event.visit)
         self._spans.begin_try(key, f"try {event.node}", version, at, about, part=part, effect=effect)
 
-    def _failed(self, key: str, at: int, error: str) -> None:
-        self._spans.end_try(key, at, {Own.STATUS: "failed", Name.ERROR_TYPE: error}, is_error=True)
+    def _failed(self, key: str, at: int, error: ErrorInfo) -> None:
+        about: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class}
+        words = self._content.error(error) if self._content is not None else {}
+        self._spans.end_try(key, at, about | words, is_error=True)
+
+    def _told(self, name: str, value: JsonValue) -> dict[str, Attribute]:
+        return self._content.value(name, value) if self._content is not None else {}
 
     def _segment(self, number: int) -> dict[str, Attribute]:
-        return {Name.OPERATION: Operation.INVOKE_WORKFLOW.value, Name.WORKFLOW_NAME: self._flow, Own.SEGMENT: number}
+        return {**self.about, Own.SEGMENT: number}
 
 
 def _visit_key(node: str, visit: int) -> str:

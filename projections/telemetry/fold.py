@@ -10,10 +10,11 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, SessionStarted, WaitEnded, WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.projections.telemetry.agent_spans import AgentSpans
+from steptrail.projections.telemetry.content import SpanContent
 from steptrail.projections.telemetry.flow_spans import FlowSpans
 from steptrail.projections.telemetry.names import Name, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
-from steptrail.projections.telemetry.span import Attribute, Span
+from steptrail.projections.telemetry.span import Attribute, Span, TracePer
 
 __all__ = ["SpanFold"]
 
@@ -28,14 +29,17 @@ class SpanFold:
 
     An event that it was given already is passed over. A stream of another kind than agents and workflows has no spans.
     With `parts=False` there are no spans of steps and of visits of nodes: what is in them stands in the segment.
+    `trace_per` says what one trace is made of. Spans hold no content, unless `content` says how it is told.
     """
 
-    def __init__(self, stream: str, *, parts: bool = True) -> None:
+    def __init__(
+        self, stream: str, *, parts: bool = True, trace_per: TracePer = "run", content: SpanContent | None = None
+    ) -> None:
         self.version = 0
         """The version of the newest event that it was given."""
-        self._spans = OpenSpans(stream, parts=parts)
+        self._spans = OpenSpans(stream, parts=parts, trace_per=trace_per)
         kind = _KINDS.get(prefix_of(stream))
-        self._kind = kind(stream, self._spans) if kind is not None else None
+        self._kind = kind(stream, self._spans, content) if kind is not None else None
 
     def apply(self, records: Iterable[Recorded[Event]]) -> tuple[Span, ...]:
         """Return the spans that end with these events."""
@@ -61,15 +65,16 @@ class SpanFold:
             case WaitEnded(reason=reason):
                 spans.end_wait(at, reason)
             case ExecutionFinished():
-                self._finish(event, self._kind.name, version, at)
+                self._finish(event, self._kind, version, at)
             case _:
                 pass
         self._kind.apply(event, version, at)
         if is_alive:
             spans.live(at)
 
-    def _finish(self, event: ExecutionFinished, name: str, version: int, at: int) -> None:
+    def _finish(self, event: ExecutionFinished, kind: AgentSpans | FlowSpans, version: int, at: int) -> None:
         about: dict[str, Attribute] = {
+            **kind.about,
             Own.STATUS: event.status.value,
             Own.STOP_REASON: event.stop_reason.value,
             Own.RESOLVED_BY: event.resolved_by,
@@ -77,4 +82,4 @@ class SpanFold:
         is_error = event.status is ExecutionStatus.FAILED and event.stop_reason not in _LIMITS
         if is_error:
             about[Name.ERROR_TYPE] = event.stop_reason.value
-        self._spans.finish(name, version, at, about, is_error=is_error)
+        self._spans.finish(kind.name, version, at, about, is_error=is_error)

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.shared.parent import ParentRef
-from steptrail.projections.telemetry.names import Name, Own
+from steptrail.projections.telemetry.names import CONTENT, MOST_CHARACTERS, Name, Own
 from steptrail.projections.telemetry.span import (
+    LONGEST,
     Attribute,
     Span,
     SpanEvent,
     SpanKind,
     SpanLink,
+    TracePer,
     bounded,
     span_id,
     trace_id,
@@ -30,6 +32,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-
 
 @dataclass(slots=True)
 class _OpenSpan:
+    trace: str
     id: str
     parent: str | None
     name: str
@@ -49,12 +52,17 @@ class _OpenPart:
 
 
 class OpenSpans:
-    """The memory of one stream: names, ids, numbers and instants, and no content."""
+    """The memory of one stream: names, ids, numbers, instants, and content only of spans that are open.
 
-    def __init__(self, stream: str, *, parts: bool) -> None:
-        self._stream, self._with_parts = stream, parts
+    With a trace for each segment no span has its parent in another stream, since no stream knows the segments of
+    others: `steptrail.parent.effect_id` names what began it.
+    """
+
+    def __init__(self, stream: str, *, parts: bool, trace_per: TracePer) -> None:
+        self._stream, self._with_parts, self._trace_per = stream, parts, trace_per
         self._root: tuple[str, str] | None = None
         self._above: str | None = None
+        self._begun_by: dict[str, Attribute] = {}
         self._trace, self._execution = trace_id(stream, ""), ""
         self._segment: _OpenSpan | None = None
         self._last: SpanLink | None = None
@@ -81,12 +89,15 @@ class OpenSpans:
     def below(self, parent: ParentRef) -> None:
         """Put all spans of the stream below the first try of the effect that began it."""
         self._root = (parent.root_stream, parent.top_execution)
-        self._above = span_id(parent.stream, f"effect {parent.effect}")
+        self._begun_by = {Own.PARENT_EFFECT: parent.effect}
+        if self._trace_per != "segment":
+            self._above = span_id(parent.stream, f"effect {parent.effect}")
 
     def begin_execution(self, execution: str, *, goes_on: bool = False) -> None:
         """Begin a run. Its first segment is linked to the last one of the run before if it `goes_on` with that."""
         self._execution = execution
-        self._trace = trace_id(*(self._root or (self._stream, execution)))
+        stream, run = self._root or (self._stream, execution)
+        self._trace = trace_id(stream, "" if self._trace_per == "session" else run)
         if not goes_on:
             self._last = None
 
@@ -100,7 +111,10 @@ class OpenSpans:
         links = [self._last] if self._last is not None else []
         if isinstance(context, dict) and isinstance(caller := context.get("traceparent"), str):
             links += [SpanLink(*match.groups()) for match in [_TRACEPARENT.fullmatch(caller)] if match is not None]
-        self._segment = self._made(name, version, at, self._above, attributes, start=f"segment {version}")
+        if self._trace_per == "segment":
+            self._trace = trace_id(self._stream, f"segment {version}")
+        about = {**attributes, **self._begun_by}
+        self._segment = self._made(name, version, at, self._above, about, start=f"segment {version}")
         self._segment.links, self._alive = tuple(links), at
         for key, part in self._parts.items():
             part.span = self._made(
@@ -114,7 +128,7 @@ class OpenSpans:
         for part in self._parts.values():
             self._end(part.span, at)
         self._end(self._segment, at, is_error=is_error)
-        self._last, self._segment = SpanLink(self._trace, self._segment.id), None
+        self._last, self._segment = SpanLink(self._segment.trace, self._segment.id), None
 
     def note_segment(self, attributes: dict[str, Attribute]) -> None:
         """Add attributes to the segment that is open."""
@@ -211,11 +225,11 @@ class OpenSpans:
             Own.VERSION: version,
             **attributes,
         }
-        return _OpenSpan(span_id(self._stream, start), parent, name, kind, at, all_of_them)
+        return _OpenSpan(self._trace, span_id(self._stream, start), parent, name, kind, at, all_of_them)
 
     def _end(self, span: _OpenSpan, at: int, *, is_error: bool = False) -> None:
         made = Span(
-            trace_id=self._trace,
+            trace_id=span.trace,
             span_id=span.id,
             parent_id=span.parent,
             name=bounded(span.name),
@@ -231,4 +245,7 @@ class OpenSpans:
 
 
 def _bounded(attributes: dict[str, Attribute]) -> dict[str, Attribute]:
-    return {str(name): bounded(value) if isinstance(value, str) else value for name, value in attributes.items()}
+    return {
+        str(name): bounded(value, MOST_CHARACTERS if name in CONTENT else LONGEST) if isinstance(value, str) else value
+        for name, value in attributes.items()
+    }

@@ -4,15 +4,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 __all__ = [
+    "LONGEST",
     "Attribute",
     "Attributes",
     "Span",
     "SpanEvent",
     "SpanKind",
     "SpanLink",
+    "TracePer",
     "bounded",
     "is_sampled",
     "span_id",
@@ -22,7 +24,11 @@ __all__ = [
 Attribute = str | bool | int | float | tuple[str, ...]
 Attributes = Mapping[str, Attribute]
 
-_LONGEST = 256
+TracePer = Literal["session", "run", "segment"]
+"""What one trace is made of: all runs of the session at the top, one run of it, or one segment of any stream."""
+
+LONGEST = 256
+"""Characters of a text that is no content."""
 
 
 class SpanKind(StrEnum):
@@ -79,9 +85,9 @@ def is_sampled(trace_id: str, share: float) -> bool:
     return int(trace_id[16:], 16) < round(share * 2**64)
 
 
-def bounded(text: str) -> str:
-    """Return a text that fits into every protocol: cut at 256 characters, without half a pair of surrogates."""
-    return text[:_LONGEST].encode("utf-8", "replace").decode()
+def bounded(text: str, longest: int = LONGEST) -> str:
+    """Return a text that fits into every protocol: cut, and without half a pair of surrogates."""
+    return text[:longest].encode("utf-8", "replace").decode()
 
 
 def _digest(stream: str, name: str) -> str:

@@ -2,6 +2,6 @@
 
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.app import inspector
-from steptrail.interfaces.http.inspector.masking import Mask, Show
+from steptrail.projections.masking import Mask, Show
 
 __all__ = ["Access", "Mask", "Show", "inspector"]

@@ -7,7 +7,7 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.json_value import JsonValue
-from steptrail.interfaces.http.inspector.masking import HIDDEN, Masking
+from steptrail.projections.masking import HIDDEN, Masking
 from tests.inspector.conftest import Opened
 
 EVERY = [

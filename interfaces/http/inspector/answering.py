@@ -17,10 +17,10 @@ from steptrail.interfaces.http.inspector.bodies import LARGE
 from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.forms import FormPass
 from steptrail.interfaces.http.inspector.lists import page_of_runs
-from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 
 if TYPE_CHECKING:

@@ -29,12 +29,12 @@ from steptrail.interfaces.http.inspector.access import Authorize
 from steptrail.interfaces.http.inspector.acting import Acting, shown_digest, ways_to_answer
 from steptrail.interfaces.http.inspector.counted import CountedPages
 from steptrail.interfaces.http.inspector.counting import Counting
-from steptrail.interfaces.http.inspector.masking import Mask, Masking, Show
 from steptrail.interfaces.http.inspector.pages import Pages
 from steptrail.interfaces.http.inspector.security import Guarded
 from steptrail.interfaces.http.inspector.told import asked_text
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.masking import Mask, Masking, Show
 
 if TYPE_CHECKING:
     from jinja2 import Environment

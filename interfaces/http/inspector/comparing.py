@@ -18,8 +18,8 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.interfaces.cli.kinds import summary_of
-from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
+from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["ComparedLine", "Comparison", "Side", "compare"]

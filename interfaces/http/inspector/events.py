@@ -10,8 +10,8 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
-from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.words import duration
+from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["CHUNK", "Chunk", "Line", "chunk_of", "event_at"]

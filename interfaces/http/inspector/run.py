@@ -13,12 +13,12 @@ from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.bars import DrawnRow, drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
-from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
 from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.python.explaining import Explainers, explained
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
+from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 

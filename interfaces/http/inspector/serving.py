@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import MissingExtra
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.app import inspector
-from steptrail.interfaces.http.inspector.masking import Show
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.masking import Show
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection

@@ -8,9 +8,9 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
-from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.masking import Masking
 from steptrail.projections.state_difference import state_difference
 
 __all__ = ["ShownChange", "StateAt", "shown_changes", "state_at"]

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias, cast
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
-from steptrail.interfaces.http.inspector.masking import Masking
 from steptrail.interfaces.http.inspector.words import Status, duration, status_word
 from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many
 

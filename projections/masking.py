@@ -1,4 +1,4 @@
-"""Masking: all content passes here before a page is made of it.
+"""Masking: all content passes here before a page or a span is made of it.
 
 The values of keys that mean a secret are hidden, and so is what looks like a credential in any text. A service names
 more keys, and may give a function of its own. With `show="shape"` no value is shown at all, only of which kind it is.
@@ -25,7 +25,7 @@ HIDDEN: Final = "••••"
 """The text in the place of a value that is hidden."""
 
 Show = Literal["values", "shape"]
-"""Whether pages show values, or only of which kind they are."""
+"""Whether values are shown, or only of which kind they are."""
 
 Mask: TypeAlias = Callable[[str, JsonValue], JsonValue]
 """Returns what is shown of a value. It is given the key in front of the value, empty where there is none."""
@@ -36,7 +36,7 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True)
 class Masking:
-    """Hides what pages must not show. `keys` are names of keys whose values are hidden; case does not count."""
+    """Hides what must not be shown. `keys` are names of keys whose values are hidden; case does not count."""
 
     keys: Collection[str] = ()
     mask: Mask | None = None

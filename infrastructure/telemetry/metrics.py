@@ -1,0 +1,110 @@
+"""Adds the spans of this process to metrics of OpenTelemetry, and tells what stands open in the store.
+
+What is open is looked up when a reader asks for it, in the event loop of the trail. A reader that asks in that very
+loop, or when it does not run, gets what was seen last.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.standing import StandingState
+from steptrail.domain.version import VERSION
+from steptrail.infrastructure.telemetry.packages import from_otel
+from steptrail.projections.telemetry import Span
+from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
+from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
+from steptrail.runtime.kernel.lists import due_runs, listed_runs
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["LiveMetrics"]
+
+_OPEN = (StandingState.PENDING, StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED)
+_MOST_ROWS = 10_000
+_PATIENCE_SECONDS = 5.0
+_FRESH_SECONDS = 1.0
+
+_log = logging.getLogger("steptrail.telemetry")
+
+
+class LiveMetrics:
+    """The metrics of one trail. `reader` is a metric reader of OpenTelemetry, which is closed with the trail."""
+
+    def __init__(self, reader: Any, resource: Any) -> None:
+        self._metrics = from_otel("opentelemetry.metrics")
+        self._provider = from_otel("opentelemetry.sdk.metrics").MeterProvider([reader], resource)
+        self._meter = self._provider.get_meter("steptrail", VERSION, SCHEMA_URL)
+        self._instruments = {metric: self._made(metric) for metric in INSTRUMENTS}
+        self._store: EventStore | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._seen: tuple[Measure, ...] = ()
+        self._seen_at = float("-inf")
+
+    def begin(self, store: EventStore) -> None:
+        """Begin to tell what stands open in a store."""
+        self._store = store
+        gauge = self._meter.create_observable_gauge
+        gauge(Metric.OPEN, [lambda _: self._observed(Metric.OPEN)], "{run}", "Runs that are open.")
+        gauge(Metric.OLDEST_DUE, [lambda _: self._observed(Metric.OLDEST_DUE)], "s", "For how long a run is due.")
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None  # it is known with the first span
+
+    def tell(self, span: Span) -> None:
+        """Add a span."""
+        self._loop = asyncio.get_running_loop()
+        for metric, value, attributes in measures_of(span):
+            instrument = self._instruments[metric]
+            if INSTRUMENTS[metric].buckets:
+                instrument.record(value, attributes)
+            else:
+                instrument.add(value, attributes)
+
+    def close(self) -> None:
+        """Tell the reader for the last time, and close it."""
+        self._provider.shutdown()
+
+    def _made(self, metric: Metric) -> Any:
+        unit, description, buckets = INSTRUMENTS[metric]
+        if not buckets:
+            return self._meter.create_counter(metric, unit, description)
+        return self._meter.create_histogram(
+            metric, unit, description, explicit_bucket_boundaries_advisory=list(buckets)
+        )
+
+    def _observed(self, metric: Metric) -> Iterable[Any]:
+        """Return the values of a gauge. It is called by the reader."""
+        if self._loop is not None and self._loop.is_running() and not _is_here(self._loop):
+            looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
+            try:
+                looking.result(_PATIENCE_SECONDS)
+            except Exception:
+                looking.cancel()
+                _log.warning("what stands open was not told", exc_info=True)
+        return [self._metrics.Observation(each.value, each.attributes) for each in self._seen if each.metric is metric]
+
+    async def _look(self) -> None:
+        if self._store is None or time.monotonic() - self._seen_at < _FRESH_SECONDS:
+            return
+        counts: dict[str, int] = {}
+        for standing in _OPEN:
+            for row in await listed_runs(self._store, IndexQuery(standing=standing.value, limit=_MOST_ROWS)):
+                status = "crashed" if row.is_crashed else row.status.value
+                counts[status] = counts.get(status, 0) + 1
+        now = time.time_ns() // 1_000
+        due = await due_runs(self._store, now, None)
+        since = [row.updated_at if row.due is None or row.due.since is None else row.due.since for row in due]
+        oldest = Measure(Metric.OLDEST_DUE, max(0, now - min(since, default=now)) / 1e6, {})
+        self._seen = (oldest, *(Measure(Metric.OPEN, count, {Own.STATUS: status}) for status, count in counts.items()))
+        self._seen_at = time.monotonic()
+
+
+def _is_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
