@@ -1,6 +1,6 @@
 """Why a session stopped, or why it has not: the answer of `steptrail why`, from its events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self, TypeGuard
 
@@ -171,7 +171,7 @@ class AgentExplainer:
         self._marks: dict[str, int] = {}
         self._step = 0
         self._shadow_stops: dict[str, ShadowStop] = {}
-        self._unplaced = frozenset[int]()
+        self._unplaced: Collection[int] = ()
         self.version = 0
         """The version of the newest event that it has been given."""
 
@@ -192,7 +192,7 @@ class AgentExplainer:
 
     def recall(self, records: Sequence[Recorded[AgentEvent]]) -> None:
         """Take the events before the state that it lacks."""
-        unplaced, self._unplaced = self._unplaced, frozenset()
+        unplaced, self._unplaced = self._unplaced, ()
         for name, stop in self._shadow_stops.items():
             if stop.version in unplaced:
                 within = range(self._marks.get("started", 0), stop.version)

@@ -7,7 +7,7 @@ loop, or when it does not run, gets what was seen last.
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -47,8 +47,12 @@ class LiveMetrics:
         """Begin to tell what stands open in a store."""
         self._store = store
         gauge = self._meter.create_observable_gauge
-        gauge(Metric.OPEN, [lambda _: self._observed(Metric.OPEN)], "{run}", "Runs that are open.")
-        gauge(Metric.OLDEST_DUE, [lambda _: self._observed(Metric.OLDEST_DUE)], "s", "For how long a run is due.")
+
+        def of(metric: Metric) -> Callable[[Any], Any]:
+            return lambda _: self._observed(metric)
+
+        gauge(Metric.OPEN, [of(Metric.OPEN)], "{run}", "Runs that are open.")
+        gauge(Metric.OLDEST_DUE, [of(Metric.OLDEST_DUE)], "s", "For how long a run is due.")
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -39,8 +39,8 @@ async def export_spans(
 ) -> int:
     """Send the spans that end with these entries, and return how many these were.
 
-    `share` of the traces are sent, about `at_once` spans together. With `keep` it tells the place behind which nothing was sent. What `send` raises
-    ends the export.
+    `share` of the traces are sent, about `at_once` spans together. With `keep` it tells the place behind which nothing
+    was sent. What `send` raises ends the export.
     """
     batch, told, position, read = list[Span](), 0, 0, 0
     coming = aiter(entries)

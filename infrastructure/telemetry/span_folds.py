@@ -43,7 +43,8 @@ class SpanFolds:
         masking: Masking | None = None,
         remembered: int | None = None,
     ) -> None:
-        self._store, self._parts, self._trace_per = store, parts, trace_per
+        self._store, self._parts = store, parts
+        self._trace_per: TracePer = trace_per
         self._content = SpanContent(masking, _asked) if masking is not None else None
         self._remembered = remembered or (_REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT)
         self._folds: OrderedDict[str, SpanFold | None] = OrderedDict()

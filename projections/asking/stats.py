@@ -371,7 +371,7 @@ def _models(found: Rows) -> Sequence[ModelStats]:
 
 def _retries(of_models: Rows, of_calls: Rows) -> Sequence[Retries]:
     what = {"agent": "tool", "flow": "node"}
-    found = [*(("model", *row) for row in of_models), *((what.get(row[0], row[0]), *row[1:]) for row in of_calls)]
+    found: Rows = [*(("model", *row) for row in of_models), *((what[row[0]], *row[1:]) for row in of_calls)]
     made = [
         Retries(
             kind=kind,

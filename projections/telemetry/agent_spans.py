@@ -63,7 +63,7 @@ class AgentSpans:
 
     @property
     def about(self) -> dict[str, Attribute]:
-        """What every segment says."""
+        """The attributes of every segment."""
         return {Name.OPERATION: Operation.INVOKE_AGENT.value, Name.AGENT_NAME: self._agent}
 
     def apply(self, event: Event, version: int, at: int) -> None:
@@ -207,7 +207,7 @@ class AgentSpans:
         return self._content.error(error) if self._content is not None else {}
 
     def _cost(self, reply: ModelReply) -> dict[str, Attribute]:
-        """Return what the call cost; nothing without a price."""
+        """Return what the call cost, which is empty without a price."""
         if self._prices is None:
             return {}
         cost = self._prices.cost([ModelUsage.of_reply(self._model, reply.response_model, reply.usage)])

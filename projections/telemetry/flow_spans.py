@@ -49,7 +49,7 @@ class FlowSpans:
 
     @property
     def about(self) -> dict[str, Attribute]:
-        """What every segment says."""
+        """The attributes of every segment."""
         return {Name.OPERATION: Operation.INVOKE_WORKFLOW.value, Name.WORKFLOW_NAME: self._flow}
 
     @property

@@ -1,4 +1,4 @@
-"""What a span that has ended adds to metrics. No attribute holds an id, so that there are few series.
+"""Says what a span that has ended adds to metrics. No attribute holds an id, so that there are few series.
 
 A try that a crash cut off, or that rests with the session it runs, has no duration that says anything.
 """

@@ -25,7 +25,7 @@ Attribute = str | bool | int | float | tuple[str, ...]
 Attributes = Mapping[str, Attribute]
 
 TracePer = Literal["session", "run", "segment"]
-"""What one trace is made of: all runs of the session at the top, one run of it, or one segment of any stream."""
+"""The parts that make one trace: all runs of the session at the top, one run of it, or one segment of any stream."""
 
 LONGEST = 256
 """Characters of a text that is no content."""

@@ -62,6 +62,7 @@ async def test_a_row_that_was_changed_added_or_lost_is_named(store_url: str) -> 
         await a_few_runs(trail)
         await trail.views.wait()
         assert await trail.views.verify() == []
+        found: Sequence[ViewsFault] = []
         for number, (table, statement) in enumerate(CHANGES.items(), 1):
             await by_hand(trail, store_url, statement)
             found = await trail.views.verify()
