@@ -240,4 +240,4 @@ def _time(seconds: float) -> str:
 
 
 def _dollars(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 100 or not amount else f"${amount:,.4f}"
+    return f"${amount:,.2f}" if amount >= 100 or round(amount, 2) == amount else f"${amount:,.4f}"

@@ -160,7 +160,7 @@ def _execution(event: ExecutionEvent) -> str:
 def _inference(event: InferenceEvent) -> str:
     match event:
         case InferenceStarted(model=model, message_count=messages):
-            return f"{model}, {messages} messages"
+            return f"{model}, {many(messages, 'message')}"
         case InferenceCompleted(reply=reply, duration_seconds=seconds):
             wanted = ", ".join(call.name for call in reply.tool_calls)
             said = f"calls {wanted}" if wanted else reply.text

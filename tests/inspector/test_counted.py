@@ -122,6 +122,8 @@ async def test_sums_are_charts_and_the_same_as_a_table(client: httpx.AsyncClient
     page = (await client.get("/stats")).text
     said, today = words(page), date.today().isoformat()  # noqa: DTZ011 - only its form
     assert "runs that ended 4 failed 4 100.0 %" in said
+    assert "again" not in said.partition("spent in vain")[2].partition("Runs that ended")[0]
+    assert "$" not in said
     assert re.search(rf"{today[:4]}-\d\d-\d\d, failed: 4", said)
     assert re.search(r"stove 1 100.0 % error 1", said)
     assert re.search(r"look_up 3 100.0 % \S+ builtins:KeyError 3", said)
@@ -209,7 +211,16 @@ def test_a_chart_has_every_day_and_its_highest_column_is_as_high_as_it_is() -> N
 
 
 @pytest.mark.parametrize(
-    ("dollars", "said"), [(0.0, "$0.00"), (1234.5, "$1,234.50"), (0.0123, "$0.012"), (0.000001, "under $0.0001")]
+    ("dollars", "said"),
+    [
+        (0.0, "$0.00"),
+        (1234.5, "$1,234.50"),
+        (0.999, "$1.00"),
+        (0.4, "$0.40"),
+        (0.04, "$0.04"),
+        (0.0123, "$0.012"),
+        (0.000001, "under $0.0001"),
+    ],
 )
 def test_dollars_are_said_as_far_as_they_can_be_seen(dollars: float, said: str) -> None:
     assert usd(dollars) == said

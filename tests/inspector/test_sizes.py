@@ -1,5 +1,6 @@
 """However long a run is and however many there are, a page has a known size; a long run has a minimap."""
 
+import asyncio
 import gzip
 import re
 from collections.abc import AsyncGenerator
@@ -11,6 +12,7 @@ import pytest
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.inspector import inspector
 from steptrail.testing import ScriptedModel, call
+from tests.harness.asked_views import AskedViews
 from tests.inspector.conftest import everything
 from tests.inspector.inspected import desk, look_up, search
 from tests.inspector.test_pages import words
@@ -66,3 +68,46 @@ async def test_a_long_run_has_all_its_steps_in_a_minimap_that_leads_to_each_part
     assert "look_up" in words(there)
     assert "step 1 " in earlier
     assert "chart map" not in (await client.get("/runs/quick-1")).text
+
+
+async def lists_of(url: str, runs: int) -> dict[str, str]:
+    """Return pages over so many runs that are only in the read models."""
+    asked = await asyncio.to_thread(AskedViews, url, runs, of=runs)
+    await asyncio.to_thread(asked.close)
+    found: dict[str, str] = {}
+    async with Steptrail.open(url) as trail:
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as made:
+            for path in LISTS:
+                answer = await made.get(path)
+                assert answer.status_code == 200, path
+                found[path] = answer.text
+            (way,) = re.findall(r'href="([^"]+)" rel="next"', found[LISTS[0]])
+            found["next"] = (await made.get(way.replace("&amp;", "&"))).text
+    return found
+
+
+LISTS = (
+    "/runs?since=9000d",
+    "/runs?since=9000d&status=completed&order=oldest",
+    "/runs?order=dearest",
+    "/runs?tool=refund",
+    "/runs?tag=plan%3Dfree",
+    "/failures?since=9000d",
+    "/stats?since=9000d",
+)
+
+
+@pytest.mark.acceptance("8.6-24")
+async def test_lists_of_many_runs_are_as_large_as_those_of_some(tmp_path: Path) -> None:
+    some = await lists_of(f"sqlite:///{tmp_path / 'some.db'}", 2_000)
+    many = await lists_of(f"sqlite:///{tmp_path / 'many.db'}", 5_000)
+    for path, page in many.items():
+        rows = len(re.findall(r"<tr>\n<th scope=\"row\"", page))
+        assert (rows == 50) is (path == "next" or path.startswith("/runs")), path
+        assert len(page) < 40_000, path
+        assert len(gzip.compress(page.encode())) < 5_000, path
+        assert len(page) < 1.1 * len(some[path]), path
+    shown = [re.findall(r"data-row[^>]*>([^<]+)<", many[path]) for path in (LISTS[0], "next")]
+    assert not {*shown[0]} & {*shown[1]}
+    assert "5,000 runs" in words(many[LISTS[0]])

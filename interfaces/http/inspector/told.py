@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, cast
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
-from steptrail.interfaces.http.inspector.words import Status, duration, status_word
+from steptrail.interfaces.http.inspector.words import Status, duration, status_word, usd
 from steptrail.projections.kinds import PROJECTIONS, Explanation
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
@@ -131,7 +131,7 @@ def _spent(spent: _Data) -> str:
     ]
     counted.append(many(cast("int", spent.get("tokens", 0)), "token"))
     cost = _object(spent.get("cost")).get("usd")
-    counted += [f"${cost}"] if cost is not None else []
+    counted += [usd(float(str(cost)))] if cost is not None else []
     active, wall = (float(cast("float", spent.get(key, 0.0))) for key in ("activeSeconds", "wallSeconds"))
     return ", ".join([*counted, f"{duration(active)} active", f"{duration(wall)} in all"])
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from math import floor, log10
 from typing import Final, NamedTuple
 
 from steptrail.domain.instants import Datetime, to_datetime
@@ -95,7 +96,9 @@ def pretty(value: JsonValue | Mapping[str, JsonValue] | Sequence[JsonValue]) -> 
 
 
 def usd(dollars: float) -> str:
-    """Return dollars: cents from one on, and for less what can be seen of them."""
+    """Return dollars with cents: two places at least, and of less than a dollar the first two digits too."""
     if 0 < dollars < 1e-4:
         return "under $0.0001"
-    return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.2g}"
+    places = 2 if dollars >= 1 or not dollars else 1 - floor(log10(dollars))
+    whole, _, part = f"{dollars:,.{places}f}".partition(".")
+    return f"${whole}.{part.rstrip('0'):0<2}"
