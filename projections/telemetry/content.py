@@ -25,7 +25,10 @@ _LONGEST_TEXT = 8_000
 
 @dataclass(frozen=True)
 class SpanContent:
-    """Content on spans, for those who ask for it, with how it is masked. `asked` returns what a model is asked in a state."""
+    """Content on spans, for those who ask for it, with how it is masked.
+
+    `asked` returns what a model is asked in a state.
+    """
 
     masking: Masking
     asked: Callable[[AgentState, AgentSnapshot], Sequence[Message]]
