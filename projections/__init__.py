@@ -1,17 +1,24 @@
-"""Read models folded from stored events; each is usable alone."""
+"""Read models folded from stored events; each is usable alone.
 
-from steptrail.domain.shared.summary import RunSummary
-from steptrail.projections.agent_state import project_agent_state
-from steptrail.projections.asking.filters import RunFilter, RunOrder
-from steptrail.projections.asking.runs import RunCount, RunRow
-from steptrail.projections.asking.stats import FailureGroup, Stats
-from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
-from steptrail.projections.execution_time import ExecutionTime, project_execution_time
-from steptrail.projections.explanation import AgentExplanation, explain
-from steptrail.projections.kinds import Explanation
-from steptrail.projections.questions import Question
-from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
-from steptrail.projections.tree import RunTree
+A name is loaded when it is first asked for, because a process that only runs agents needs none of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from steptrail.domain.shared.summary import RunSummary
+    from steptrail.projections.agent_state import project_agent_state
+    from steptrail.projections.asking.filters import RunFilter, RunOrder
+    from steptrail.projections.asking.runs import RunCount, RunRow
+    from steptrail.projections.asking.stats import FailureGroup, Stats
+    from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
+    from steptrail.projections.execution_time import ExecutionTime, project_execution_time
+    from steptrail.projections.explanation import AgentExplanation, explain
+    from steptrail.projections.kinds import Explanation
+    from steptrail.projections.questions import Question
+    from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
+    from steptrail.projections.tree import RunTree
 
 if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
@@ -40,3 +47,34 @@ __all__ = [
     "project_execution_time",
     "project_stop_reasons",
 ]
+
+_MODULE_OF = {
+    "AgentExplanation": "steptrail.projections.explanation",
+    "CallRow": "steptrail.projections.decisions",
+    "DecisionRow": "steptrail.projections.decisions",
+    "Decisions": "steptrail.projections.decisions",
+    "EndRow": "steptrail.projections.decisions",
+    "ExecutionStop": "steptrail.projections.stop_reasons",
+    "ExecutionTime": "steptrail.projections.execution_time",
+    "Explanation": "steptrail.projections.kinds",
+    "FailureGroup": "steptrail.projections.asking.stats",
+    "Question": "steptrail.projections.questions",
+    "RunCount": "steptrail.projections.asking.runs",
+    "RunFilter": "steptrail.projections.asking.filters",
+    "RunOrder": "steptrail.projections.asking.filters",
+    "RunRow": "steptrail.projections.asking.runs",
+    "RunSummary": "steptrail.domain.shared.summary",
+    "RunTree": "steptrail.projections.tree",
+    "Stats": "steptrail.projections.asking.stats",
+    "explain": "steptrail.projections.explanation",
+    "project_agent_state": "steptrail.projections.agent_state",
+    "project_decisions": "steptrail.projections.decisions",
+    "project_execution_time": "steptrail.projections.execution_time",
+    "project_stop_reasons": "steptrail.projections.stop_reasons",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name]), name)

@@ -7,8 +7,9 @@ another state than before, or to a state of another shape; otherwise old snapsho
 fold.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import TypeVar, cast
 
 import msgspec
 from msgspec import structs
@@ -22,6 +23,8 @@ from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
+
+T = TypeVar("T")
 
 FORMAT = "agent.16"
 
@@ -47,11 +50,11 @@ def _log(_: type, items: list[object]) -> object:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_items)
-_HEADS = msgspec.json.Decoder(_Head)
-_FOLDS = msgspec.json.Decoder(SessionFold, dec_hook=_log)
-_MESSAGES = msgspec.json.Decoder(Message)
-_STEPS = msgspec.json.Decoder(AgentStep)
-_ORIGINS = msgspec.json.Decoder(MessageOrigin)
+
+
+@cache
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    return msgspec.json.Decoder(kind, dec_hook=_log).decode
 
 
 def _dump(state: AgentState) -> bytes:
@@ -83,7 +86,7 @@ def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentS
 
 def _load(data: bytes) -> AgentState:
     first, written, *lines = data.split(b"\n")
-    head = _HEADS.decode(first)
+    head = _decoder(_Head)(first)
     of_steps = [line for line in lines if line.startswith(_A_STEP)]
     of_messages = [line for line in lines if not line.startswith(_A_STEP)]
     if (len(of_messages), len(of_steps)) != (head.messages, head.steps):
@@ -91,12 +94,12 @@ def _load(data: bytes) -> AgentState:
         raise ValueError(f"a snapshot of {said} has lines for {found}")
     if len(head.origins) != head.messages:
         raise ValueError(f"a snapshot of {head.messages} messages says where {len(head.origins)} come from")
-    fold = _FOLDS.decode(written)
-    fold.messages = Log[Message].written(of_messages, _MESSAGES.decode)
-    fold.origins = Log[MessageOrigin].written([bytes(each) for each in head.origins], _ORIGINS.decode)
+    fold = _decoder(SessionFold)(written)
+    fold.messages = Log[Message].written(of_messages, _decoder(Message))
+    fold.origins = Log[MessageOrigin].written([bytes(each) for each in head.origins], _decoder(MessageOrigin))
     fold.ended_at_version = Log(head.ended_at_version)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].written(of_steps, _STEPS.decode)
+        fold.execution.steps = Log[AgentStep].written(of_steps, _decoder(AgentStep))
     return AgentState(fold, as_of=fold.updated_at)
 
 

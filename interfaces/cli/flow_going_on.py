@@ -1,7 +1,8 @@
 """The command that takes a run of a workflow further, as it can be typed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState

@@ -18,7 +18,7 @@ __all__ = ["LARGE_PAGE", "history", "history_of_types", "pages", "typed_records"
 
 E = TypeVar("E", bound=Event)
 
-_PAGE = 1_000
+_PAGE = 4_000
 """How many records are held in memory at a time while a stream is folded."""
 LARGE_PAGE = 10_000
 """For one who looks at a stream once: each page goes from one thread to another, and so from one processor's cache."""
