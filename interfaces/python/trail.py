@@ -98,7 +98,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         fanout = LiveFanout(always=live, bus=store.live_bus)
         trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
         if telemetry is not None:
-            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store)
+            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags)
             trail.listeners.on_commits(trail._live_spans.committed)
         return trail
 
@@ -458,13 +458,16 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
         self._is_closed = True
         self._env.fanout.close()
-        if self._views is not None:
-            await self._views.aclose()
         telemetry, self._telemetry = self._telemetry, None
         if telemetry is not None and self._live_spans is not None:
             await self._live_spans.aclose()
             await asyncio.to_thread(telemetry.close)
+        if self._views is not None:
+            await self._views.aclose()
         await self._env.store.close()
+
+    async def _lags(self) -> Mapping[str, int]:
+        return {each.name: each.lag for each in await self.views.status()}
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
