@@ -73,7 +73,7 @@ BOOKS = (_PROJECTIONS, _DAMAGED, _SKIPPED, _FACE)
 
 _PAGE = 1000
 _LEFT_OVER = 20
-"""How many old rows a batch deletes that whoever prunes has not come to, or was killed before."""
+"""How many old rows a batch deletes that a prune has not come to, or was killed before."""
 _OF = "name = $1 AND version = $2"
 
 

@@ -49,7 +49,7 @@ class ViewsFault(NamedTuple):
 
 
 class _Present(NamedTuple):
-    """What is compared: up to where it is counted, what could not be read, and what was passed."""
+    """The place that is compared, the records that could not be read, and the events that were passed."""
 
     position: int
     damage: Sequence[Damage]

@@ -14,7 +14,7 @@ __all__ = ["Entry", "OnError", "Projection"]
 F = TypeVar("F")
 
 OnError = Literal["stop", "skip"]
-"""What comes of an entry at which a projection raises, or makes a row that its table does not take."""
+"""How a projection treats an entry at which it raises, or makes a row that its table does not take."""
 
 
 class Entry(NamedTuple):

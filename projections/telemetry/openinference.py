@@ -75,10 +75,10 @@ def _added(about: Mapping[str, Attribute]) -> Iterator[tuple[str, Attribute]]:
         if name in about:
             yield f"{side}.value", about[name]
             yield f"{side}.mime_type", "application/json"
-    for name, theirs in _MESSAGES:
+    for name, messages in _MESSAGES:
         for number, message in enumerate(_listed(about.get(name))):
             for key, value in _of_message(message):
-                yield f"{theirs}.{number}.message.{key}", value
+                yield f"{messages}.{number}.message.{key}", value
 
 
 def _listed(messages: object) -> list[dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
 from steptrail.projections.telemetry.names import Metric
+from tests.golden import flows, streams
 from tests.harness.spans import spans_of
-from tests.unit.telemetry.test_golden_spans import STREAMS, flows, streams
+from tests.unit.telemetry.test_golden_spans import STREAMS
 
 LABELS = {
     "error.type",
