@@ -17,7 +17,7 @@ from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.projections.telemetry import Span
 from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
 from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
-from steptrail.runtime.kernel.lists import due_runs, listed_runs
+from steptrail.runtime.kernel.lists import listed_runs, oldest_due
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Lags", "LiveMetrics"]
@@ -106,9 +106,8 @@ class LiveMetrics:
                 status = "crashed" if row.is_crashed else row.status.value
                 counts[status] = counts.get(status, 0) + 1
         now = time.time_ns() // 1_000
-        due = await due_runs(self._store, now, None)
-        since = [row.updated_at if row.due is None or row.due.since is None else row.due.since for row in due]
-        oldest = Measure(Metric.OLDEST_DUE, max(0, now - min(since, default=now)) / 1e6, {})
+        since = await oldest_due(self._store, now)
+        oldest = Measure(Metric.OLDEST_DUE, 0.0 if since is None else max(0, now - since) / 1e6, {})
         lags: Mapping[str, int] = {} if self._lags is None else await self._lags()
         self._seen = (
             oldest,

@@ -6,8 +6,9 @@ any number of workers may serve one store, and one that dies leaves what it did 
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -15,9 +16,9 @@ from typing import Any, Self
 from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError, StoreError
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.lists import due_runs
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
 
 __all__ = ["Carry", "OnLeft", "Work", "Worker"]
@@ -51,9 +52,9 @@ class Worker:
     ) -> None:
         self._env, self._carry, self._on_left = environment, carry, on_left
         self._concurrency, self._grace = concurrency, grace
-        self._looked_at = float("-inf")
+        self._due = DueLook(environment.store, time.monotonic, least=_REST_SECONDS)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._left: dict[str, int] = {}
+        self._left: dict[str, tuple[int, int]] = {}
         self._freed, self._changed = asyncio.Event(), asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
 
@@ -65,7 +66,7 @@ class Worker:
     @property
     def left(self) -> Mapping[str, int]:
         """The streams that are due and were left as they are, each with the version at which that was."""
-        return self._left
+        return {stream: version for stream, (_, version) in self._left.items()}
 
     async def drain(self) -> None:
         """Take up nothing more, and leave what runs to others. Safe to call twice."""
@@ -101,7 +102,8 @@ class Worker:
                     # The watch begins before the index is asked, so whatever comes later ends the wait.
                     if watch is None or watch.is_over:
                         watch = watch_log(self._env.store, self._note, self._note)
-                    await self._rest()
+                    # So the process in which something is said after a quiet time answers it as a rule, at once.
+                    await asyncio.sleep(self._due.rest)
                     self._changed.clear()
                     await self._wait(await self._take_up())
                 except StoreError as error:
@@ -115,31 +117,32 @@ class Worker:
     def _note(self, _: object) -> None:
         self._changed.set()
 
-    async def _rest(self) -> None:
-        """Keep the least time between two looks. What comes after a quiet time is taken up at once.
-
-        So the process in which something is said answers it as a rule, and its readers see the text.
-        """
-        now = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._looked_at + _REST_SECONDS - now()))
-        self._looked_at = now()
-
     async def _take_up(self) -> float:
-        """Begin with what is due and not in hand, the oldest first; return in how many seconds to look again."""
+        """Begin with what is due and not in hand, the first first; return in how many seconds to look again."""
         now, soon = self._env.clock.utc(), round(_LOOK_AGAIN_SECONDS * 1e6)
-        wait, due = soon, await due_runs(self._env.store, now + soon, None)
-        self._left = {row.stream: self._left[row.stream] for row in due if row.stream in self._left}
-        for row in reversed(due):
-            if len(self._tasks) >= self._concurrency:
-                break
-            if row.parent is not None or row.stream in self._tasks:
-                continue
-            # A later instant is that of a wait for another stream, which has moved on: that is due now.
-            if not row.is_crashed and row.due_at is not None and now < row.due_at <= now + soon:
-                wait = min(wait, row.due_at - now)
-            elif row.stream not in self._left or self._left[row.stream] != await self._env.store.version(row.stream):
-                await self._begin(row)
-        return wait / 1e6
+        wait, seen = soon, set[str]()
+        async with aclosing(self._due.rows(now, now + soon, self._concurrency - len(self._tasks))) as rows:
+            async for row in rows:
+                seen.add(row.stream)
+                if row.due is None:
+                    wait = min(wait, (row.due_at or now) - now)
+                elif row.stream not in self._tasks and not await self._is_left(row):
+                    await self._begin(row)
+                if len(self._tasks) >= self._concurrency:
+                    break
+        if self._due.behind is None:
+            self._left = {stream: versions for stream, versions in self._left.items() if stream in seen}
+            return wait / 1e6
+        return min(wait / 1e6, self._due.behind)
+
+    async def _is_left(self, row: RunSummary) -> bool:
+        """Tell whether a stream stands as it did when it was left."""
+        if row.stream not in self._left:
+            return False
+        row_version, version = self._left[row.stream]
+        # A row is written when the standing changes, and an owner that has died may have gone on without that.
+        is_same = row.version == row_version and not row.is_crashed
+        return is_same or version == await self._env.store.version(row.stream)
 
     async def _begin(self, row: RunSummary) -> None:
         version = await self._env.store.version(row.stream)
@@ -174,7 +177,7 @@ class Worker:
             _log.exception("session %s is due, and could not be carried on", row.session_id)
 
     def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
-        self._left[row.stream] = version
+        self._left[row.stream] = row.version, version
         if self._on_left is not None:
             try:
                 self._on_left(row, error)

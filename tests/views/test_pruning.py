@@ -174,7 +174,7 @@ async def test_readers_see_runs_whole_or_not_at_all_while_others_apply_rebuild_a
 
 def die(url: str, ordinal: int) -> None:
     """Prune a little at a time, in a process that is killed after so many times."""
-    views_module._PRUNED_AT_ONCE = 7  # type: ignore[attr-defined]  # pyright: ignore[reportPrivateUsage]
+    views_module._PRUNED_AT_ONCE = 7  # pyright: ignore[reportPrivateUsage]
     left = ordinal
 
     def reach(point: str) -> None:
