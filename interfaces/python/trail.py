@@ -105,7 +105,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         trail._url = url
         trail._waking.engine = engine_of(engine, url)
         if telemetry is not None:
-            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store)
+            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags)
             trail.listeners.on_commits(trail._live_spans.committed)
         return trail
 
@@ -441,13 +441,16 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         self._is_closed = True
         self._env.fanout.close()
         await self._waking.aclose()
-        if self._views is not None:
-            await self._views.aclose()
         telemetry, self._telemetry = self._telemetry, None
         if telemetry is not None and self._live_spans is not None:
             await self._live_spans.aclose()
             await asyncio.to_thread(telemetry.close)
+        if self._views is not None:
+            await self._views.aclose()
         await self._env.store.close()
+
+    async def _lags(self) -> Mapping[str, int]:
+        return {each.name: each.lag for each in await self.views.status()}
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

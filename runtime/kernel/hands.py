@@ -56,7 +56,7 @@ class Hands:
     ) -> None:
         self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._left: dict[str, int] = {}
+        self._left: dict[str, tuple[int, int]] = {}
         self._is_ending = False
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
 
@@ -68,7 +68,7 @@ class Hands:
     @property
     def left(self) -> Mapping[str, int]:
         """The streams that are due and were left as they are, each with the version at which that was."""
-        return self._left
+        return {stream: version for stream, (_, version) in self._left.items()}
 
     @property
     def room(self) -> Room:
@@ -79,16 +79,19 @@ class Hands:
         """Remember of what was left only these streams."""
         self._left = {stream: self._left[stream] for stream in streams if stream in self._left}
 
+    def has_left(self, stream: str) -> bool:
+        """Tell whether a stream was left as it was, whether or not it has moved since."""
+        return stream in self._left
+
     def task_of(self, stream: str) -> "asyncio.Task[None] | None":
         """Return the task that carries a stream on; None when there is none."""
         return self._tasks.get(stream)
 
     async def take(self, row: RunSummary) -> "asyncio.Task[None] | NotTaken":
         """Begin to carry a run on, and return the task of that; or why it was not begun with."""
-        version = await self._env.store.version(row.stream)
-        if self._left.get(row.stream) == version:
+        if await self._is_left(row):
             return NotTaken.LEFT
-        work = self._carry(row)
+        version, work = await self._env.store.version(row.stream), self._carry(row)
         if work is None:
             self._leave(row, version)
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
@@ -105,6 +108,15 @@ class Hands:
         task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
         task.add_done_callback(partial(self._ended, row.stream))
         return task
+
+    async def _is_left(self, row: RunSummary) -> bool:
+        """Tell whether a stream stands as it did when it was left."""
+        if row.stream not in self._left:
+            return False
+        row_version, version = self._left[row.stream]
+        # A row is written when the standing changes, and an owner that has died may have gone on without that.
+        is_same = row.version == row_version and not row.is_crashed
+        return is_same or version == await self._env.store.version(row.stream)
 
     async def drain(self) -> None:
         """Take nothing more, ask what runs to pause, and cut off what has not ended within the grace."""
@@ -142,7 +154,7 @@ class Hands:
 
     def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
         self._left.pop(row.stream, None)
-        self._left[row.stream] = version
+        self._left[row.stream] = row.version, version
         if len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
         if self._on_left is not None:

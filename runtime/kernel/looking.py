@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from contextlib import suppress
+import time
+from contextlib import aclosing, suppress
 
 from steptrail.domain.errors import StoreError
+from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands
-from steptrail.runtime.kernel.lists import due_runs
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
 from steptrail.runtime.kernel.room import Place
 
@@ -28,7 +29,7 @@ class Looking:
     def __init__(self, environment: Environment, topics: tuple[str, ...] = ()) -> None:
         self._env, self._topics = environment, topics
         self._began_at = environment.clock.utc()
-        self._looked_at = float("-inf")
+        self._due = DueLook(environment.store, time.monotonic, least=_REST_SECONDS)
         self._changed = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._hands: Hands | None = None
@@ -69,7 +70,8 @@ class Looking:
                     # The watch begins before the index is asked, so whatever comes later ends the wait.
                     if watch is None or watch.is_over:
                         watch = watch_log(self._env.store, self._note, self._note)
-                    await self._rest()
+                    # So the process in which something is said after a quiet time answers it as a rule, at once.
+                    await asyncio.sleep(self._due.rest)
                     self._changed.clear()
                     await self._wait(hands, await self._give(hands))
                 except StoreError as error:
@@ -87,31 +89,23 @@ class Looking:
         del stream, places
         self._changed.set()
 
-    async def _rest(self) -> None:
-        """Keep the least time between two looks. What comes after a quiet time is taken up at once.
-
-        So the process in which something is said answers it as a rule, and its readers see the text.
-        """
-        now = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._looked_at + _REST_SECONDS - now()))
-        self._looked_at = now()
-
     async def _give(self, hands: Hands) -> float:
-        """Give what is due and not in hand, the oldest first; return in how many seconds to look again."""
+        """Give what is due and not in hand, the first first; return in how many seconds to look again."""
         now, soon = self._env.clock.utc(), round(_LOOK_AGAIN_SECONDS * 1e6)
-        wait, due = soon, await due_runs(self._env.store, now + soon, None)
-        hands.forget_left_but(row.stream for row in due)
-        for row in reversed(due):
-            if hands.room.is_full:
-                break
-            if row.parent is not None or row.stream in hands.running:
-                continue
-            # A later instant is that of a wait for another stream, which has moved on: that is due now.
-            if not row.is_crashed and row.due_at is not None and now < row.due_at <= now + soon:
-                wait = min(wait, row.due_at - now)
-            else:
-                await hands.take(row)
-        return wait / 1e6
+        wait, seen, free = soon, set[str](), hands.room.concurrency - len(hands.running)
+        async with aclosing(self._due.rows(now, now + soon, free)) as rows:
+            async for row in rows:
+                seen.add(row.stream)
+                if row.due is None:
+                    wait = min(wait, (row.due_at or now) - now)
+                elif hands.task_of(row.stream) is None:
+                    await hands.take(row)
+                if hands.room.is_full:
+                    break
+        if self._due.behind is None:
+            hands.forget_left_but(seen)
+            return wait / 1e6
+        return min(wait / 1e6, self._due.behind)
 
     async def _wait(self, hands: Hands, seconds: float) -> None:
         """Wait until something was stored or a run has ended, at most so long; with all hands full until one ends."""

@@ -7,17 +7,19 @@ up for by the sweep, which one worker of the store does at a time.
 import asyncio
 import logging
 import random
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from itertools import count
 
 from steptrail.domain.errors import SessionBusy, SteptrailError, StoreError
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import Engine, Wake, WorkerReport, topic_of
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
-from steptrail.runtime.kernel.lists import due_runs, row_of
+from steptrail.runtime.kernel.lists import row_of
 from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 
@@ -28,7 +30,7 @@ SWEEP_SECONDS = 5.0
 _SWEEP = "fleet:sweep"
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
-_MOST_RESTS = 10_000
+_MOST_RESTS, _PAGE = 10_000, 500
 _workers = count(1)
 
 _log = logging.getLogger("steptrail.runs")
@@ -42,6 +44,7 @@ class Woken:
         number = next(_workers)
         self._name = environment.worker if number == 1 else f"{environment.worker}#{number}"
         self._began_at = environment.clock.utc()
+        self._due = DueLook(environment.store, time.monotonic, least=0.0)
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._again: set[asyncio.Task[None]] = set()
@@ -136,7 +139,7 @@ class Woken:
                 return had_effect
             await asyncio.wait({taken})
             had_effect = True
-            if row.stream in hands.left:
+            if hands.has_left(row.stream):
                 await self._rest(hands, row, is_full=False)
                 return had_effect
             self._rests.pop(row.stream, None)
@@ -181,7 +184,7 @@ class Woken:
                 try:
                     while True:
                         await self._sweep_once()
-                        await asyncio.sleep(SWEEP_SECONDS)
+                        await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                 finally:
                     await lease.release()
             except SessionBusy:
@@ -192,33 +195,34 @@ class Woken:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep_once(self) -> None:
-        now = self._env.clock.utc()
-        rows = await due_runs(self._env.store, now + round(HORIZON_SECONDS * 1e6), None)
+        now, rows = self._env.clock.utc(), list[RunSummary]()
+        async with aclosing(self._due.rows(now, now + round(HORIZON_SECONDS * 1e6), _PAGE)) as found:
+            async for row in found:
+                rows.append(row)
+                if len(rows) >= _PAGE:
+                    await self._tell(rows)
+                    rows.clear()
+        await self._tell(rows)
+
+    async def _tell(self, rows: Sequence[RunSummary]) -> None:
+        """Have those streams woken of which the engine knows nothing."""
         wakes = [
-            Wake(
-                stream=row.stream,
-                topic=topic_of(row),
-                not_before=row.due_at if row.due_at is not None and row.due_at > now else None,
-            )
-            for row in reversed(rows)
-            if row.parent is None
+            Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at if row.due is None else None)
+            for row in rows
         ]
         if wakes and (missed := await self._engine.wake_missed(wakes)):
             _log.info("%d sessions were due or will be soon, and the engine %s hears of it", missed, self._engine.name)
-        await self._say_what_nobody_serves([row for row in rows if row.parent is None])
+        await self._say_what_nobody_serves([row for row in rows if row.due is not None])
 
     async def _say_what_nobody_serves(self, rows: Sequence[RunSummary]) -> None:
         """Leave what is due and no worker of the fleet can carry on: nobody is woken for it, so nobody else says so."""
-        hands, now = self._hands, self._env.clock.utc()
-        strange = [
-            row for row in rows if topic_of(row) not in self._topics and (row.due_at is None or row.due_at <= now)
-        ]
-        if hands is None or all(row.stream in hands.left for row in strange):
+        hands = self._hands
+        if hands is None:
             return
-        topics = (await self._engine.status()).topics
+        strange = [row for row in rows if topic_of(row) not in self._topics and not hands.has_left(row.stream)]
+        topics = (await self._engine.status()).topics if strange else {}
         for row in strange:
-            topic = topics.get(topic_of(row))
-            if row.stream not in hands.left and (topic is None or not topic.is_served):
+            if (topic := topics.get(topic_of(row))) is None or not topic.is_served:
                 await hands.take(row)
 
     async def _say(self) -> None:
