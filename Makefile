@@ -31,7 +31,7 @@ install = { $(UV) pip install --quiet --python $(BIN)/python $(1) 2>$(VENV)/uv.l
 STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
-.PHONY: bench bench-peers check clean contracts coverage crash-matrix demo docs-test fast fragment lint mutants nightly \
+.PHONY: bench bench-fleet bench-peers check clean contracts coverage crash-matrix demo docs-test fast fragment lint mutants nightly \
 	others power-cut pythons setup smoke soak test types
 
 setup: $(STAMP)
@@ -93,6 +93,10 @@ bench: setup
 # Installs other libraries, each into an environment of its own below .peers. Never in CI.
 bench-peers: setup
 	$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
+# Worker processes on PostgreSQL, beside a queue of another library, which it installs likewise. Never in CI.
+bench-fleet: setup
+	$(BIN)/python -m benchmarks.fleet $(BENCH_ARGS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ from benchmarks.rows import Rows
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["Fleet", "SeveralFigures", "measure_several"]
+__all__ = ["Fleet", "SeveralFigures", "measure_several", "write_together"]
 
 _STARTING_SECONDS = 120
 _SESSIONS_A_PROCESS = 1_000
@@ -71,7 +71,7 @@ def _measured(site: PostgresSite, fleet: Fleet, delay: int, passes: int) -> Seve
             if delay:
                 place.slow_commits(delay)
             ours = _ours(place, warm, fleet)
-            after = _floor(place, fleet)
+            after = write_together(place, fleet.processes)
         finally:
             place.remove()
             warm.remove()
@@ -91,9 +91,10 @@ def _ours(place: PostgresPlace, warm: PostgresPlace, fleet: Fleet) -> Cost:
     return _together(_run, [(place.url, warm.url, number, fleet.sessions, fleet.steps) for number in first])
 
 
-def _floor(place: PostgresPlace, fleet: Fleet) -> Cost:
+def write_together(place: PostgresPlace, processes: int) -> Cost:
+    """Write the rows of a store once more, plainly, each process its share; return what that cost."""
     rows = place.rows()
-    shares = [Rows(rows.columns, rows.commits[number :: fleet.processes]) for number in range(fleet.processes)]
+    shares = [Rows(rows.columns, rows.commits[number::processes]) for number in range(processes)]
     with floor_table(place.url):
         return _together(_write, [(place.url, share) for share in shares])
 

@@ -1,9 +1,8 @@
 """The open questions of a run to people, of whatever kind of machine; and those of the session of an agent."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from msgspec import Struct
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.state import AgentState
@@ -22,7 +21,8 @@ OnExpiry = Literal["deny", "default", "fail", "fail_run", "skip"]
 fails, or it goes on without an answer."""
 
 
-class Question(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
     """A question to a person that nobody has answered.
 
     `kind` is `approval` (may this call run with exactly these arguments?), `unknown_outcome` (what did it do?), `human`

@@ -1,9 +1,8 @@
 """How often the failure of a run has come lately: what `why` and the page of a run say of others that failed alike."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, Protocol, runtime_checkable
-
-from msgspec import Struct
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
@@ -14,7 +13,8 @@ LATELY: Final = timedelta(days=7)
 """How far back failures are counted, by the instant at which their runs began."""
 
 
-class SameFailure(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SameFailure:
     """Runs of the last `days` days that failed alike, also the one that was asked about if it is one of them.
 
     `signature` is that of their error; `is_more` says that there are more than `runs`.

@@ -5,8 +5,7 @@ that is still open has cost.
 """
 
 from collections.abc import Iterator
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
@@ -14,7 +13,8 @@ from steptrail.domain.usage import Usage
 __all__ = ["RunTree"]
 
 
-class RunTree(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTree:
     """A session, or a stream of another kind, and those below it, in the order in which they began.
 
     `own_usage` is what its own model calls were billed over all its executions, `usage` that of the whole tree.

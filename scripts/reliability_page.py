@@ -107,7 +107,8 @@ processes of both are killed. Eight processes contend for one session while a ni
 are killed at random moments again and again. Six processes take one session from each other, stop and pause it, say
 things and answer its approvals, each with pauses between any two looks at the store, while they are stopped, woken and
 killed. Four people answer the same approvals at the same moment. Eight workers carry on 500 sessions that were started
-and left to them, some of which ask a person, while one worker is killed every three seconds. Every test run does the
+and left to them, some of which ask a person, while one worker is killed every three seconds. Four workers are replaced
+one after the other by workers with a new version of their agent, in the middle of 200 sessions. Every test run does the
 same on a smaller scale. Kills at named points and the ledger are in `steptrail.testing`, for agents of your own too
 ([how](guides/testing-your-agent.md#a-crash)).
 

@@ -1,7 +1,7 @@
 """Let the crash harness loose for a long time, say what it did to the store, and write that into docs/reliability.md.
 
-python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals,fleet] [--minutes 20]
-    [--events 100000] [--sessions 240] [--approvals 2000] [--seed N]
+python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals,fleet,rolling]
+    [--minutes 20] [--events 100000] [--sessions 240] [--approvals 2000] [--seed N]
 
 A run with fewer events or minutes than that, or with some of the runs, only prints what it found.
 """
@@ -18,6 +18,7 @@ from scripts.reliability_page import PAGE, Soaked, rewrite
 from tests.harness.answering import answer_at_once
 from tests.harness.fleet import fleet
 from tests.harness.log_audit import LogAudit
+from tests.harness.rolling import roll
 from tests.harness.soak import contest, random_kills, take_overs, tide
 from tests.harness.store_urls import store_to_use_up
 from tests.harness.worker_pool import WorkerPool
@@ -116,6 +117,14 @@ def _fleet(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse
     return Soaked(store, "8 workers on 500 sessions", size, found.kills, found.broken)
 
 
+def _rolling(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    del given
+    found = roll(pool, url, folder, sessions=200, workers=4, seconds=0.5)
+    print(f"{store}: rolling restart: {found}", flush=True)
+    size = f"{found.sessions} sessions, {found.went_on} of them under the new version"
+    return Soaked(store, "4 workers replaced by a new version", size, 0, found.broken)
+
+
 _RUNS = {
     "tide": _tide,
     "contest": _contest,
@@ -123,6 +132,7 @@ _RUNS = {
     "take-overs": _take_overs,
     "approvals": _approvals,
     "fleet": _fleet,
+    "rolling": _rolling,
 }
 
 

@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from steptrail.domain.errors import ConcurrencyConflict
-from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.index_query import DUE_FIRST, IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
 from steptrail.domain.kernel.standing import StandingState, Wait
 from steptrail.domain.prices import Cost, Usd
@@ -52,6 +52,9 @@ _DONE = structs.replace(
 )
 
 
+_BELOW = ("never", "later", "paused", "due", "done", "working", "nobody", "on-due", "on-never")
+
+
 async def _put(store: EventStore, row: RunSummary, *, after: StreamHead = EMPTY_STREAM) -> StreamHead:
     commit = commit_of(f"c-{row.session_id}-{row.version}", Noted())
     return await store.append(row.stream, after, Commit(commit.head, commit.events, row))
@@ -63,6 +66,10 @@ async def _ids(store: EventStore, asked: IndexQuery) -> list[str]:
 
 def _named(session_id: str, row: RunSummary = _WORKING) -> RunSummary:
     return structs.replace(row, session_id=session_id)
+
+
+def _on(session_id: str) -> Wait:
+    return Wait(id=f"w-{session_id}", kind="child", since=AT, asked_at_version=2, on=f"agent:{session_id}")
 
 
 class IndexContract:
@@ -152,20 +159,51 @@ class IndexContract:
 
         run_on(opener, scenario)
 
-    def test_what_may_be_due_is_due_by_itself_or_worked_on_or_waits_for_another_stream(self, opener: Opener) -> None:
+    def test_what_is_due_is_due_by_itself_or_has_lost_its_owner_or_waits_for_a_stream_that_has_moved(
+        self, opener: Opener
+    ) -> None:
         async def scenario(store: EventStore) -> None:
-            resting = structs.replace(_ASKING, waits=())
-            below = structs.replace(_ASKING.waits[1], answered_at=None)
+            resting = structs.replace(_ASKING, due_at=None, waits=())
             for row in (
-                _named("due", resting),
+                _named("due", structs.replace(resting, due_at=AT + 60)),
                 _named("later", structs.replace(resting, due_at=AT + 61)),
-                _named("never", structs.replace(resting, due_at=None)),
-                _named("parent", structs.replace(resting, due_at=None, waits=(below,))),
+                _named("never", resting),
                 _named("done", _DONE),
                 _named("working"),
+                _named("owned"),
+                _named("paused", structs.replace(resting, standing=StandingState.PAUSED)),
+                *(_named(f"on-{below}", structs.replace(resting, waits=(_on(below),))) for below in _BELOW),
+                _named("on-both", structs.replace(resting, waits=(_on("never"), _on("done")))),
+                _named("paused-on-done", structs.replace(resting, standing=StandingState.PAUSED, waits=(_on("done"),))),
+                _named("on-itself", structs.replace(resting, waits=(_on("on-itself"),))),
             ):
                 await _put(store, row)
-            assert await _ids(store, IndexQuery(due_by=AT + 60)) == ["working", "parent", "due"]
+            unowned = ["agent:owned"]
+            moved = ["on-both", "on-on-due", "on-nobody", "on-working", "on-done", "on-due"]
+            assert await _ids(store, IndexQuery(due_by=AT + 60)) == ["due"]
+            assert await _ids(store, IndexQuery(unless_leased=unowned)) == ["working"]
+            assert await _ids(store, IndexQuery(unless_leased=[])) == ["owned", "working"]
+            assert await _ids(store, IndexQuery(moved_by=AT + 60)) == moved
+            every = IndexQuery(due_by=AT + 60, unless_leased=unowned, moved_by=AT + 60)
+            assert await _ids(store, every) == [*moved, "working", "due"]
+            assert await _ids(store, structs.replace(every, limit=2, after="agent:on-nobody")) == [
+                "on-working",
+                "on-done",
+            ]
+
+        run_on(opener, scenario)
+
+    def test_what_is_due_first_comes_first_page_by_page_without_what_others_began(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            parent = ParentRef(kind="agent", session="s0", execution="s0:1", effect="s0:1:1:0", call="c")
+            for number, due in enumerate((50, 20, 20, None, 61, 20, 10)):
+                row = _named(f"s{number}", structs.replace(_ASKING, due_at=due, waits=()))
+                await _put(store, row if number != 5 else structs.replace(row, parent=parent))
+            asked, found = IndexQuery(due_by=60, due_after=DUE_FIRST, roots=True, limit=2), list[str]()
+            while rows := await store.index(asked):
+                found += [row.session_id for row in rows]
+                asked = structs.replace(asked, due_after=(rows[-1].due_at or 0, rows[-1].stream))
+            assert found == ["s6", "s1", "s2", "s0"]
 
         run_on(opener, scenario)
 

@@ -1,8 +1,7 @@
 """A small summary of a session, which can be converted to JSON and back."""
 
 from collections.abc import Mapping
-
-from msgspec import Struct, structs
+from dataclasses import dataclass, replace
 
 from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
@@ -10,7 +9,8 @@ from steptrail.domain.json_value import JsonValue
 __all__ = ["StateInfo"]
 
 
-class StateInfo(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateInfo:
     """A session's id, the times of its first and newest event, and the active seconds of its execution."""
 
     id: str
@@ -21,7 +21,7 @@ class StateInfo(Struct, frozen=True, kw_only=True):
     def add_execution_time(self, seconds: float, *, at: Datetime) -> "StateInfo":
         """Return a copy with `seconds` more of active time, updated at `at`."""
         total = self.cumulative_execution_seconds + seconds
-        return structs.replace(self, cumulative_execution_seconds=total, updated_at=at)
+        return replace(self, cumulative_execution_seconds=total, updated_at=at)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return `id`, `startedAt`, `updatedAt` (ISO 8601, UTC) and `cumulativeExecutionSeconds`."""

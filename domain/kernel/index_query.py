@@ -1,10 +1,15 @@
 """A question to the index of a store."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-__all__ = ["IndexQuery"]
+__all__ = ["DUE_FIRST", "DuePlace", "IndexQuery"]
+
+DuePlace = tuple[int, str]
+"""A place in the order of what is due: the instant from which a stream is due (microseconds of UTC), and its id."""
+DUE_FIRST: DuePlace = (-(2**63), "")
+"""The place before all that is due."""
 
 
 class IndexQuery(Struct, frozen=True, kw_only=True):
@@ -16,9 +21,12 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     streams began at `since` or later, and before `until` (microseconds of UTC).
     `ended_before` asks for those that have ended before that instant (microseconds of UTC) and have nothing to do.
     With `erased` only streams that were erased are returned, and without it only others.
-    `due_by` asks for all that may be due at that instant (microseconds of UTC): what is due by itself, what is being
-    worked on and may have crashed, and what waits for another stream. `after` is the id of the last stream of the page
-    before, and `limit` how many to return at most.
+    Three fields say what an owner may go on with, and of those that are given one must hold; a stream with damage is
+    left out. `due_by` asks for what is due by itself at that instant (microseconds of UTC), `moved_by` for what rests
+    and waits for a stream that at that instant does not rest any more, and `unless_leased` for what is being worked on,
+    without the streams that it names, whose leases are held. With `roots` those that another stream began are left out.
+    `after` is the id of the last stream of the page before, and `limit` how many to return at most. `due_after` stands
+    for `after` where those that are due first are to come first.
     """
 
     status: str | None = None
@@ -32,7 +40,11 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     parents: Sequence[str] | None = None
     forked_from: Sequence[str] | None = None
     due_by: int | None = None
+    moved_by: int | None = None
+    unless_leased: Collection[str] | None = None
+    roots: bool = False
     ended_before: int | None = None
     erased: bool = False
     after: str | None = None
+    due_after: DuePlace | None = None
     limit: int | None = None

@@ -1,8 +1,7 @@
 """The command that takes a run of a workflow further, as it can be typed."""
 
 from collections.abc import Sequence
-
-from msgspec.structs import replace
+from dataclasses import replace
 
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState

@@ -4,20 +4,33 @@ The index is written with the commits, so no list is late and none reads the log
 asked of the leases, once for a list.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from steptrail.domain.kernel.commands import CALLER
-from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.index_query import DUE_FIRST, IndexQuery
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.due import Due, DueCause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["crashed_runs", "due_runs", "is_due", "listed_runs", "marked"]
+__all__ = [
+    "crashed_runs",
+    "due_runs",
+    "is_due",
+    "listed_runs",
+    "marked",
+    "oldest_due",
+    "row_of",
+    "why_due",
+    "with_cause",
+]
 
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
+_MOST_UNTOLD = 1_000
+_NAMED_AT_ONCE = 500
+"""A statement has room for so many names, and for many more."""
 
 
 async def listed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSummary]:
@@ -27,23 +40,53 @@ async def listed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSumma
 
 async def crashed_runs(store: EventStore, asked: IndexQuery) -> Sequence[RunSummary]:
     """Return those of the streams that a query asks for whose owner has crashed."""
-    working = replace(asked, standing=StandingState.WORKING.value, limit=None)
+    working = replace(asked, unless_leased=await store.leased() or (), limit=None)
     return [row for row in await listed_runs(store, working) if row.is_crashed][: asked.limit]
 
 
 async def due_runs(store: EventStore, now: int, limit: int | None) -> Sequence[RunSummary]:
     """Return what a worker could bring on at `now`, the stream that began last first; see `Steptrail.due`."""
-    rows = await listed_runs(store, IndexQuery(due_by=now))
+    asked = IndexQuery(due_by=now, moved_by=now, unless_leased=await store.leased(), limit=limit)
+    found: list[RunSummary] = []
+    while True:
+        rows = await store.index(asked)
+        found += await why_due(store, rows, now)
+        # What was due when the index was asked may have been taken up since.
+        if limit is None or len(rows) < limit or len(found) >= limit:
+            return found[:limit]
+        asked = replace(asked, after=rows[-1].stream)
+
+
+async def why_due(store: EventStore, rows: Sequence[RunSummary], now: int) -> Sequence[RunSummary]:
+    """Return those of the rows that a worker could bring on at `now`, each with the reason."""
+    seen = await marked(store, rows)
+    known = await _with_those_waited_for(store, seen)
+    found = ((row, _why_due(row, known, now)) for row in seen)
+    return [replace(row, due=due) for row, due in found if due is not None]
+
+
+async def oldest_due(store: EventStore, now: int) -> int | None:
+    """Return since when the one that is due longest is due, in microseconds of UTC; None when none is.
+
+    A look at few rows, however many are due: of those without an owner and those that wait, at most `_MOST_UNTOLD`.
+    """
+    first = await store.index(IndexQuery(due_by=now, due_after=DUE_FIRST, limit=1))
+    untold = IndexQuery(moved_by=now, unless_leased=await store.leased(), limit=_MOST_UNTOLD)
+    since = [row.updated_at for row in await why_due(store, await store.index(untold), now)]
+    return min([*since, *(row.due_at for row in first if row.due_at is not None)], default=None)
+
+
+async def row_of(store: EventStore, stream: str, now: int) -> RunSummary | None:
+    """Return the row of a stream, with why a worker could bring it on at `now`; None when there is no such stream."""
+    rows = await listed_runs(store, IndexQuery(streams=[stream]))
     known = await _with_those_waited_for(store, rows)
-    found = ((row, _why_due(row, known, now)) for row in rows)
-    return [replace(row, due=due) for row, due in found if due is not None][:limit]
+    return next((replace(row, due=_why_due(row, known, now)) for row in rows), None)
 
 
 async def is_due(store: EventStore, stream: str, now: int) -> bool:
     """Tell whether a worker could bring a stream on at `now`."""
-    rows = await listed_runs(store, IndexQuery(streams=[stream]))
-    known = await _with_those_waited_for(store, rows)
-    return any(_why_due(row, known, now) is not None for row in rows)
+    row = await row_of(store, stream, now)
+    return row is not None and row.due is not None
 
 
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
@@ -51,7 +94,7 @@ async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) 
     known = {row.stream: row for row in rows}
     asked_for = {wait.on for row in known.values() for wait in row.waits if wait.on is not None} - known.keys()
     while asked_for:
-        found = await listed_runs(store, IndexQuery(streams=sorted(asked_for)))
+        found = await marked(store, await _named(store, asked_for))
         known.update((row.stream, row) for row in found)
         asked_for = {wait.on for row in found for wait in row.waits if wait.on is not None} - known.keys() - asked_for
     return known
@@ -63,11 +106,17 @@ def _why_due(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Due 
         return None
     if row.is_crashed:
         return Due(cause=DueCause.CRASHED)
-    if row.due_at is not None and row.due_at <= now:
-        return Due(cause=_cause(row, now), since=row.due_at)
+    if (due := with_cause(row, now).due) is not None:
+        return due
     below = [wait.on for wait in row.waits if wait.on is not None] if row.standing is StandingState.RESTING else []
     moved = next((each for each in below if _moves(each, known, now)), None)
     return None if moved is None else Due(cause=DueCause.CHILD, stream=moved)
+
+
+def with_cause(row: RunSummary, now: int) -> RunSummary:
+    """Return the row of a stream that has no damage with why it is due by itself at `now`, if it is."""
+    is_due = row.due_at is not None and row.due_at <= now
+    return replace(row, due=Due(cause=_cause(row, now), since=row.due_at)) if is_due else row
 
 
 def _cause(row: RunSummary, now: int) -> DueCause:
@@ -100,8 +149,14 @@ async def marked(store: EventStore, rows: Iterable[RunSummary]) -> list[RunSumma
     leased = await store.leased() if working else None
     if leased is None or not (free := [stream for stream in working if stream not in leased]):
         return found
-    again = {row.stream: row for row in await store.index(IndexQuery(streams=free))}
+    again = {row.stream: row for row in await _named(store, free)}
     return [
         row if (newest := again.get(row.stream)) is None else replace(newest, is_crashed=newest.version == row.version)
         for row in found
     ]
+
+
+async def _named(store: EventStore, streams: Collection[str]) -> list[RunSummary]:
+    ids = sorted(streams)
+    parts = (ids[first : first + _NAMED_AT_ONCE] for first in range(0, len(ids), _NAMED_AT_ONCE))
+    return [row for part in parts for row in await store.index(IndexQuery(streams=part))]

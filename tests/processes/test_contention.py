@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.harness.answering import answer_at_once
 from tests.harness.fleet import fleet
+from tests.harness.rolling import roll
 from tests.harness.soak import contest, random_kills, tide
 from tests.harness.store_urls import with_short_leases
 from tests.harness.take_overs import struggle
@@ -58,3 +59,11 @@ def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_worke
     assert found.broken == 0, found
     assert found.kills > 0
     assert found.segments > found.sessions
+
+
+def test_while_all_workers_are_replaced_by_a_new_version_no_session_is_lost_and_each_says_what_changed(
+    store_url: str, tmp_path: Path, pool: WorkerPool
+) -> None:
+    found = roll(pool, store_url, tmp_path, sessions=24, workers=2, seconds=0.1)
+    assert found.broken == 0, found
+    assert found.went_on > 12, found

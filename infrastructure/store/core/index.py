@@ -45,15 +45,20 @@ _LONGEST = 500
 
 
 class Dialect(NamedTuple):
-    """The words of one database in a statement: its schema, the mark of a parameter, how to make JSON arrays.
+    """The words of one database in a statement: its schema, the mark of a parameter, how to make and read JSON arrays.
 
-    `array` makes an array of columns, and `all_of` one of all rows, as text.
+    `array` makes an array of columns, and `all_of` one of all rows, as text; `each_of` asks for the texts of an array
+    that is a parameter. `numbered` is the table of streams as `s`, of those alone whose numbers a question answers,
+    each looked up; `last_of_them` is the order in which the one that began last comes first, which ends with a limit.
     """
 
     schema: LiteralString
     mark: LiteralString
     array: LiteralString
     all_of: LiteralString
+    each_of: LiteralString
+    numbered: LiteralString
+    last_of_them: LiteralString
 
 
 def columns(row: RunSummary) -> tuple[str | int | float | None, ...]:
@@ -125,13 +130,15 @@ def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str
     for column, values in among:
         if values is not None:
             demand(f"s.{column} IN ({_marks(mark, len(values))})", *values)
-    if asked.due_by is not None:
-        demand(
-            f"s.number IN (SELECT number FROM {schema}streams WHERE due_at <= {mark} "  # noqa: S608 - texts of ours
-            f"UNION SELECT number FROM {schema}streams WHERE standing = 'working' "
-            f"UNION SELECT stream FROM {schema}waits WHERE waits_on IS NOT NULL)",
-            asked.due_by,
-        )
+    if asked.roots:
+        demand("s.parent IS NULL")
+    if asked.due_by is not None and asked.moved_by is None and asked.unless_leased is None:
+        # Not as one of several: in the order of the index that has it.
+        demand(f"s.due_at <= {mark}", asked.due_by)
+    if any(cause is not None for cause in (asked.due_by, asked.moved_by, asked.unless_leased)):
+        demand("s.damage IS NULL")
+    if asked.due_after is not None:
+        demand(f"(s.due_at, s.id) > ({mark}, {mark})", *asked.due_after)
     if asked.ended_before is not None:
         demand(f"s.standing = 'done' AND s.due_at IS NULL AND s.updated_at < {mark}", asked.ended_before)
     if asked.after is not None:
@@ -140,14 +147,54 @@ def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str
         kinds = _marks(mark, len(asked.waits_for))
         waiting: LiteralString = f"SELECT stream FROM {schema}waits WHERE answered_at IS NULL AND kind IN ({kinds})"  # noqa: S608
         demand(f"s.number IN ({waiting})", *asked.waits_for)
+    table: LiteralString = f"{schema}streams s"
+    order: LiteralString = "s.number DESC" if asked.due_after is None else "s.due_at, s.id"
+    numbers, of_numbers = _numbers(asked, dialect)
+    if numbers is not None:
+        table, order = dialect.numbered.format(numbers), dialect.last_of_them
+    parameters[:0] = of_numbers
     parameters.append(LARGEST if asked.limit is None else asked.limit)
     listed = ", ".join(f"s.{column}" for column in COLUMNS)
     wait = f"{dialect.array}({', '.join(f'w.{column}' for column in WAIT_COLUMNS)})"
     awaited = dialect.all_of.format(wait)
     return (
         f"SELECT s.id, {listed}, s.damage, (SELECT {awaited} FROM {schema}waits w WHERE w.stream = s.number) "  # noqa: S608
-        f"FROM {schema}streams s WHERE {' AND '.join(where)} ORDER BY s.number DESC LIMIT {mark}"
+        f"FROM {table} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT {mark}"
     ), parameters
+
+
+def _numbers(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString | None, list[str | int]]:
+    """Return the question for the numbers of what an owner may go on with, by its several causes; None for none."""
+    schema, mark = dialect.schema, dialect.mark
+    found: list[LiteralString] = []
+    parameters: list[str | int] = []
+    if asked.unless_leased is not None:
+        found.append(
+            f"SELECT number FROM {schema}streams WHERE standing = 'working' AND id NOT IN ({dialect.each_of})"  # noqa: S608
+        )
+        parameters.append(msgspec.json.encode(sorted(asked.unless_leased)).decode())
+    if asked.moved_by is not None:
+        found.append(_MOVED.format(schema=schema, mark=mark))
+        parameters.append(asked.moved_by)
+    if found and asked.due_by is not None:
+        found.append(f"SELECT number FROM {schema}streams WHERE due_at <= {mark}")  # noqa: S608 - texts of ours
+        parameters.append(asked.due_by)
+    return " UNION ALL ".join(found) or None, parameters
+
+
+# From each stream that rests down to those that it waits for, which may wait for others. One that is not there has not
+# begun, and one that has ended is awaited: in both cases the stream above goes on. Questions for one value keep a
+# database from reading all streams to join them.
+_MOVED: LiteralString = (
+    "SELECT root AS number FROM (WITH RECURSIVE below (root, id) AS ("
+    "SELECT w.stream, w.waits_on FROM {schema}waits w WHERE w.waits_on IS NOT NULL "
+    "AND 'resting' = (SELECT p.standing FROM {schema}streams p WHERE p.number = w.stream) UNION "
+    "SELECT b.root, w.waits_on FROM below b, {schema}waits w WHERE w.waits_on IS NOT NULL AND w.stream = "
+    "(SELECT c.number FROM {schema}streams c WHERE c.id = b.id AND c.standing = 'resting')) "
+    "SELECT b.root FROM below b WHERE coalesce((SELECT coalesce(c.standing, '') NOT IN ('resting', 'paused') "
+    "OR coalesce(c.due_at <= {mark} AND c.damage IS NULL, false) "
+    "FROM {schema}streams c WHERE c.id = b.id), true)) moved"
+)
 
 
 def _marks(mark: LiteralString, number: int) -> LiteralString:

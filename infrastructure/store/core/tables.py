@@ -13,7 +13,7 @@ MIN_READER = 7
 """The oldest format whose readers understand what this version writes."""
 
 INDEXES: Mapping[str, str] = {
-    "streams_due": "streams (due_at) WHERE due_at IS NOT NULL",
+    "streams_due": "streams (due_at, id) WHERE due_at IS NOT NULL",
     "streams_working": "streams (number) WHERE standing = 'working'",
     "streams_below": "streams (parent) WHERE parent IS NOT NULL",
     "streams_forked": "streams (fork_of) WHERE fork_of IS NOT NULL",

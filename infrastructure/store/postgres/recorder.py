@@ -33,7 +33,7 @@ from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
 
-__all__ = ["PostgresRecorder", "newest_head"]
+__all__ = ["DIALECT", "PostgresRecorder", "newest_head"]
 
 _APPEND = Call(
     "steptrail_append",
@@ -66,7 +66,17 @@ _OF_ONE: LiteralString = (
     f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
     f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
 )
-_DIALECT = Dialect("steptrail.", "%s", array="jsonb_build_array", all_of="jsonb_agg({})::text")
+DIALECT = Dialect(
+    "steptrail.",
+    "%s",
+    array="jsonb_build_array",
+    all_of="jsonb_agg({})::text",
+    each_of="SELECT jsonb_array_elements_text(%s::jsonb)",
+    # By OFFSET it is a question for each number, and no join, for which all streams might be read.
+    numbered="(SELECT DISTINCT number FROM ({}) found ORDER BY number DESC) one CROSS JOIN LATERAL "
+    "(SELECT * FROM steptrail.streams WHERE number = one.number OFFSET 0) s",
+    last_of_them="one.number DESC",
+)
 _LAST_VERSION = 2**63 - 1
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
@@ -199,7 +209,7 @@ class PostgresRecorder:
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
-        statement, parameters = select(asked, _DIALECT)
+        statement, parameters = select(asked, DIALECT)
         return self._fetch(statement, parameters)
 
     def list_anew(self, row: RunSummary) -> None:

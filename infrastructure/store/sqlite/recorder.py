@@ -33,7 +33,7 @@ from steptrail.infrastructure.store.sqlite.errors import translated
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["SqliteRecorder"]
+__all__ = ["DIALECT", "SqliteRecorder"]
 
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
@@ -50,7 +50,15 @@ _LOG = (
     "LEFT JOIN streams s ON s.number = e.stream "
 )
 _OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
-_DIALECT = Dialect("", "?", array="json_array", all_of="json_group_array({})")
+DIALECT = Dialect(
+    "",
+    "?",
+    array="json_array",
+    all_of="json_group_array({})",
+    each_of="SELECT value FROM json_each(?)",
+    numbered="(SELECT * FROM streams WHERE number IN ({})) s",
+    last_of_them="s.number DESC",
+)
 _ROW = "e.version, t.name, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 
@@ -147,7 +155,7 @@ class SqliteRecorder:
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
-        statement, parameters = select(asked, _DIALECT)
+        statement, parameters = select(asked, DIALECT)
         return self._fetch(statement, parameters)
 
     def list_anew(self, row: RunSummary) -> None:
