@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.flow import Flow
     from steptrail.interfaces.python.sync import SyncSteptrail
     from steptrail.interfaces.python.views import TrailViews
+    from steptrail.projections.kernel.projection import Projection
     from steptrail.runtime.flow.owner import OnFlowCommit
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -64,6 +65,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         self._env = replace(environment, observer=self._listeners)
         self._is_closed = False
         self._views: TrailViews | None = None
+        self._projections: Sequence[Projection[Any]] = ()
         self._telemetry: Telemetry | None = None
         self._live_spans: LiveSpans | None = None
 
@@ -79,6 +81,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         live: bool = False,
         clock: Clock | None = None,
         telemetry: "Telemetry | None" = None,
+        projections: "Sequence[Projection[Any]]" = (),
     ) -> Self:
         """Open a store by its address.
 
@@ -92,11 +95,14 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         `clock` stands in for the clock of the computer, in tests: see `steptrail.testing.ManualClock`.
         `telemetry` sends spans of the runs of this process: see `steptrail.telemetry.Telemetry`.
+        `projections` are read models of your own, which `views` keeps beside ours: see `steptrail.projections`.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
+        own = _checked(projections)
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         fanout = LiveFanout(always=live, bus=store.live_bus)
         trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
+        trail._projections = own
         if telemetry is not None:
             trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags)
             trail.listeners.on_commits(trail._live_spans.committed)
@@ -109,11 +115,15 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         durability: Durability = "full",
         clock: Clock | None = None,
         telemetry: "Telemetry | None" = None,
+        projections: "Sequence[Projection[Any]]" = (),
     ) -> "SyncSteptrail":
         """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
-        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability, clock=clock, telemetry=telemetry))
+        def opened() -> Steptrail:
+            return Steptrail.open(url, durability=durability, clock=clock, telemetry=telemetry, projections=projections)
+
+        return SyncSteptrail(opened)
 
     @property
     def store(self) -> EventStore:
@@ -132,7 +142,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
             from steptrail.interfaces.python.views import TrailViews
             from steptrail.interfaces.python.views_of_runs import views_of_runs
 
-            self._views = TrailViews(lambda: views_of_runs(self._env.store), self._env.store, self._env.clock.utc)
+            store, own = self._env.store, self._projections
+            self._views = TrailViews(lambda: views_of_runs(store, own), store, self._env.clock.utc)
         return self._views
 
     @overload
@@ -474,6 +485,14 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
     ) -> None:
         """Close the store."""
         await self.close()
+
+
+def _checked(projections: "Sequence[Projection[Any]]") -> "Sequence[Projection[Any]]":
+    if not projections:
+        return ()
+    from steptrail.interfaces.python.views_of_runs import own_projections
+
+    return own_projections(projections)
 
 
 def _stream(update: LiveUpdate) -> None:
