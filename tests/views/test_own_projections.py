@@ -94,7 +94,7 @@ async def test_tables_of_a_service_are_kept_beside_ours_and_asked_with_them(stor
         joined = await trail.views.sql(
             "SELECT e.name, sum(r.cents) FROM refunds r JOIN executions e ON e.stream = r.stream GROUP BY e.name"
         )
-        assert [(name, int(cents)) for name, cents in joined.rows] == [("desk", 455)]
+        assert [(name, int(str(cents))) for name, cents in joined.rows] == [("desk", 455)]
         listed = await trail.views.sql('SELECT "column", unit FROM view_columns WHERE view = $1', "refunds")
         assert [tuple(row) for row in listed.rows] == [
             ("position", ""),
