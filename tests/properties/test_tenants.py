@@ -110,7 +110,10 @@ async def _everything(asking: AskingRuns, given: dict[str, Any], order: str, by:
 
 @examples(60)
 @given(
-    st.sampled_from(TENANTS), filters, st.sampled_from(list(RunOrder)), st.lists(st.sampled_from(sorted(GROUPS)), max_size=2)
+    st.sampled_from(TENANTS),
+    filters,
+    st.sampled_from(list(RunOrder)),
+    st.lists(st.sampled_from(sorted(GROUPS)), max_size=2),
 )
 def test_a_tenant_sees_its_own_runs_and_nothing_of_others(
     stores: Stores, tenant: str, given: dict[str, Any], order: RunOrder, by: list[Any]
