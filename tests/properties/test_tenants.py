@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Stores:
     alone: dict[str, AskedViews]
 
 
-def _delete_others(statements: Statements, tenant: str) -> None:
+def _delete_others(tenant: str, statements: Statements) -> None:
     for table in (*RunsView.tables, *OF_ALL_TENANTS):
         if "tenant" in {column.name for column in table.columns}:
             statements.change(f"DELETE FROM {table.name} WHERE tenant <> $1", tenant)  # noqa: S608
@@ -58,7 +59,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     alone: dict[str, AskedViews] = {}
     for number, tenant in enumerate(TENANTS):
         alone[tenant] = AskedViews(f"sqlite:///{folder}/{number}.db", _RUNS, of=_RUNS)
-        alone[tenant].generation.database.write(lambda statements, tenant=tenant: _delete_others(statements, tenant))
+        alone[tenant].generation.database.write(partial(_delete_others, tenant))
     yield Stores(every, alone)
     for each in (every, *alone.values()):
         each.close()
