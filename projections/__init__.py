@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
     from steptrail.projections.execution_time import ExecutionTime, project_execution_time
     from steptrail.projections.explanation import AgentExplanation, explain
+    from steptrail.projections.kernel.changes import Changes
+    from steptrail.projections.kernel.projection import Entry, Projection
+    from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Index, Row, Table
     from steptrail.projections.kinds import Explanation
     from steptrail.projections.questions import Question
     from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
@@ -24,16 +27,24 @@ if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
 
 __all__ = [
+    "INSTANT",
     "AgentExplanation",
     "CallRow",
+    "Changes",
+    "Column",
+    "ColumnKind",
     "DecisionRow",
     "Decisions",
     "EndRow",
+    "Entry",
     "ExecutionStop",
     "ExecutionTime",
     "Explanation",
     "FailureGroup",
+    "Index",
+    "Projection",
     "Question",
+    "Row",
     "RunCount",
     "RunFilter",
     "RunOrder",
@@ -41,6 +52,7 @@ __all__ = [
     "RunSummary",
     "RunTree",
     "Stats",
+    "Table",
     "explain",
     "project_agent_state",
     "project_decisions",
@@ -49,16 +61,24 @@ __all__ = [
 ]
 
 _MODULE_OF = {
+    "INSTANT": "steptrail.projections.kernel.table",
     "AgentExplanation": "steptrail.projections.explanation",
     "CallRow": "steptrail.projections.decisions",
+    "Changes": "steptrail.projections.kernel.changes",
+    "Column": "steptrail.projections.kernel.table",
+    "ColumnKind": "steptrail.projections.kernel.table",
     "DecisionRow": "steptrail.projections.decisions",
     "Decisions": "steptrail.projections.decisions",
     "EndRow": "steptrail.projections.decisions",
+    "Entry": "steptrail.projections.kernel.projection",
     "ExecutionStop": "steptrail.projections.stop_reasons",
     "ExecutionTime": "steptrail.projections.execution_time",
     "Explanation": "steptrail.projections.kinds",
     "FailureGroup": "steptrail.projections.asking.stats",
+    "Index": "steptrail.projections.kernel.table",
+    "Projection": "steptrail.projections.kernel.projection",
     "Question": "steptrail.projections.questions",
+    "Row": "steptrail.projections.kernel.table",
     "RunCount": "steptrail.projections.asking.runs",
     "RunFilter": "steptrail.projections.asking.filters",
     "RunOrder": "steptrail.projections.asking.filters",
@@ -66,6 +86,7 @@ _MODULE_OF = {
     "RunSummary": "steptrail.domain.shared.summary",
     "RunTree": "steptrail.projections.tree",
     "Stats": "steptrail.projections.asking.stats",
+    "Table": "steptrail.projections.kernel.table",
     "explain": "steptrail.projections.explanation",
     "project_agent_state": "steptrail.projections.agent_state",
     "project_decisions": "steptrail.projections.decisions",
