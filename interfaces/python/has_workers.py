@@ -8,7 +8,7 @@ from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.interfaces.python.agents_worker import agents_worker
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.kernel.engine import Engine
+from steptrail.runtime.kernel.engine import Engine, EngineStatus
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import OnLeft
 from steptrail.runtime.kernel.room import Most, Room
@@ -22,11 +22,22 @@ __all__ = ["HasWorkers"]
 
 
 class HasWorkers:
-    """The method by which a trail becomes a worker."""
+    """The methods of a trail for workers."""
 
     _env: Environment
     _waking: Waking
     _url: str
+
+    async def fleet(self) -> EngineStatus | None:
+        """Return what the engine holds: wakes that wait, and what each worker said last; None without an engine.
+
+        Raises `StoreUnavailable` when the engine's server is away.
+        """
+        engine = self._waking.engine
+        if engine is None:
+            return None
+        await engine.open()
+        return await engine.status()
 
     def work(
         self,
