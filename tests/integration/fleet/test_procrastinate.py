@@ -28,7 +28,7 @@ def a_wake(stream: str = "agent:s", *, topic: str = TOPIC, seconds: float | None
 async def opened(url: str) -> AsyncGenerator[ProcrastinateEngine]:
     engine = ProcrastinateEngine(url, heartbeat=0.2, stalled_after=0.6, poll=0.1)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await engine.open()
             yield engine
     finally:
@@ -57,7 +57,7 @@ class Woken:
             self.inside -= 1
 
     async def until(self, is_so: Callable[["Woken"], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not is_so(self):
                 await asyncio.sleep(0.01)
 
@@ -155,7 +155,7 @@ async def test_a_worker_goes_on_when_its_server_was_restarted(
         worker.gate.set()  # its job cannot be ended now
         await worker.until(lambda it: it.inside == 0)
         await asyncio.to_thread(postgres_server.start)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await engine.wake(a_wake("agent:after"))
