@@ -23,7 +23,7 @@ export PIP_NO_COMPILE ?= 1
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV ?= $(BIN)/uv
-ALL := --editable '.[agui,anthropic,flow,mcp,openai,otel,postgres,pusher,testing,web]' --group dev
+ALL := --editable '.[agui,anthropic,fleet,flow,mcp,openai,otel,postgres,pusher,testing,web]' --group dev
 # uv takes a sixth of pip's time. It reads no settings of pip, such as another index: where it fails, pip tries.
 install = { $(UV) pip install --quiet --python $(BIN)/python $(1) 2>$(VENV)/uv.log \
 	|| { $(BIN)/python -m ensurepip >/dev/null && $(PIP) install -qq --upgrade 'pip>=25.1' && $(PIP) install -qq $(1); }; }
@@ -82,6 +82,11 @@ others:
 		echo "test: nothing records the writes of a program here, installing strace"; \
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends strace; } >$(VENV)/strace.log 2>&1 \
 			|| { tail -n 3 $(VENV)/strace.log >&2; echo "test: install strace by hand" >&2; exit 1; }; }
+
+	@test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null || { \
+		echo "test: no pooler to put before PostgreSQL, installing pgbouncer"; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends pgbouncer; } >$(VENV)/pooler.log 2>&1 \
+			|| { tail -n 3 $(VENV)/pooler.log >&2; echo "test: install PgBouncer by hand" >&2; exit 1; }; }
 
 demo: setup
 	$(BIN)/python examples/demo/demo.py
