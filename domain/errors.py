@@ -15,6 +15,7 @@
     │   └── SessionErased         it was erased
     ├── AmbiguousId               a shortened id fits several sessions
     ├── SessionBusy               another process owns the session
+    │   └── ViewsBusy             another process rebuilds or prunes the read models
     ├── FollowerBusy              another process follows the log under this name
     ├── QueryRefused              the read models cannot be asked this, or not for so long
     ├── ProjectionStopped         a read model cannot go on: its code failed at an event
@@ -99,6 +100,7 @@ __all__ = [
     "StoredOutputInvalid",
     "StreamBroken",
     "TransportUnavailable",
+    "ViewsBusy",
     "shown",
 ]
 
@@ -232,6 +234,15 @@ class SessionBusy(SteptrailError):
             f"session {shown(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
         )
         self.session, self.owner = session, owner
+
+
+class ViewsBusy(SessionBusy):
+    """Another process rebuilds or prunes the read models; nothing was done."""
+
+    def __init__(self, owner: str | None = None) -> None:
+        super().__init__("projector:rebuild", owner)
+        by = f" by {owner}" if owner else ""
+        self.args = (f"the read models are being rebuilt or pruned{by}: try again when that is over",)
 
 
 class FollowerBusy(SteptrailError):

@@ -1,13 +1,13 @@
-"""Adds the spans of this process to metrics of OpenTelemetry, and tells what stands open in the store.
+"""Adds the spans of this process to metrics of OpenTelemetry, and tells what is open or not counted in the store.
 
-What is open is looked up when a reader asks for it, in the event loop of the trail. A reader that asks in that very
+That is looked up when a reader asks for it, in the event loop of the trail. A reader that asks in that very
 loop, or when it does not run, gets what was seen last.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -20,7 +20,10 @@ from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
 from steptrail.runtime.kernel.lists import listed_runs, oldest_due
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LiveMetrics"]
+__all__ = ["Lags", "LiveMetrics"]
+
+Lags = Callable[[], Awaitable[Mapping[str, int]]]
+"""Returns how many positions of the log each projection has not counted, by its name."""
 
 _OPEN = (StandingState.PENDING, StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED)
 _MOST_ROWS = 10_000
@@ -39,13 +42,14 @@ class LiveMetrics:
         self._meter = self._provider.get_meter("steptrail", VERSION, SCHEMA_URL)
         self._instruments = {metric: self._made(metric) for metric in INSTRUMENTS}
         self._store: EventStore | None = None
+        self._lags: Lags | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seen: tuple[Measure, ...] = ()
         self._seen_at = float("-inf")
 
-    def begin(self, store: EventStore) -> None:
-        """Begin to tell what stands open in a store."""
-        self._store = store
+    def begin(self, store: EventStore, lags: Lags | None) -> None:
+        """Begin to tell what stands open in a store, and what its read models have not counted."""
+        self._store, self._lags = store, lags
         gauge = self._meter.create_observable_gauge
 
         def of(metric: Metric) -> Callable[[Any], Any]:
@@ -53,6 +57,8 @@ class LiveMetrics:
 
         gauge(Metric.OPEN, [of(Metric.OPEN)], "{run}", "Runs that are open.")
         gauge(Metric.OLDEST_DUE, [of(Metric.OLDEST_DUE)], "s", "For how long a run is due.")
+        lag = "Positions of the log that are not counted yet."
+        gauge(Metric.PROJECTION_LAG, [of(Metric.PROJECTION_LAG)], "{position}", lag)
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -88,7 +94,7 @@ class LiveMetrics:
                 looking.result(_PATIENCE_SECONDS)
             except Exception:
                 looking.cancel()
-                _log.warning("what stands open was not told", exc_info=True)
+                _log.warning("what is open in the store was not told", exc_info=True)
         return [self._metrics.Observation(each.value, each.attributes) for each in self._seen if each.metric is metric]
 
     async def _look(self) -> None:
@@ -102,7 +108,12 @@ class LiveMetrics:
         now = time.time_ns() // 1_000
         since = await oldest_due(self._store, now)
         oldest = Measure(Metric.OLDEST_DUE, 0.0 if since is None else max(0, now - since) / 1e6, {})
-        self._seen = (oldest, *(Measure(Metric.OPEN, count, {Own.STATUS: status}) for status, count in counts.items()))
+        lags: Mapping[str, int] = {} if self._lags is None else await self._lags()
+        self._seen = (
+            oldest,
+            *(Measure(Metric.OPEN, count, {Own.STATUS.value: status}) for status, count in counts.items()),
+            *(Measure(Metric.PROJECTION_LAG, lag, {Own.PROJECTION.value: name}) for name, lag in lags.items()),
+        )
         self._seen_at = time.monotonic()
 
 

@@ -5,13 +5,13 @@ from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.telemetry.live import LiveSpans
-from steptrail.infrastructure.telemetry.metrics import LiveMetrics
+from steptrail.infrastructure.telemetry.metrics import Lags, LiveMetrics
 from steptrail.infrastructure.telemetry.otlp import metric_exporter, span_exporter
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.masking import Mask, Masking
-from steptrail.projections.telemetry import Span, TracePer, is_sampled
+from steptrail.projections.telemetry import Flavour, Span, TracePer, is_sampled, with_openinference
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Telemetry", "checked_share"]
@@ -33,6 +33,7 @@ class Telemetry:
 
     Spans hold no prompt, reply, argument, result or message of an error, but with `content`. Then they are masked as on
     the pages of the inspector: credentials, the values of `mask_keys`, and what the function `mask` returns instead.
+    With the `flavour` "openinference" they have the attributes of OpenInference too.
 
     With `metrics=True` metrics go to the same endpoint. In the place of True a metric reader of OpenTelemetry may
     stand, which is closed with the trail. Raises `MissingExtra` without the extra `otel`, and `ConfigurationError` for
@@ -51,6 +52,7 @@ class Telemetry:
         content: bool = False,
         mask_keys: Collection[str] = (),
         mask: Mask | None = None,
+        flavour: Flavour | None = None,
         metrics: Any = False,
         processor: Any = None,
     ) -> None:
@@ -60,6 +62,8 @@ class Telemetry:
             raise ConfigurationError("with a `processor`, `metrics` is a metric reader of OpenTelemetry")
         if trace_per not in get_args(TracePer):
             raise ConfigurationError(f"`trace_per` is one of {', '.join(get_args(TracePer))}, not {trace_per!r}")
+        if flavour is not None and flavour not in get_args(Flavour):
+            raise ConfigurationError(f"`flavour` is {get_args(Flavour)[0]!r} or None, not {flavour!r}")
         if not content and (mask_keys or mask is not None):
             raise ConfigurationError("without `content` there is nothing to mask: leave out `mask_keys` and `mask`")
         if isinstance(mask_keys, str):
@@ -67,6 +71,10 @@ class Telemetry:
         self._share, self._steps, self._is_used = checked_share(sample), steps, False
         self._trace_per: TracePer = trace_per
         self._masking = Masking(mask_keys, mask) if content else None
+        self._flavoured = with_openinference if flavour is not None else _as_it_is
+        readers = from_otel("opentelemetry.sdk.metrics.export")
+        if not isinstance(metrics, bool | readers.MetricReader):
+            raise ConfigurationError(f"`metrics` is True or a metric reader of OpenTelemetry, not {metrics!r}")
         resource = resource_of(service)
         self._spans = ReadableSpans(resource)
         exports = from_otel("opentelemetry.sdk.trace.export")
@@ -75,17 +83,19 @@ class Telemetry:
             span_exporter(endpoint, headers), max_export_batch_size=most
         )
         if metrics is True:
-            periodic = from_otel("opentelemetry.sdk.metrics.export").PeriodicExportingMetricReader
-            metrics = periodic(metric_exporter(endpoint, headers))
+            metrics = readers.PeriodicExportingMetricReader(metric_exporter(endpoint, headers))
         self._metrics = LiveMetrics(metrics, resource) if metrics is not False else None
 
-    def begin(self, store: EventStore) -> LiveSpans:
-        """Return what hears the commits of a trail. Raises `ConfigurationError` the second time."""
+    def begin(self, store: EventStore, lags: Lags | None = None) -> LiveSpans:
+        """Return what hears the commits of a trail. `lags` looks up its read models.
+
+        Raises `ConfigurationError` the second time.
+        """
         if self._is_used:
             raise ConfigurationError("a Telemetry serves one trail: make another one for another trail")
         self._is_used = True
         if self._metrics is not None:
-            self._metrics.begin(store)
+            self._metrics.begin(store, lags)
         folds = SpanFolds(store, parts=self._steps, trace_per=self._trace_per, masking=self._masking)
         return LiveSpans(folds, self._tell)
 
@@ -99,7 +109,11 @@ class Telemetry:
         if self._metrics is not None:
             self._metrics.tell(span)
         if is_sampled(span.trace_id, self._share):
-            self._processor.on_end(self._spans.of(span))
+            self._processor.on_end(self._spans.of(self._flavoured(span)))
+
+
+def _as_it_is(span: Span) -> Span:
+    return span
 
 
 def checked_share(share: float) -> float:

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from steptrail.infrastructure.views.aging import Aging
 from steptrail.infrastructure.views.database import Database, Statements, Unfit
 from steptrail.infrastructure.views.ddl import cleaner, quoted, statements_to_make, values_of
-from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.changes import Changes, Key
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
+from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Row, Scalar, Table
 
-__all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "ViewProgress"]
+__all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "Skipped", "ViewProgress"]
 
 _INTEGER, _TEXT = ColumnKind.INTEGER, ColumnKind.TEXT
 _PROJECTIONS = Table(
@@ -25,12 +26,13 @@ _PROJECTIONS = Table(
         Column("version", _INTEGER, "the version of its tables"),
         Column("generation", _INTEGER, "the generation that this is"),
         Column("position", _INTEGER, "the place in the log up to which everything is counted"),
-        Column("at", _INTEGER, "the instant of the event there", "microseconds of UTC"),
+        Column("at", _INTEGER, "the instant of the event there", INSTANT),
         Column("stream", _TEXT, "the stream of an event that is counted"),
         Column("stream_version", _INTEGER, "its version"),
         Column("digest", _TEXT, "the digest of its commit, which tells this log from another one"),
         Column("error_position", _INTEGER, "the place of the event at which it stopped", is_optional=True),
         Column("error", _TEXT, "why it stopped there", is_optional=True),
+        Column("pruned_before", _INTEGER, "rows that ended before are deleted; 0 for none", INSTANT),
     ),
     key=("name", "version"),
 )
@@ -47,16 +49,31 @@ _DAMAGED = Table(
     ),
     key=("name", "version", "stream"),
 )
+_SKIPPED = Table(
+    name="skipped",
+    says="the events that a projection failed at, and passed as if they were not there",
+    columns=(
+        Column("name", _TEXT, "the name of the projection"),
+        Column("version", _INTEGER, "the version of its tables"),
+        Column("position", _INTEGER, "the place of the event"),
+        Column("stream", _TEXT, "its stream"),
+        Column("stream_version", _INTEGER, "its version"),
+        Column("error", _TEXT, "how it failed"),
+    ),
+    key=("name", "version", "position"),
+)
 _FACE = Table(
     name="face",
     says="the versions that the public views of a file have had",
     columns=(Column("version", _INTEGER, "the version"),),
     key=("version",),
 )
-BOOKS = (_PROJECTIONS, _DAMAGED, _FACE)
+BOOKS = (_PROJECTIONS, _DAMAGED, _SKIPPED, _FACE)
 """The tables that every generation has."""
 
 _PAGE = 1000
+_LEFT_OVER = 20
+"""How many old rows a batch deletes that a prune has not come to, or was killed before."""
 _OF = "name = $1 AND version = $2"
 
 
@@ -86,14 +103,28 @@ class Damage(NamedTuple):
     why: str
 
 
+class Skipped(NamedTuple):
+    """An event that a projection failed at and passed: its place, its stream and version, and how it failed."""
+
+    position: int
+    stream: str
+    stream_version: int
+    error: str
+
+
 class ViewProgress(NamedTuple):
-    """How far a projection has come in a generation, and where and why it has stopped; None while it has not."""
+    """How far a projection has come in a generation, and where and why it has stopped; None while it has not.
+
+    Rows that ended before the instant `pruned_before` are deleted; 0 for none. `skipped` events were passed.
+    """
 
     name: str
     version: int
     reached: Reached
     error_position: int | None
     error: str | None
+    pruned_before: int
+    skipped: int
 
 
 class Generation:
@@ -102,27 +133,37 @@ class Generation:
     def __init__(self, number: int, database: Database, prefix: str = "") -> None:
         self.number, self.database, self._prefix = number, database, prefix
 
-    def prepare(self, statements: Statements, projections: Sequence[Projection[Any]]) -> None:
-        """Make the tables that are missing, and begin what has not begun. Safe to call again."""
+    def prepare(
+        self, statements: Statements, projections: Sequence[Projection[Any]], pruned: Mapping[str, int] = {}
+    ) -> None:
+        """Make the tables that are missing, and begin what has not begun. Safe to call again.
+
+        `pruned` has the instants before which rows that ended are left out, by the names of projections. Without one it
+        is that of another version of the projection.
+        """
         for table in (*BOOKS, *(table for each in projections for table in each.tables)):
             for statement in statements_to_make(self.database.sql, table, self._prefix):
                 statements.change(statement)
         for each in projections:
             statements.change(
                 f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
-                "stream_version, digest) VALUES ($1, $2, $3, 0, 0, '', 0, '') ON CONFLICT (name, version) DO NOTHING",
+                "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
+                f"coalesce(max(pruned_before), $4) FROM {self._prefix}projections WHERE name = $1 "
+                "ON CONFLICT (name, version) DO NOTHING",
                 each.name,
                 each.version,
                 self.number,
+                pruned.get(each.name, 0),
             )
 
     def progress(self, statements: Statements) -> list[ViewProgress]:
         """Return how far each projection of this generation has come."""
         rows = statements.ask(
-            "SELECT name, version, position, at, stream, stream_version, digest, error_position, error "  # noqa: S608
-            f"FROM {self._prefix}projections ORDER BY name, version"
+            "SELECT name, version, position, at, stream, stream_version, digest, error_position, error, "  # noqa: S608
+            f"pruned_before, (SELECT count(*) FROM {self._prefix}skipped s WHERE s.name = p.name "
+            f"AND s.version = p.version) FROM {self._prefix}projections p ORDER BY name, version"
         )
-        return [ViewProgress(row[0], row[1], Reached(*row[2:7]), row[7], row[8]) for row in rows]
+        return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
 
     def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Damage]:
         """Return the records that a projection could not read, one for each stream."""
@@ -133,6 +174,15 @@ class Generation:
         )
         return [Damage(*row) for row in rows]
 
+    def skipped(self, statements: Statements, projection: Projection[Any]) -> list[Skipped]:
+        """Return the events that a projection has passed, in the order of the log."""
+        rows = statements.ask(
+            f"SELECT position, stream, stream_version, error FROM {self._prefix}skipped WHERE {_OF} ORDER BY position",  # noqa: S608
+            projection.name,
+            projection.version,
+        )
+        return [Skipped(*row) for row in rows]
+
     def write(
         self,
         projection: Projection[Any],
@@ -140,6 +190,7 @@ class Generation:
         reached: Reached,
         changes: Changes,
         damage: Sequence[Damage] = (),
+        skipped: Sequence[Skipped] = (),
     ) -> None:
         """Apply what the events after position `before` change, and store how far that is.
 
@@ -150,6 +201,10 @@ class Generation:
             # First of all, so that the second of two writers waits for the first one here.
             self._move(statements, projection, before, reached)
             self._apply(statements, projection, changes)
+            if pruned_before := self._pruned_before(statements, projection):
+                aging = Aging(projection, self._prefix)
+                aging.after(statements, changes, pruned_before)
+                aging.sweep(statements, pruned_before, _LEFT_OVER)
             for each in damage:
                 statements.change(
                     f"INSERT INTO {self._prefix}damaged (name, version, position, stream, stream_version, why) "  # noqa: S608
@@ -158,8 +213,39 @@ class Generation:
                     projection.version,
                     *each._replace(stream=_plain(each.stream), why=_plain(each.why)),
                 )
+            for one in skipped:
+                statements.change(
+                    f"INSERT INTO {self._prefix}skipped (name, version, position, stream, stream_version, error) "  # noqa: S608
+                    "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+                    projection.name,
+                    projection.version,
+                    *one._replace(stream=_plain(one.stream), error=_plain(one.error)),
+                )
 
         self.database.write(work)
+
+    def prune(self, projection: Projection[Any], before: int, most: int) -> int:
+        """Leave out rows that ended before an instant from now on, delete so many, and return how many there were.
+
+        Call it again until there are none.
+        """
+
+        def work(statements: Statements) -> int:
+            # First of all, so that whoever applies the log waits here, or this does.
+            statements.change(
+                f"UPDATE {self._prefix}projections SET pruned_before = "  # noqa: S608
+                f"CASE WHEN pruned_before < $3 THEN $3 ELSE pruned_before END WHERE {_OF}",
+                projection.name,
+                projection.version,
+                before,
+            )
+            return Aging(projection, self._prefix).sweep(statements, before, most)
+
+        return self.database.write(work)
+
+    def old(self, statements: Statements, projection: Projection[Any], before: int) -> Mapping[Table, frozenset[Key]]:
+        """Return the keys of the rows that ended before an instant and are there, without what belongs to them."""
+        return Aging(projection, self._prefix).old_keys(statements, before)
 
     def stop(self, projection: Projection[Any], before: int, position: int, error: str) -> None:
         """Store where a projection has stopped, and why."""
@@ -212,6 +298,14 @@ class Generation:
                 statements.change(f"ANALYZE {self._prefix}{quoted(table.name)}")
 
         self.database.write(work)
+
+    def _pruned_before(self, statements: Statements, projection: Projection[Any]) -> int:
+        found = statements.ask(
+            f"SELECT pruned_before FROM {self._prefix}projections WHERE {_OF}",  # noqa: S608
+            projection.name,
+            projection.version,
+        )
+        return int(found[0][0])
 
     def _move(self, statements: Statements, projection: Projection[Any], before: int, reached: Reached) -> None:
         moved = statements.change(

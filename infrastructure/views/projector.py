@@ -4,7 +4,8 @@ A batch ends after so many events or milliseconds, so it is quick when the proje
 large when it is far behind. Reading is asynchronous; folding and writing happen in a thread.
 
 A record that cannot be read is noted, and its stream is left as it stood before. When the projection raises, or makes
-rows that a table does not take, the batch is tried again entry by entry, and the projection stops where it fails.
+rows that a table does not take, the batch is tried again entry by entry, and the projection stops where it fails. One
+that is to skip such an entry notes it and goes on, as if the entry were not in the log.
 
 Where the log says that a stream was erased of which something may be counted, all is counted anew without it: nothing
 is left to say which rows and which parts of sums were its own.
@@ -12,7 +13,7 @@ is left to say which rows and which parts of sums were its own.
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -20,7 +21,14 @@ from steptrail.domain.errors import CorruptRecord, ProjectionStopped
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.generation import (
+    Damage,
+    Generation,
+    PlaceMoved,
+    Reached,
+    Skipped,
+    ViewProgress,
+)
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -31,8 +39,8 @@ __all__ = ["VIEW_FAULT_POINTS", "Projector", "RunInThread"]
 F = TypeVar("F")
 T = TypeVar("T")
 
-VIEW_FAULT_POINTS = ("page-read", "before-views", "after-views", "before-switch", "after-switch")
-"""The points at which a test may kill a projector, or a rebuild."""
+VIEW_FAULT_POINTS = ("page-read", "before-views", "after-views", "before-switch", "after-switch", "pruned")
+"""The points at which a test may kill who applies the log, rebuilds or prunes."""
 
 _PAGE = 500
 _LONGEST_ERROR = 4_000
@@ -74,6 +82,7 @@ class Projector(Generic[F]):
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
         self._never_counted, self._is_outdated = 0, False
         self._damaged: dict[str, int] = {}
+        self._skipped = set[int]()
         self.reached = Reached()
         self.stopped: ProjectionStopped | None = None
 
@@ -88,10 +97,11 @@ class Projector(Generic[F]):
         found = await self._in_thread(self._stored)
         if found is None:
             return False
-        progress, damage = found
+        progress, damage, skipped = found
         if progress.reached != self.reached or self.stopped:
             self._memory.forget()
         self._damaged = {each.stream: each.position for each in damage}
+        self._skipped = {each.position for each in skipped}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
         if self.reached.position > end:
@@ -192,37 +202,50 @@ class Projector(Generic[F]):
         async for position, stream, record in log:
             if position >= before.position:
                 break
-            past.append(Entry(position, stream, record))
+            if position not in self._skipped:
+                past.append(Entry(position, stream, record))
         await self._in_thread(partial(_raised, partial(self._memory.refold, before.stream, past)))
 
-    async def _write(self, reached: Reached, changes: Changes, damage: list[Damage]) -> None:
+    async def _write(
+        self, reached: Reached, changes: Changes, damage: list[Damage], skipped: Sequence[Skipped] = ()
+    ) -> None:
         before = self.reached.position
-        await self._in_thread(lambda: self.generation.write(self.projection, before, reached, changes, damage))
+        await self._in_thread(lambda: self.generation.write(self.projection, before, reached, changes, damage, skipped))
         self._damaged = {each.stream: each.position for each in reversed(damage)} | self._damaged
+        self._skipped |= {each.position for each in skipped}
         self.reached = reached
 
     async def _apply_one_by_one(self, entries: list[Entry], damage: list[Damage], reached: Reached) -> None:
         for entry in entries:
             changes = Changes()
+            # The damage behind it is found again: this place is before it.
+            passed = [each for each in damage if each.position < entry.position]
+            after = self.reached._replace(position=entry.position, at=entry.record.at)
             try:
                 await self._fold([entry], changes)
-                # The damage behind it is found again: this place is before it.
-                passed = [each for each in damage if each.position < entry.position]
-                await self._write(self.reached._replace(position=entry.position, at=entry.record.at), changes, passed)
+                await self._write(after, changes, passed)
             except (Unfit, _ProjectionRaised) as error:
+                self._memory.forget()
                 why = "".join(traceback.format_exception(error.__cause__ or error))[-_LONGEST_ERROR:]
+                if self.projection.on_error == "skip":
+                    skipped = Skipped(entry.position, entry.stream, entry.record.version, why)
+                    await self._write(after, Changes(), passed, [skipped])
+                    continue
                 self.stopped = ProjectionStopped(self.projection.name, entry.position, why)
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
                 await self._in_thread(stop)
                 return
         await self._write(reached, Changes(), damage)
 
-    def _stored(self) -> tuple[ViewProgress, list[Damage]] | None:
+    def _stored(self) -> tuple[ViewProgress, list[Damage], list[Skipped]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
 
-        def work(statements: Any) -> tuple[ViewProgress, list[Damage]] | None:
+        def work(statements: Any) -> tuple[ViewProgress, list[Damage], list[Skipped]] | None:
             found = [each for each in generation.progress(statements) if each[:2] == own]
-            return (found[0], generation.damaged(statements, self.projection)) if found else None
+            if not found:
+                return None
+            damage = generation.damaged(statements, self.projection)
+            return found[0], damage, generation.skipped(statements, self.projection)
 
         return generation.database.read(work)
 

@@ -15,10 +15,11 @@ from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Statements
-from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved
+from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved, Skipped, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.sqlite import SqliteSeries
+from steptrail.projections.kernel.changes import Key
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Scalar, Table
 from steptrail.runtime.kernel.ports import EventStore
@@ -28,6 +29,7 @@ __all__ = ["ViewsFault", "verified"]
 _PATIENCE_SECONDS = 5.0
 _TRIES = 5
 """How many times in a row to begin again where the generation is removed while it is read."""
+_SWEPT_AT_ONCE = 1_000
 _Row = tuple[Scalar, ...]
 
 
@@ -44,6 +46,14 @@ class ViewsFault(NamedTuple):
     rows: int = 0
     key: Mapping[str, Scalar] = {}
     is_damage: bool = False
+
+
+class _Present(NamedTuple):
+    """The place that is compared, the records that could not be read, and the events that were passed."""
+
+    position: int
+    damage: Sequence[Damage]
+    skipped: Sequence[Skipped]
 
 
 async def verified(store: EventStore, series: Series, projections: Sequence[Projection[Any]]) -> Sequence[ViewsFault]:
@@ -98,62 +108,88 @@ class _Fold:
 async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequence[ViewsFault]:
     projection, loop = fold.projection, asyncio.get_running_loop()
 
-    def place(statements: Statements) -> tuple[int, str | None] | None:
+    def place(statements: Statements) -> ViewProgress | None:
         own = [each for each in present.progress(statements) if each[:2] == (projection.name, projection.version)]
-        return (own[0].reached.position, own[0].error) if own else None
+        return own[0] if own else None
 
-    def work(statements: Statements) -> tuple[list[ViewsFault], list[Damage], int]:
-        position, _ = place(statements) or (0, None)
+    def work(statements: Statements) -> tuple[list[ViewsFault], _Present]:
+        stands = place(statements)
+        position, pruned_before = (stands.reached.position, stands.pruned_before) if stands else (0, 0)
         # The transaction holds what is compared, and the short way to its place is gone meanwhile.
         asyncio.run_coroutine_threadsafe(fold.go_to(position), loop).result()
+        while fold.generation.prune(projection, pruned_before, _SWEPT_AT_ONCE):
+            pass
+        # What is to be deleted may still be there: whoever prunes goes on, or was killed.
+        old = present.old(statements, projection, pruned_before)
 
         def side_by_side(counted: Statements) -> list[ViewsFault]:
             rows = (
-                (table, present.rows(statements, table), fold.generation.rows(counted, table))
+                (table, _without(old, table, present.rows(statements, table)), fold.generation.rows(counted, table))
                 for table in projection.tables
             )
             found = (_difference(projection, *each) for each in rows)
             return [each for each in found if each is not None]
 
-        return fold.generation.database.read(side_by_side), present.damaged(statements, projection), position
+        found = fold.generation.database.read(side_by_side)
+        skipped = present.skipped(statements, projection)
+        return found, _Present(position, present.damaged(statements, projection), skipped)
 
     stored = await asyncio.to_thread(present.database.read, place)
     if stored is None:
         return []
-    position, error = stored
     # The long way, while nothing is held.
-    await fold.go_to(position)
+    await fold.go_to(stored.reached.position)
     # In a thread of its own: it waits there for the fold, which needs those of everybody.
     thread = WorkThreads("steptrail-verifying")
     try:
-        found, damage, position = await asyncio.wrap_future(thread.submit(lambda: present.database.read(work)))
+        found, counted = await asyncio.wrap_future(thread.submit(lambda: present.database.read(work)))
     finally:
         thread.shutdown(wait=False)
-    if found and (why := await _excuse(store, present, fold, damage, position)) is not None:
+    if found and (why := await _excuse(store, present, fold, counted)) is not None:
         found = [ViewsFault(projection.name, why)]
-    if error is not None:
-        why = error.strip().rpartition("\n")[2]
+    if counted.skipped:
+        first = counted.skipped[0]
+        many, why = len(counted.skipped), first.error.strip().rpartition("\n")[2]
+        said = f"{projection.name} passed {many} event{'s' if many > 1 else ''}, the first at position {first.position}"
+        found.append(ViewsFault(projection.name, f"{said}: {why}"))
+    if stored.error is not None:
+        why = stored.error.strip().rpartition("\n")[2]
         found.append(ViewsFault(projection.name, f"{projection.name} has stopped: `steptrail views` says where: {why}"))
     return found
 
 
-async def _excuse(
-    store: EventStore, present: Generation, fold: _Fold, damage: list[Damage], position: int
-) -> str | None:
+async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: _Present) -> str | None:
     """Return why rows may well differ from a fresh fold; None when they may not."""
     name = fold.projection.name
-    erased = [each async for each in store.log(after=position, types=(Erased.TYPE,), limit=1, on_corrupt=_pass)]
+    erased = [each async for each in store.log(after=counted.position, types=(Erased.TYPE,), limit=1, on_corrupt=_pass)]
     if erased or not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
         return f"the rows of {name} are not of the log as it is now: the next question has them made anew"
     if fold.projector.stopped is not None:
         return f"the rows of {name} cannot be compared: {fold.projector.stopped}"
-    own = await asyncio.to_thread(
-        fold.generation.database.read, lambda statements: fold.generation.damaged(statements, fold.projection)
-    )
-    known = {each.stream for each in damage}
+
+    def of_fold(statements: Statements) -> tuple[list[Damage], list[Skipped]]:
+        return fold.generation.damaged(statements, fold.projection), fold.generation.skipped(
+            statements, fold.projection
+        )
+
+    own, skipped = await asyncio.to_thread(fold.generation.database.read, of_fold)
+    if [each.position for each in skipped] != [each.position for each in counted.skipped]:
+        return f"{name} does not pass the same events any more: `steptrail rebuild`"
+    known = {each.stream for each in counted.damage}
     if lost := [each for each in own if each.stream not in known]:
         return f"the rows of {name} cannot be compared: what was counted of {lost[0].stream} cannot be read any more"
     return None
+
+
+def _without(old: Mapping[Table, frozenset[Key]], table: Table, rows: Iterator[_Row]) -> Iterator[_Row]:
+    """Leave out the rows of a table that are old, or belong to one that is."""
+    owner = table.belongs_to or table
+    keys = old.get(owner)
+    if not keys:
+        return rows
+    names = [column.name for column in table.columns]
+    places = [names.index(name) for name in owner.key]
+    return (row for row in rows if tuple(row[place] for place in places) not in keys)
 
 
 def _difference(

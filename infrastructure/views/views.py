@@ -10,7 +10,7 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
+    ViewsBusy,
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements
@@ -50,6 +51,10 @@ _PUT_OFF_SECONDS = 0.5
 """So long a batch waits for what is more urgent, and no longer."""
 
 _NO_FACE = Face(0, ())
+_NOT_PRUNED: Mapping[str, int] = {}
+_REBUILD = "projector:rebuild"
+_PRUNED_AT_ONCE = 200
+"""How many runs one transaction deletes. So many take some hundredths of a second."""
 
 _log = logging.getLogger("steptrail.views")
 
@@ -121,7 +126,8 @@ class Views:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
                         # On a server that may not be written by us, what others have applied is all there is.
-                        with suppress(StoreReadOnly):
+                        # Who is at work on all of them applies the log too, or the next question does.
+                        with suppress(StoreReadOnly, ViewsBusy):
                             await self._apply(projection)
 
     async def progress(self) -> Sequence[ViewProgress]:
@@ -207,14 +213,42 @@ class Views:
         """Return what is wrong with the rows that readers look at, compared with a fresh fold. Changes nothing."""
         return await verified(self._store, self.series, self._projections)
 
-    async def rebuild(self) -> int:
+    async def old(self, before: int) -> int:
+        """Return how many rows ended before an instant, without what belongs to them. Changes nothing."""
+
+        def of(generation: Generation) -> int:
+            def work(statements: Statements) -> int:
+                found = (generation.old(statements, each, before) for each in self._projections)
+                return sum(len(keys) for old in found for keys in old.values())
+
+            return generation.database.read(work)
+
+        number = await self._in(self._readers, self.series.current)
+        return 0 if number is None else await self._in(self._readers, partial(of, self.series.open(number)))
+
+    async def prune(self, before: int) -> int:
+        """Delete rows that ended before an instant, and return how many, without what belonged to them. Sums stay.
+
+        It is done in small transactions, so that nobody waits long. Killed on the way, the next one ends it. What ended
+        before the instant stays out of all that is counted later, also by a rebuild. Raises `ViewsBusy` while another
+        process prunes or rebuilds.
+        """
+        async with self._alone("a steptrail prune"):
+            generation, deleted = await self.present(), 0
+            for projection in self._projections:
+                prune = partial(generation.prune, projection, before, _PRUNED_AT_ONCE)
+                while many := await self._in(self._threads, prune):
+                    deleted += many
+                    self._reach("pruned")
+            return deleted
+
+    async def rebuild(self, *, whole: bool = False) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.
 
-        Raises `SessionBusy` while another process does, and `ProjectionStopped` when a projection fails at an event;
-        then readers look at the present generation as before.
+        What was pruned stays out, unless it is to be `whole`. Raises `ViewsBusy` while another process does, and
+        `ProjectionStopped` when a projection fails at an event; then readers look at the present generation as before.
         """
-        lease = await self._store.acquire("projector:rebuild", owner="a steptrail rebuild")
-        try:
+        async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             if (
                 present is not None
@@ -223,7 +257,7 @@ class Views:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
                 )
-            generation = await self._begun()
+            generation = await self._begun({} if whole else await self._pruned())
             keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
             projectors = [self._projector(generation, each) for each in self._projections]
@@ -237,8 +271,6 @@ class Views:
             await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
             self._reach("after-switch")
             return generation.number
-        finally:
-            await lease.release()
 
     @asynccontextmanager
     async def kept_going(self) -> AsyncGenerator[None]:
@@ -286,7 +318,7 @@ class Views:
             except ProjectionStopped as error:
                 _log.error("%s", error)
                 return
-            except StoreError as error:
+            except (StoreError, ViewsBusy) as error:
                 _log.warning("the projection %s goes on in a moment: %s", projection.name, error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -377,25 +409,44 @@ class Views:
         await self._in(self._threads, complete)
         return generation
 
-    async def _begun(self) -> Generation:
+    async def _begun(self, pruned: Mapping[str, int] = _NOT_PRUNED) -> Generation:
         generation = await self._in(self._threads, self.series.begin)
-        await self._in(self._threads, partial(self._prepare, generation))
+        await self._in(self._threads, partial(self._prepare, generation, pruned))
         return generation
 
-    def _prepare(self, generation: Generation) -> None:
-        generation.database.write(lambda statements: generation.prepare(statements, self._projections))
+    def _prepare(self, generation: Generation, pruned: Mapping[str, int] = _NOT_PRUNED) -> None:
+        generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
 
-    async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
+    async def _pruned(self) -> Mapping[str, int]:
+        """Return the instants before which rows of the present generation are left out, by projection."""
+        return {each.name: each.pruned_before for each in await self._books()}
+
+    async def _books(self) -> Sequence[ViewProgress]:
         number = await self._in(self._readers, self.series.current)
         if number is None:
-            return None
+            return ()
         generation = self.series.open(number)
-        found = await self._in(self._readers, lambda: generation.database.read(generation.progress))
+        return await self._in(self._readers, lambda: generation.database.read(generation.progress))
+
+    async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
+        found = await self._books()
         return next((each for each in found if each[:2] == (projection.name, projection.version)), None)
 
     async def _tell(self) -> None:
         async with self._grown:
             self._grown.notify_all()
+
+    @asynccontextmanager
+    async def _alone(self, owner: str) -> AsyncGenerator[None]:
+        """Hold what only one at a time holds: who makes a generation, or deletes many of its rows."""
+        try:
+            lease = await self._store.acquire(_REBUILD, owner=owner)
+        except SessionBusy as error:
+            raise ViewsBusy(error.owner) from error
+        try:
+            yield
+        finally:
+            await lease.release()
 
     @asynccontextmanager
     async def _lease(self, name: str) -> AsyncGenerator[bool]:

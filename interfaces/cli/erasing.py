@@ -2,23 +2,18 @@
 
 import argparse
 import asyncio
-import re
-from datetime import timedelta
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, age, amount, prefix, store_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
 __all__ = ["register"]
-
-_AGE = re.compile(r"([0-9]{1,6})([dhm])")
-_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 
 def register(commands: Commands) -> None:
@@ -32,7 +27,7 @@ def register(commands: Commands) -> None:
     erase.add_argument("--finish", action="store_true", help="without ID: remove what remains in the store's files")
 
     retain = commands.add("retain", _retain, "List the sessions that ended long ago, and erase them with --yes.")
-    retain.add_argument("--older-than", metavar="AGE", type=_age, required=True, help="90d, 12h or 30m ago")
+    retain.add_argument("--older-than", metavar="AGE", type=age, required=True, help="90d, 12h or 30m ago")
     retain.add_argument("--status", choices=[status.value for status in ExecutionStatus if status in _ENDED])
     retain.add_argument("--agent", metavar="NAME", help="sessions of this agent")
     retain.add_argument("--limit", type=amount, metavar="N", help="at most about N sessions")
@@ -43,13 +38,6 @@ def register(commands: Commands) -> None:
 
 
 _ENDED = {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.STOPPED}
-
-
-def _age(text: str) -> timedelta:
-    found = _AGE.fullmatch(text)
-    if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no age: give 90d, 12h or 30m")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def _erase(arguments: argparse.Namespace, output: Output) -> int:

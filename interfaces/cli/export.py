@@ -53,8 +53,8 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
         return spans_exported(arguments, output)
     if arguments.id is None:
         raise Refusal("ID is missing: only --otlp exports all")
-    if arguments.follow or arguments.no_steps or arguments.content or arguments.trace_per != "run":
-        raise Refusal("--follow, --no-steps, --content and --trace-per are for spans: add --otlp")
+    if arguments.follow or arguments.no_steps or arguments.content or arguments.flavour or arguments.trace_per != "run":
+        raise Refusal("--follow, --no-steps, --content, --flavour and --trace-per are for spans: add --otlp")
     if arguments.agent is not None and not arguments.as_test:
         raise Refusal("--agent is for a test: add --as-test")
     recording = asyncio.run(_read(arguments))

@@ -18,7 +18,7 @@ from steptrail.interfaces.cli.parser import Parser, store_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
-from steptrail.projections.telemetry import Span, TracePer
+from steptrail.projections.telemetry import Flavour, Span, TracePer, with_openinference
 
 __all__ = ["add_span_options", "spans_exported"]
 
@@ -52,6 +52,11 @@ def add_span_options(export: Parser) -> None:
         choices=get_args(TracePer),
         default="run",
         help="with --otlp: what one trace is made of (default: run)",
+    )
+    export.add_argument(
+        "--flavour",
+        choices=get_args(Flavour),
+        help="with --otlp: the attributes of these conventions too",
     )
     export.add_argument(
         "--content",
@@ -98,6 +103,8 @@ async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Outpu
         output.note(f"steptrail: {one_line(str(error))}")
 
     async def send(spans: list[Span]) -> None:
+        if arguments.flavour is not None:
+            spans = [with_openinference(span) for span in spans]
         while True:
             try:
                 return await asyncio.to_thread(sender.send, spans)

@@ -15,6 +15,7 @@ from steptrail.domain.errors import (
     SteptrailError,
     StoreAway,
     StoreLocked,
+    ViewsBusy,
 )
 from steptrail.interfaces.cli import (
     answering,
@@ -121,7 +122,7 @@ def _refused(output: Output, why_not: str, code: Exit) -> Exit:
 
 
 def _busy(error: SessionBusy | OwnershipLost) -> str:
-    if isinstance(error, OwnershipLost):
+    if isinstance(error, OwnershipLost | ViewsBusy):
         return str(error)
     by = f" by {error.owner}" if error.owner else ""
     return (

@@ -21,6 +21,7 @@ __all__ = [
     "Commands",
     "Handler",
     "Parser",
+    "age",
     "amount",
     "context_option",
     "count",
@@ -41,6 +42,8 @@ FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 """The forms of AGENT."""
 
 _MOST_DIGITS = 18
+_AGE = re.compile(r"([0-9]{1,6})([dhm])")
+_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 _AGO = re.compile(r"(\d{1,5})(min|[hdw])", re.ASCII)
 _SECONDS = {"min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LONGEST = 200
@@ -151,6 +154,14 @@ def seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
+
+
+def age(text: str) -> timedelta:
+    """Read an age: `90d`, `12h` or `30m`."""
+    found = _AGE.fullmatch(text)
+    if found is None or not int(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: give 90d, 12h or 30m")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def moment(text: str) -> datetime:

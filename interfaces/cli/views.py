@@ -2,16 +2,17 @@
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.asking import asked, note_lag
-from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, seconds, store_of
+from steptrail.interfaces.cli.parser import Commands, age, amount, seconds, store_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.interfaces.python.views import SqlAnswer, ViewsStatus
+from steptrail.interfaces.python.views import PruneReport, SqlAnswer, ViewsStatus
+from steptrail.projections.rendering import many
 
 __all__ = ["register"]
 
@@ -20,8 +21,16 @@ _MOST_ROWS, _LONGEST_SECONDS = 1_000, 5.0
 
 def register(commands: Commands) -> None:
     """Add the commands."""
-    commands.add("views", _views, "Show how far the read models have come. Applies nothing.")
-    commands.add("rebuild", _rebuild, "Make the read models anew from the beginning of the log.")
+    views = commands.add("views", _views, "Show how far the read models have come, or prune them.")
+    views.add_argument(
+        "--prune",
+        metavar="AGE",
+        type=age,
+        help="say how many runs ended longer ago than 400d, 12h or 30m; with --yes delete their rows, but no sums",
+    )
+    views.add_argument("--yes", action="store_true", help="with --prune: delete them")
+    rebuild = commands.add("rebuild", _rebuild, "Make the read models anew from the beginning of the log.")
+    rebuild.add_argument("--whole", action="store_true", help="also the rows that were pruned")
     sql = commands.add("sql", _sql, "Ask the read models in SQL; `SELECT * FROM view_columns` lists what there is.")
     sql.add_argument("text", metavar="SELECT", help='the question, such as "SELECT status, count(*) FROM executions …"')
     sql.add_argument("values", metavar="VALUE", nargs="*", help="what $1, $2 and so on stand for, as texts")
@@ -36,6 +45,11 @@ def register(commands: Commands) -> None:
 
 
 def _views(arguments: argparse.Namespace, output: Output) -> int:
+    if arguments.prune is not None:
+        return _prune(arguments, output)
+    if arguments.yes:
+        raise Refusal("--yes is for --prune: without it nothing is deleted")
+
     async def looked() -> Sequence[ViewsStatus]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
             return await trail.views.status()
@@ -53,7 +67,7 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
             str(each.lag),
             f"{each.at:%Y-%m-%d %H:%M:%S}" if each.at is not None else "",
             f"{each.bytes / 1e6:,.1f} MB",
-            "stopped" if each.error else "",
+            ", ".join(_troubles(each)),
         ]
         for each in found
     ]
@@ -65,10 +79,34 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
+def _troubles(each: ViewsStatus) -> Iterator[str]:
+    if each.error:
+        yield "stopped"
+    if each.skipped:
+        yield f"{each.skipped} skipped"
+    if each.pruned_before is not None:
+        yield f"pruned before {each.pruned_before:%Y-%m-%d}"
+
+
+def _prune(arguments: argparse.Namespace, output: Output) -> int:
+    async def pruned() -> PruneReport:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.yes) as trail:
+            return await trail.views.prune(older_than=arguments.prune, dry_run=not arguments.yes)
+
+    report = asyncio.run(pruned())
+    if output.as_json:
+        before = report.before.isoformat()
+        output.data({"before": before, "runs": report.runs, "dryRun": report.is_dry_run})
+        return Exit.OK
+    what = f"the rows of {many(report.runs, 'run')} that ended before {report.before:%Y-%m-%d %H:%M} UTC"
+    output.line(f"{what} would be deleted; nothing was done" if report.is_dry_run else f"deleted {what}; sums stay")
+    return Exit.OK
+
+
 def _rebuild(arguments: argparse.Namespace, output: Output) -> int:
     async def rebuilt() -> int:
         async with Steptrail.open(store_of(arguments), create=False) as trail:
-            return await trail.views.rebuild()
+            return await trail.views.rebuild(whole=arguments.whole)
 
     generation = asyncio.run(rebuilt())
     if output.as_json:
@@ -130,4 +168,6 @@ def _status_data(each: ViewsStatus) -> dict[str, JsonValue]:
         "bytes": each.bytes,
         "errorPosition": each.error_position,
         "error": each.error,
+        "skipped": each.skipped,
+        "prunedBefore": each.pruned_before.isoformat() if each.pruned_before is not None else None,
     }

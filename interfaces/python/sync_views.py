@@ -50,4 +50,5 @@ class SyncViews(Twin[TrailViews]):
     lag = blocking(TrailViews.lag)
     status = blocking(TrailViews.status)
     verify = blocking(TrailViews.verify)
+    prune = blocking(TrailViews.prune)
     rebuild = blocking(TrailViews.rebuild)

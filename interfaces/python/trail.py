@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
@@ -12,15 +11,15 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.live import LiveUpdate
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.interfaces.python.agents_worker import agents_worker
 from steptrail.interfaces.python.eraser import Eraser
 from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow, refuse_of_an_agent
 from steptrail.interfaces.python.handle import AnyHandle, Handle
+from steptrail.interfaces.python.has_workers import HasWorkers
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
 from steptrail.interfaces.python.session import Session
@@ -32,13 +31,14 @@ from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock, SystemClock
+from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.key_session import unnamed_session
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.run_stream import RunStream
-from steptrail.runtime.kernel.worker import OnLeft, Worker
+from steptrail.runtime.kernel.waking import Waking
 
 if TYPE_CHECKING:
     from steptrail.domain.flow.envelope import Artifact
@@ -56,12 +56,14 @@ if TYPE_CHECKING:
 __all__ = ["Steptrail"]
 
 
-class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["Steptrail"]):
+class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
         super().__init__(Listeners())
-        self._env = replace(environment, observer=self._listeners)
+        waking = environment.waking or Waking(environment.store, environment.clock)
+        self._env = replace(environment, observer=self._listeners, waking=waking)
+        self._waking, self._url = waking, ""
         self._is_closed = False
         self._views: TrailViews | None = None
         self._telemetry: Telemetry | None = None
@@ -79,6 +81,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         live: bool = False,
         clock: Clock | None = None,
         telemetry: "Telemetry | None" = None,
+        engine: Engine | str | None = None,
     ) -> Self:
         """Open a store by its address.
 
@@ -92,13 +95,17 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         being written from its beginning; without it, in runs that are watched or followed when the model is called.
         `clock` stands in for the clock of the computer, in tests: see `steptrail.testing.ManualClock`.
         `telemetry` sends spans of the runs of this process: see `steptrail.telemetry.Telemetry`.
+        `engine` is told of what this trail makes due, and wakes the workers of a fleet: `"procrastinate"` in the
+        database of the store, or an engine of `steptrail.fleet`; see `work`.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         fanout = LiveFanout(always=live, bus=store.live_bus)
         trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
+        trail._url = url
+        trail._waking.engine = engine_of(engine, url)
         if telemetry is not None:
-            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store)
+            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags)
             trail.listeners.on_commits(trail._live_spans.committed)
         return trail
 
@@ -109,11 +116,14 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         durability: Durability = "full",
         clock: Clock | None = None,
         telemetry: "Telemetry | None" = None,
+        engine: str | None = None,
     ) -> "SyncSteptrail":
         """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
-        return SyncSteptrail(lambda: Steptrail.open(url, durability=durability, clock=clock, telemetry=telemetry))
+        return SyncSteptrail(
+            lambda: Steptrail.open(url, durability=durability, clock=clock, telemetry=telemetry, engine=engine)
+        )
 
     @property
     def store(self) -> EventStore:
@@ -426,52 +436,24 @@ class Steptrail(StoreReader, Eraser, HasListeners, AbstractAsyncContextManager["
         """
         return self.handle(name_of(await stream_beginning(self._env.store, prefix)))
 
-    def work(
-        self,
-        *agents: "AnyAgent | BuiltWorkflow",
-        concurrency: int = 8,
-        grace: float = 10.0,
-        live: bool = False,
-        on_left: OnLeft | None = None,
-    ) -> Worker:
-        """Return a worker, which is used in `async with`: until it is left it carries on what is `due` in the store.
-
-        That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at
-        rest. A session is carried on by the agent of the name that its last execution was begun with; of several with
-        one name by the one that it was begun with, or else the last. A run of a workflow is carried on by the workflow
-        of its name in the same way. A session whose agent is not here is left to other workers. At most `concurrency`
-        sessions run at once. At the end each is asked to pause, and is cut off after `grace` seconds; any worker goes
-        on with them. Any number of workers, in any process, may serve one store: a session has one owner.
-
-        With `live` models are asked to stream, as by `open(live=True)`. `on_left` is told of a session that stays as it
-        is, with the error of the attempt to carry it on; None where no agent here fits, or nothing came of it. It is
-        tried again when something is stored in it. Raises `ConfigurationError` without an agent, and for a concurrency
-        or a grace that cannot be.
-        """
-        session_of = partial(self.session, on_update=_stream) if live else self.session
-        flow_of = partial(self.flow, on_update=_stream) if live else self.flow
-        return agents_worker(
-            self._env, session_of, flow_of, agents, concurrency=concurrency, grace=grace, on_left=on_left
-        )
-
     async def close(self) -> None:
         """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
         self._is_closed = True
         self._env.fanout.close()
-        if self._views is not None:
-            await self._views.aclose()
+        await self._waking.aclose()
         telemetry, self._telemetry = self._telemetry, None
         if telemetry is not None and self._live_spans is not None:
             await self._live_spans.aclose()
             await asyncio.to_thread(telemetry.close)
+        if self._views is not None:
+            await self._views.aclose()
         await self._env.store.close()
+
+    async def _lags(self) -> Mapping[str, int]:
+        return {each.name: each.lag for each in await self.views.status()}
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the store."""
         await self.close()
-
-
-def _stream(update: LiveUpdate) -> None:
-    """Do nothing with an update: a model is asked to stream when somebody is told of it."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from steptrail.domain.errors import ConfigurationError
@@ -14,7 +14,7 @@ from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Fresh", "SqlAnswer", "TrailViews", "ViewsStatus"]
+__all__ = ["Fresh", "PruneReport", "SqlAnswer", "TrailViews", "ViewsStatus"]
 
 Fresh = Literal["now"] | float | None
 """How new an answer has to be: as of now, or of so many seconds ago; None for as it is."""
@@ -38,8 +38,9 @@ class SqlAnswer:
 class ViewsStatus:
     """How one projection stands. `at` is the instant of the last event that is counted; None while there is none.
 
-    `lag` is how many positions of the log are not counted, `error` why it has stopped at `error_position`. `generation`
-    and `bytes` are those of all read models together.
+    `lag` is how many positions of the log are not counted, `error` why it has stopped at `error_position`. `skipped` is
+    how many events it has passed because it failed at them. Rows of runs that ended before `pruned_before` are deleted;
+    None where none are. `generation` and `bytes` are those of all read models together.
     """
 
     name: str
@@ -51,6 +52,17 @@ class ViewsStatus:
     bytes: int
     error_position: int | None
     error: str | None
+    skipped: int
+    pruned_before: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneReport:
+    """How many runs that ended before an instant have, or would have, no rows any more."""
+
+    before: datetime
+    runs: int
+    is_dry_run: bool
 
 
 class TrailViews(AskingRuns):
@@ -116,6 +128,8 @@ class TrailViews(AskingRuns):
                 bytes=size,
                 error_position=each.error_position,
                 error=each.error,
+                skipped=each.skipped,
+                pruned_before=to_datetime(each.pruned_before) if each.pruned_before else None,
             )
             for each in found
         ]
@@ -128,13 +142,28 @@ class TrailViews(AskingRuns):
         """
         return await self.all.verify()
 
-    async def rebuild(self) -> int:
+    async def prune(self, *, older_than: timedelta, dry_run: bool = True) -> PruneReport:
+        """Delete the rows of runs that ended longer ago than `older_than`, if not `dry_run`. Sums of days stay.
+
+        Nothing in the log is touched; `trail.retain` erases. The rows stay out, also after a rebuild, and of what
+        somebody begins in an old session there are rows again. Readers see each run whole or not at all. Raises
+        `ConfigurationError` for an age that is not above 0, and `ViewsBusy` while another process prunes or rebuilds.
+        """
+        if older_than <= timedelta(0):
+            raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
+        await self.refreshed("now")
+        before = max(1, self._now() - older_than // timedelta(microseconds=1))
+        runs = await (self.all.old(before) if dry_run else self.all.prune(before))
+        return PruneReport(before=to_datetime(before), runs=runs, is_dry_run=dry_run)
+
+    async def rebuild(self, *, whole: bool = False) -> int:
         """Make all read models anew from the beginning of the log, and return the number of the new generation.
 
-        Meanwhile everybody reads the present one. Raises `SessionBusy` while another process rebuilds them, and
-        `ProjectionStopped` where it does not go on; then nothing is changed.
+        Meanwhile everybody reads the present one. What was pruned stays out, unless it is to be `whole`. Raises
+        `ViewsBusy` while another process rebuilds or prunes them, and `ProjectionStopped` where it does not go on; then
+        nothing is changed.
         """
-        return await self.all.rebuild()
+        return await self.all.rebuild(whole=whole)
 
     def kept_going(self) -> AbstractAsyncContextManager[None]:
         """Return a block inside of which every event is applied as soon as it is stored, by this process or another."""

@@ -1,16 +1,20 @@
 """Says what a projection is: a pure fold of each stream that writes rows as it goes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Table
 
-__all__ = ["Entry", "Projection"]
+__all__ = ["Entry", "OnError", "Projection"]
 
 F = TypeVar("F")
+
+OnError = Literal["stop", "skip"]
+"""How a projection treats an entry at which it raises, or makes a row that its table does not take."""
 
 
 class Entry(NamedTuple):
@@ -21,47 +25,35 @@ class Entry(NamedTuple):
     record: Recorded[Event]
 
 
-class Projection(Protocol[F]):
+class Projection(ABC, Generic[F]):
     """Makes tables of the log. `F` is what it remembers of one stream, in memory only.
 
     The fold of a stream may be forgotten between any two entries. Then it is made again from the first entry of the
     stream, and what that writes is thrown away. So `apply` may use the fold and the entry only: not the clock, not the
-    other streams, not chance.
+    other streams, not chance. `steptrail.testing.projection_contract` tries that.
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the read model."""
-        ...
+    name: str
+    """The name of the read model."""
+    version: int = 1
+    """The version of its tables. Another version is built beside the one before."""
+    prefixes: Sequence[str] = ()
+    """The kinds of streams that it reads, such as `agent:`; empty for all."""
+    types: Sequence[str] = ()
+    """The stored types that it reads; empty for all."""
+    tables: Sequence[Table]
+    """The tables that it writes. Nobody else writes them."""
+    on_error: OnError = "stop"
+    """Whether it stops at an entry at which it raises, or passes it as if it were not there, and says so."""
 
-    @property
-    def version(self) -> int:
-        """The version of its tables. Another version is built beside the one before."""
-        ...
-
-    @property
-    def prefixes(self) -> Sequence[str]:
-        """The kinds of streams that it reads, such as `agent:`; empty for all."""
-        ...
-
-    @property
-    def types(self) -> Sequence[str]:
-        """The stored types that it reads; empty for all."""
-        ...
-
-    @property
-    def tables(self) -> Sequence[Table]:
-        """The tables that it writes. Nobody else writes them."""
-        ...
-
+    @abstractmethod
     def begin(self, stream: str) -> F:
         """Return the fold of a stream before its first entry."""
-        ...
 
+    @abstractmethod
     def apply(self, fold: F, entry: Entry, changes: Changes) -> F | None:
         """Return the fold after an entry, and say what the entry changes. It may change the fold in place.
 
         None when nothing of the stream needs to be remembered any more. A later entry of it is then folded from what
         `begin` returns.
         """
-        ...

@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["Column", "ColumnKind", "Index", "Row", "Scalar", "Table"]
+__all__ = ["INSTANT", "Column", "ColumnKind", "Index", "Row", "Scalar", "Table"]
+
+INSTANT = "microseconds of UTC"
+"""The unit of a column that holds instants."""
 
 Scalar = str | int | bool | None
 """A value of a column. Numbers with a fraction are stored as whole numbers of a smaller unit, so that a sum does not
@@ -50,6 +53,10 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
 
     In a table of sums (`is_sums`) all columns behind the key are integers, and amounts are added to them. In any other
     a row is put whole. `name` is private to a version of the projection, such as `v1_steps`.
+
+    `aged_by` names the column with the instant from which a row grows old, None as long as it does not; once it is set
+    it stays. Old rows go when read models are pruned, with those that belong to them: the rows of a table that
+    `belongs_to` theirs, and has the columns of its key. A row is written after the one that it belongs to.
     """
 
     name: str
@@ -58,6 +65,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     key: Sequence[str]
     indexes: Sequence[Index] = ()
     is_sums: bool = False
+    aged_by: str = ""
+    belongs_to: "Table | None" = None
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
@@ -67,6 +76,13 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f"{self.name} has two columns of one name")
         if self.is_sums and any(column.kind is not ColumnKind.INTEGER for column in self.amounts):
             raise ValueError(f"{self.name} adds up what is no integer")
+        if self.is_sums and (self.aged_by or self.belongs_to):
+            raise ValueError(f"{self.name} is a table of sums, which do not grow old")
+        instants = [column.name for column in self.columns if column.unit == INSTANT]
+        if self.aged_by and self.aged_by not in instants:
+            raise ValueError(f"{self.name} ages by {self.aged_by}, which is no column of {INSTANT}")
+        if self.belongs_to is not None and not (self.belongs_to.aged_by and set(self.belongs_to.key) <= set(names)):
+            raise ValueError(f"{self.name} belongs to {self.belongs_to.name}, which does not age or has another key")
 
     @property
     def amounts(self) -> Sequence[Column]:

@@ -5,7 +5,7 @@ of a key is empty where there is none. Nothing that people, models or tools said
 for what is left of the message of an error without its values.
 """
 
-from steptrail.projections.kernel.table import Column, ColumnKind, Index, Table
+from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Index, Table
 
 __all__ = [
     "ATTEMPTS",
@@ -41,7 +41,7 @@ def _count(name: str, says: str, unit: str = "", *, is_optional: bool = False) -
 
 
 def _at(name: str, says: str, *, is_optional: bool = False) -> Column:
-    return _count(name, says, "microseconds of UTC", is_optional=is_optional)
+    return _count(name, says, INSTANT, is_optional=is_optional)
 
 
 def _us(name: str, says: str, *, is_optional: bool = False) -> Column:
@@ -72,6 +72,7 @@ EXECUTIONS = Table(
     name="v1_executions",
     says="Executions: one run each, from an input to a stop. A row is as of its `version`.",
     key=("execution",),
+    aged_by="ended_at",
     columns=(
         _EXECUTION,
         _text("stream", "The stream with its prefix, such as `agent:tea-77`."),
@@ -142,6 +143,7 @@ STEPS = Table(
     name="v1_steps",
     says="Steps of agents: one model call each, and the tool calls of its reply.",
     key=("execution", "step"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("step", "The number of the step in its execution, from 1."),
@@ -161,6 +163,7 @@ INFERENCES = Table(
     name="v1_inferences",
     says="Model calls of agents, also those that were cut off and made again.",
     key=("execution", "step", "attempt"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("step", "The step that it belongs to."),
@@ -191,6 +194,7 @@ TOOL_CALLS = Table(
     name="v1_tool_calls",
     says="Tool calls of agents, each with its newest try.",
     key=("execution", "step", "call"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("step", "The step that it belongs to."),
@@ -223,6 +227,7 @@ ATTEMPTS = Table(
     name="v1_attempts",
     says="Tries of tool calls that another try, or a cancellation, came after. The row of the call is its newest try.",
     key=("execution", "step", "call", "attempt"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("step", "The step of its call."),
@@ -242,6 +247,7 @@ RESTS = Table(
     name="v1_rests",
     says="Times in which an execution did not work: it waited, was paused, or its process had crashed.",
     key=("execution", "version"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("version", "The version of the event that began it; of a crash, of the last event before it."),
@@ -262,6 +268,7 @@ OUTCOMES = Table(
     name="v1_outcomes",
     says="Decisions whether an execution of an agent goes on.",
     key=("execution", "version"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("version", "The version of the decision."),
@@ -282,6 +289,7 @@ EVALUATIONS = Table(
     name="v1_evaluations",
     says="Votes on whether an execution goes on, without those that allowed it and would have in any case.",
     key=("execution", "version", "n"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _count("version", "The version of the event that holds the vote."),
@@ -304,6 +312,7 @@ TAGS = Table(
     name="v1_tags",
     says="Tags of executions: the plain values in the metadata under `tags`, at most 16, each cut at 64 characters.",
     key=("name", "value", "execution"),
+    belongs_to=EXECUTIONS,
     columns=(
         _text("name", "The name of the tag."),
         _text("value", "Its value as text.")._replace(is_private=True),
@@ -331,6 +340,7 @@ VISITS = Table(
     name="v1_visits",
     says="Visits of the nodes of workflows. A visit that is taken up again by a retry of the run has a row in each.",
     key=("execution", "node", "visit"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _text("node", "The id of the node."),
@@ -365,6 +375,7 @@ TRIES = Table(
     name="v1_tries",
     says="Tries of nodes of workflows, and of the items of maps.",
     key=("execution", "node", "visit", "item", "attempt"),
+    belongs_to=EXECUTIONS,
     columns=(
         _EXECUTION,
         _text("node", "The id of the node."),

@@ -10,7 +10,7 @@ from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry
+from steptrail.projections.kernel.projection import Entry, Projection
 from steptrail.projections.kernel.table import Table
 from steptrail.projections.runs_view.agent_runs import AGENT_RUN_HANDLERS
 from steptrail.projections.runs_view.calls import CALL_HANDLERS
@@ -34,13 +34,11 @@ _HANDLERS: Mapping[str, _Table] = {
 """The beginning of the id of a stream -> the handlers of its events."""
 
 
-class RunsView:
+class RunsView(Projection[StreamMemory]):
     """Makes the tables of runs of the log of all agents and workflows."""
 
     name = "runs"
-    version = 1
     prefixes: Sequence[str] = tuple(_HANDLERS)
-    types: Sequence[str] = ()
     tables: Sequence[Table] = (*ROWS, *SUMS, *OF_ALL_TENANTS.values())
 
     def begin(self, stream: str) -> StreamMemory:

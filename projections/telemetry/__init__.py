@@ -2,6 +2,7 @@
 
 from steptrail.projections.telemetry.content import SpanContent
 from steptrail.projections.telemetry.fold import SpanFold
+from steptrail.projections.telemetry.openinference import Flavour, with_openinference
 from steptrail.projections.telemetry.span import (
     Span,
     SpanEvent,
@@ -14,6 +15,7 @@ from steptrail.projections.telemetry.span import (
 )
 
 __all__ = [
+    "Flavour",
     "Span",
     "SpanContent",
     "SpanEvent",
@@ -24,4 +26,5 @@ __all__ = [
     "is_sampled",
     "span_id",
     "trace_id",
+    "with_openinference",
 ]

@@ -64,7 +64,7 @@ def measures_of(span: Span) -> Iterator[Measure]:
     elif Name.OPERATION in about:
         yield from _of_operation(span, Operation(str(about[Name.OPERATION])), seconds)
     elif Own.EFFECT_ID in about and _has_duration(about):
-        yield Measure(Metric.NODE_DURATION, seconds, {**_of(about, Own.NODE), **_error(about)})
+        yield Measure(Metric.NODE_DURATION, seconds, _of(about, Own.NODE) | _error(about))
 
 
 def _of_operation(span: Span, operation: Operation, seconds: float) -> Iterator[Measure]:
@@ -72,11 +72,11 @@ def _of_operation(span: Span, operation: Operation, seconds: float) -> Iterator[
     metric, names = _OPERATIONS[operation]
     common = _of(about, Name.OPERATION, *names)
     if _has_duration(about):
-        yield Measure(metric, seconds, {**common, **_error(about)})
+        yield Measure(metric, seconds, common | _error(about))
     if operation is Operation.CHAT:
         for kind, name in _TOKENS.items():
             if isinstance(tokens := about.get(name), int):
-                yield Measure(Metric.TOKEN_USAGE, tokens, {**common, Name.TOKEN_TYPE: kind})
+                yield Measure(Metric.TOKEN_USAGE, tokens, common | {Name.TOKEN_TYPE.value: kind})
         if isinstance(cost := about.get(Own.COST), float):
             yield Measure(Metric.COST, cost, _of(about, Name.PROVIDER, Name.REQUEST_MODEL))
     elif operation is not Operation.EXECUTE_TOOL:
@@ -87,12 +87,12 @@ def _of_segment(span: Span) -> Iterator[Measure]:
     about = span.attributes
     who = _of(about, Name.AGENT_NAME, Name.WORKFLOW_NAME)
     if Own.STOP_REASON in about:
-        yield Measure(Metric.RUNS, 1, {**who, **_of(about, Own.STATUS, Own.STOP_REASON)})
+        yield Measure(Metric.RUNS, 1, who | _of(about, Own.STATUS, Own.STOP_REASON))
     for event in span.events:
         if event.name == Own.DECISION:
-            yield Measure(Metric.DECISIONS, 1, {**who, **_of(event.attributes, Own.RESOLVED_BY, Own.DECISION)})
+            yield Measure(Metric.DECISIONS, 1, who | _of(event.attributes, Own.RESOLVED_BY, Own.DECISION))
         elif event.name == Own.RETRY:
-            yield Measure(Metric.RETRIES, 1, {**who, **_of(event.attributes, Name.ERROR_TYPE)})
+            yield Measure(Metric.RETRIES, 1, who | _of(event.attributes, Name.ERROR_TYPE))
 
 
 def _has_duration(about: Attributes) -> bool:
@@ -104,7 +104,7 @@ def _error(about: Attributes) -> dict[str, Attribute]:
     kind = about.get(Name.ERROR_TYPE)
     if kind is None and about.get(Own.STATUS) == "interrupted":
         kind = about.get(Own.STOP_REASON)
-    return {} if kind is None else {Name.ERROR_TYPE: kind}
+    return {} if kind is None else {Name.ERROR_TYPE.value: kind}
 
 
 def _of(about: Attributes, *names: str) -> dict[str, Attribute]:

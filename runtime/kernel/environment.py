@@ -12,6 +12,7 @@ from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.waking import Waking
 
 __all__ = ["Environment", "this_worker"]
 
@@ -25,7 +26,8 @@ def this_worker() -> str:
 class Environment:
     """The store, the clock and the other surroundings that all streams of a process share.
 
-    `draw` returns a random number in [0, 1). The numbers are recorded, and a replay returns the recorded ones.
+    `draw` returns a random number in [0, 1). The numbers are recorded, and a replay returns the recorded ones. `waking`
+    tells an engine what commits have made due; None where there can be no engine.
     """
 
     store: EventStore
@@ -35,6 +37,7 @@ class Environment:
     draw: Callable[[], float] = random.random
     observer: Observer | None = None
     fanout: LiveFanout = field(default_factory=LiveFanout)
+    waking: Waking | None = None
 
     def watcher(self, stream: str, own: OnUpdate | None, version: Callable[[], int]) -> OnUpdate | None:
         """Return a function that tells live updates of a stream to all who watch it; None when nobody does.

@@ -29,6 +29,7 @@ from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
+from steptrail.runtime.kernel.waking import Waking
 
 __all__ = ["Journal", "fold_stream"]
 
@@ -80,7 +81,8 @@ class Journal(Generic[S, E]):
     """Appends the events of one stream for one owner. It is not shared between tasks. It works for any kind of machine.
 
     `on_commit` is called with every commit of this process, once it is durable. So is `observer`, which watches all
-    streams of the process. Exceptions of both are logged and do not disturb the run.
+    streams of the process. Exceptions of both are logged and do not disturb the run. `waking` is told of each commit
+    that moves the stream.
     """
 
     def __init__(
@@ -97,12 +99,13 @@ class Journal(Generic[S, E]):
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
         observer: Observer | None = None,
+        waking: Waking | None = None,
     ) -> None:
         self._machine, self._store, self._stream = machine, store, stream
         self._clocks = clock
         self._clock = SegmentClock(clock, not_before=state.as_of)
         self._actor, self._reach, self._on_commit = actor, reach, on_commit
-        self._observer = observer
+        self._observer, self._waking = observer, waking
         self._snapshots = snapshots
         self._committed, self._head = state, head
         self._stands = machine.control.standing(state)
@@ -126,6 +129,7 @@ class Journal(Generic[S, E]):
         reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
         observer: Observer | None = None,
+        waking: Waking | None = None,
     ) -> "Journal[S, E]":
         """Fold the stream from the store and return its journal."""
         snapshots = Snapshots(machine, store, stream)
@@ -142,6 +146,7 @@ class Journal(Generic[S, E]):
             reach=reach,
             on_commit=on_commit,
             observer=observer,
+            waking=waking,
         )
 
     async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
@@ -160,6 +165,7 @@ class Journal(Generic[S, E]):
             reach=self._reach,
             on_commit=self._on_commit,
             observer=self._observer,
+            waking=self._waking,
         )
 
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
@@ -271,7 +277,8 @@ class Journal(Generic[S, E]):
         head = CommitHead(commit_id=new_id("c"), actor=self._actor, segment=self._segment or 0)
         events = tuple([(record.at, record.event) for record in self._overlay])
         stands = self._machine.control.standing(self._state)
-        commit = Commit(head, events, self._row_if_moved(self._state, stands))
+        row = self._row_if_moved(self._state, stands)
+        commit = Commit(head, events, row)
         self._reach("before-append")
         cancelled: asyncio.CancelledError | None = None
         try:
@@ -295,8 +302,11 @@ class Journal(Generic[S, E]):
         before, stored = self._committed, self._overlay
         self._overlay = []
         self._outcomes.clear()
+        stood = self._stands
         self._is_at(self._state, end, stands)
         self._reach("after-append")
+        if self._waking is not None:
+            self._waking.stored(row, stood)
         if self._on_commit is not None:
             _tell(self._on_commit, own(tuple(stored)))
         if self._observer is not None and self._observer.is_watching:
@@ -384,15 +394,19 @@ class Journal(Generic[S, E]):
             while True:
                 after = machine.evolve_all(self._committed, [Recorded(self._committed.version + 1, at, late)])
                 stands = machine.control.standing(after)
+                row = self._row_if_moved(after, stands)
                 try:
-                    end = await self._append(Commit(head, ((at, late),), self._row_if_moved(after, stands)))
+                    end = await self._append(Commit(head, ((at, late),), row))
                 except ConcurrencyConflict:
                     after, end, _ = await self._with_news()
                     self._is_at(after, end, machine.control.standing(after))
                 else:
+                    stood = self._stands
                     self._is_at(after, end, stands)
                     break
             self._reach("after-append")
+            if self._waking is not None:
+                self._waking.stored(row, stood)
 
     async def report_late(self) -> None:
         """Append late reports of the calls that were in flight when the session was lost, and have ended since."""

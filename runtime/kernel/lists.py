@@ -15,7 +15,17 @@ from steptrail.domain.shared.due import Due, DueCause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["crashed_runs", "due_runs", "is_due", "listed_runs", "marked", "oldest_due", "why_due", "with_cause"]
+__all__ = [
+    "crashed_runs",
+    "due_runs",
+    "is_due",
+    "listed_runs",
+    "marked",
+    "oldest_due",
+    "row_of",
+    "why_due",
+    "with_cause",
+]
 
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 _MOST_UNTOLD = 1_000
@@ -66,11 +76,17 @@ async def oldest_due(store: EventStore, now: int) -> int | None:
     return min([*since, *(row.due_at for row in first if row.due_at is not None)], default=None)
 
 
-async def is_due(store: EventStore, stream: str, now: int) -> bool:
-    """Tell whether a worker could bring a stream on at `now`."""
+async def row_of(store: EventStore, stream: str, now: int) -> RunSummary | None:
+    """Return the row of a stream, with why a worker could bring it on at `now`; None when there is no such stream."""
     rows = await listed_runs(store, IndexQuery(streams=[stream]))
     known = await _with_those_waited_for(store, rows)
-    return any(_why_due(row, known, now) is not None for row in rows)
+    return next((replace(row, due=_why_due(row, known, now)) for row in rows), None)
+
+
+async def is_due(store: EventStore, stream: str, now: int) -> bool:
+    """Tell whether a worker could bring a stream on at `now`."""
+    row = await row_of(store, stream, now)
+    return row is not None and row.due is not None
 
 
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:

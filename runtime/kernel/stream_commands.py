@@ -50,6 +50,7 @@ class StreamCommands(Generic[S, C, E, F]):
             reach=self._env.reach,
             on_commit=self._on_commit,
             observer=self._env.observer,
+            waking=self._env.waking,
         )
 
     async def existing(self) -> Journal[S, E]:

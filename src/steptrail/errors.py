@@ -44,6 +44,7 @@ from steptrail.domain.errors import (
     StoreUnavailable,
     StreamBroken,
     TransportUnavailable,
+    ViewsBusy,
 )
 from steptrail.domain.failures import ErrorInfo, ErrorType, StepError
 from steptrail.domain.policy.backoff import Backoff, BackoffKind
@@ -105,4 +106,5 @@ __all__ = [
     "StoredOutputInvalid",
     "StreamBroken",
     "TransportUnavailable",
+    "ViewsBusy",
 ]

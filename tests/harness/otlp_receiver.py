@@ -1,10 +1,14 @@
-"""A receiver of spans over OTLP: protobuf over HTTP. `python otlp_receiver.py` serves it in a process of its own."""
+"""A receiver of spans and metrics over OTLP: protobuf over HTTP.
+
+`python otlp_receiver.py` serves it in a process of its own.
+"""
 
 import json
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 __all__ = ["OtlpReceiver"]
@@ -42,14 +46,38 @@ def _spans(body: bytes) -> list[dict[str, Any]]:
     ]
 
 
+def _metrics(body: bytes) -> dict[str, Any]:
+    """Return the metrics by name: the unit, and each point with its value, or the count of a histogram."""
+    request = ExportMetricsServiceRequest.FromString(body)
+    found: dict[str, Any] = {}
+    for resource in request.resource_metrics:
+        for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
+            kind = metric.WhichOneof("data") or ""
+            points = getattr(metric, kind).data_points
+            found[metric.name] = {
+                "service": _attributes(resource.resource.attributes)["service.name"],
+                "unit": metric.unit,
+                "points": [
+                    [
+                        _attributes(point.attributes),
+                        point.count if kind == "histogram" else getattr(point, point.WhichOneof("value") or ""),
+                    ]
+                    for point in points
+                ],
+            }
+    return found
+
+
 class OtlpReceiver(ThreadingHTTPServer):
-    """Keeps what was sent to /v1/traces, and returns it as JSON to GET. Listens on this machine alone."""
+    """Keeps what was sent to it, and returns the spans as JSON to GET. Listens on this machine alone."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         self.spans: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.metrics: dict[str, Any] = {}
+        """The newest of each metric."""
         super().__init__(("127.0.0.1", 0), _Handler)
 
     @property
@@ -68,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/traces":
             self._receiver.headers.append(dict(self.headers.items()))
             self._receiver.spans += _spans(body)
+        elif self.path == "/v1/metrics":
+            self._receiver.metrics.update(_metrics(body))
         self.send_response(200 if self.path in ("/v1/traces", "/v1/metrics") else 404)
         self.send_header("Content-Length", "0")
         self.end_headers()

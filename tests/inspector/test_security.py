@@ -58,7 +58,7 @@ async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) 
 async def test_the_tenant_of_a_run_below_is_that_of_the_run_above(tmp_path: Path) -> None:
     from steptrail import Steptrail
     from steptrail.domain.kernel.index_query import IndexQuery
-    from steptrail.interfaces.http.inspector.access import tenant_of
+    from steptrail.interfaces.python.tenants import tenant_of
     from tests.inspector.inspected import family
 
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:

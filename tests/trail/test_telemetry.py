@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +28,9 @@ from tests.flow.kit import World
 from tests.harness.otlp_receiver import OtlpReceiver
 from tests.harness.spans import drawn, hold_together
 from tests.runner.families import asks, boss, look, named
+from tests.trail.receivers import receiver as receiver
 from tests.unit.cli.command import Type
 from tests.unit.cli.conftest import typed as typed
-
-
-@pytest.fixture
-def receiver() -> Iterator[OtlpReceiver]:
-    with OtlpReceiver() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 def family(secret: str = "go") -> Agent:  # noqa: S107 - no password

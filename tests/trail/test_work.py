@@ -1,12 +1,18 @@
-"""A worker carries on what is due, whatever left it there, and leaves it to others when it ends."""
+"""A worker carries on what is due, whatever left it there, and leaves it to others when it ends.
+
+All of it holds wherever the worker hears of what is due: it looks itself, an engine wakes it, or an engine wakes it
+twice, late, elsewhere at the same moment, or not at all.
+"""
 
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.continuation.limits import Limits
@@ -14,13 +20,21 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.errors import ConfigurationError
+from steptrail.errors import CommandRejected, ConfigurationError, StoredContextInvalid
+from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.store import open_store
+from steptrail.runtime.kernel import woken
+from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.worker import Work, Worker
+from steptrail.runtime.kernel.hands import Hands, Work
+from steptrail.runtime.kernel.looking import Looking
+from steptrail.runtime.kernel.room import Room
+from steptrail.runtime.kernel.woken import Woken
+from steptrail.runtime.kernel.worker import Worker
 from steptrail.testing import ScriptedModel, call
-from steptrail.tools import SubagentTool
+from steptrail.tools import SubagentTool, Tool
 from steptrail.workflow import FlowTool, Workflow
+from tests.harness.mischievous_engine import Mischief, MischievousEngine
 from tests.runner.kit import Crash, agent_of, crash_at
 
 PATIENCE = 30.0
@@ -93,20 +107,66 @@ async def opened(url: str) -> AsyncGenerator[Steptrail]:
         yield trail
 
 
-async def test_what_a_crash_left_is_carried_on_once(store_url: str, desk: Desk) -> None:
+class Order(BaseModel):
+    number: int
+
+
+class NamedOrder(BaseModel):
+    name: str
+
+
+class Place:
+    """A store, and the engine that wakes its workers, if one does."""
+
+    def __init__(self, url: str, engine: Callable[[], Engine | None]) -> None:
+        self.url, self.engine = url, engine
+
+    def open(self) -> Steptrail:
+        return Steptrail.open(self.url, engine=self.engine())
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Steptrail]:
+        async with asyncio.timeout(2 * PATIENCE), self.open() as trail:
+            yield trail
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        "sqlite, woken by mischief",
+        pytest.param("postgres", marks=pytest.mark.slow("asks a server")),
+        pytest.param("postgres, woken by procrastinate", marks=pytest.mark.slow("asks a server")),
+    ]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A store of each kind, with workers that look and workers that are woken."""
+    store, _, engine = str(request.param).partition(", woken by ")
+    monkeypatch.setattr(woken, "SWEEP_SECONDS", 0.3)
+    monkeypatch.setattr(woken, "_FIRST_REST_SECONDS", 0.2)
+    url = f"sqlite:///{tmp_path / 'runs.db'}" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    mischief = Mischief()
+    made: dict[str, Callable[[], Engine | None]] = {
+        "": lambda: None,
+        "mischief": lambda: MischievousEngine(mischief),
+        "procrastinate": lambda: ProcrastinateEngine(url),
+    }
+    return Place(url, made[engine])
+
+
+async def test_what_a_crash_left_is_carried_on_once(place: Place, desk: Desk) -> None:
     names = [f"s{number}" for number in range(5)]
-    await left_by_a_crash(store_url, desk.agent(), *names)
-    async with opened(store_url) as trail, trail.work(desk.agent()):
+    await left_by_a_crash(place.url, desk.agent(), *names)
+    async with place.opened() as trail, trail.work(desk.agent()):
         await ended(trail, *names)
     assert desk.ran == Counter({f"{name}:1:1:0": 1 for name in names})
 
 
-async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_once(store_url: str, desk: Desk) -> None:
+async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_once(place: Place, desk: Desk) -> None:
     paying = desk.agent(first="pay")
     policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(0.5, max_seconds=1))
     waiting = agent_of([ConnectionError("down"), "Up."]).with_error_policy(policy)
     patient = waiting.with_limits(Limits(longest_wait=0.1)).build()
-    async with opened(store_url) as trail:
+    async with place.opened() as trail:
         asked = await trail.run(paying, "pay", session="asks")
         assert (await trail.run(patient, "go", session="waits")).status is ExecutionStatus.WAITING
         async with trail.work(paying):
@@ -118,11 +178,11 @@ async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_on
 
 
 async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_is_answered(
-    store_url: str, desk: Desk
+    place: Place, desk: Desk
 ) -> None:
     below = SubagentTool(desk.agent(first="pay"), name="below")
     boss = agent_of([call("below", prompt="pay"), "All is paid."]).with_tools(below).build()
-    async with opened(store_url) as trail, trail.work(boss):
+    async with place.opened() as trail, trail.work(boss):
         await trail.start(boss, "go", session="s")
         while not (asked := await trail.inbox()):
             await asyncio.sleep(0.01)
@@ -130,10 +190,10 @@ async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_i
         await ended(trail, "s")
 
 
-async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answered(store_url: str) -> None:
+async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answered(place: Place) -> None:
     flow = Workflow("below").human("ask", prompt="Pay?", output="said").build()
     boss = agent_of([call("below"), "All is paid."]).with_tools(FlowTool(flow)).build()
-    async with opened(store_url) as trail, trail.work(boss):
+    async with place.opened() as trail, trail.work(boss):
         await trail.start(boss, "go", session="s")
         while not (asked := await trail.inbox()):
             await asyncio.sleep(0.01)
@@ -142,9 +202,9 @@ async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answ
         assert len(await trail.runs()) == 2
 
 
-async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(store_url: str, desk: Desk) -> None:
+async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(place: Place, desk: Desk) -> None:
     desk.gate.clear()
-    async with opened(store_url) as trail:
+    async with place.opened() as trail:
         running = asyncio.create_task(trail.run(desk.agent(), "go", session="s"))
         await until(lambda: desk.inside == 1)
         await trail.session("s").pause(by="ana")
@@ -156,13 +216,13 @@ async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(sto
 
 
 async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it(
-    store_url: str, desk: Desk, caplog: pytest.LogCaptureFixture
+    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await left_by_a_crash(store_url, desk.agent(), "s")
+    await left_by_a_crash(place.url, desk.agent(), "s")
     stranger = AgentBuilder("stranger").with_model(ScriptedModel(["hello"])).build()
-    other = Steptrail.open(store_url)
+    other = place.open()
     with caplog.at_level(logging.INFO, "steptrail.runs"):
-        async with opened(store_url) as trail, other, other.work(stranger):
+        async with place.opened() as trail, other, other.work(stranger):
             await until(lambda: "left to a worker that has agent 'calc'" in caplog.text)
             await asyncio.sleep(1.2)
             assert caplog.text.count("left to a worker") == 1
@@ -170,11 +230,11 @@ async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it
                 await ended(trail, "s")
 
 
-async def test_no_more_run_at_once_than_are_allowed(store_url: str, desk: Desk) -> None:
+async def test_no_more_run_at_once_than_are_allowed(place: Place, desk: Desk) -> None:
     names = [f"s{number}" for number in range(7)]
-    await left_by_a_crash(store_url, desk.agent(), *names)
+    await left_by_a_crash(place.url, desk.agent(), *names)
     desk.gate.clear()
-    async with opened(store_url) as trail, trail.work(desk.agent(), concurrency=2) as worker:
+    async with place.opened() as trail, trail.work(desk.agent(), concurrency=2) as worker:
         await until(lambda: desk.inside == 2)
         assert len(worker.running) == 2
         desk.gate.set()
@@ -182,10 +242,10 @@ async def test_no_more_run_at_once_than_are_allowed(store_url: str, desk: Desk) 
     assert desk.most == 2
 
 
-async def test_two_workers_share_the_work_and_no_session_has_two_owners(store_url: str, desk: Desk) -> None:
+async def test_two_workers_share_the_work_and_no_session_has_two_owners(place: Place, desk: Desk) -> None:
     names = [f"s{number}" for number in range(20)]
-    await left_by_a_crash(store_url, desk.agent(), *names)
-    async with opened(store_url) as trail, opened(store_url) as other:
+    await left_by_a_crash(place.url, desk.agent(), *names)
+    async with place.opened() as trail, place.opened() as other:
         async with trail.work(desk.agent(), concurrency=3), other.work(desk.agent(), concurrency=3):
             await ended(trail, *names)
         for name in names:
@@ -194,10 +254,10 @@ async def test_two_workers_share_the_work_and_no_session_has_two_owners(store_ur
     assert set(desk.ran.values()) == {1}
 
 
-async def test_a_worker_that_drains_lets_a_call_end_and_leaves_the_session_due(store_url: str, desk: Desk) -> None:
-    await left_by_a_crash(store_url, desk.agent(), "s")
+async def test_a_worker_that_drains_lets_a_call_end_and_leaves_the_session_due(place: Place, desk: Desk) -> None:
+    await left_by_a_crash(place.url, desk.agent(), "s")
     desk.gate.clear()
-    async with opened(store_url) as trail:
+    async with place.opened() as trail:
         async with trail.work(desk.agent()) as worker:
             await until(lambda: desk.inside == 1)
             draining = asyncio.create_task(worker.drain())
@@ -212,10 +272,10 @@ async def test_a_worker_that_drains_lets_a_call_end_and_leaves_the_session_due(s
     assert desk.ran == Counter({"s:1:1:0": 1})
 
 
-async def test_a_call_that_outlasts_the_grace_is_cut_off_and_runs_again_elsewhere(store_url: str, desk: Desk) -> None:
-    await left_by_a_crash(store_url, desk.agent(), "s")
+async def test_a_call_that_outlasts_the_grace_is_cut_off_and_runs_again_elsewhere(place: Place, desk: Desk) -> None:
+    await left_by_a_crash(place.url, desk.agent(), "s")
     desk.gate.clear()
-    async with opened(store_url) as trail:
+    async with place.opened() as trail:
         async with trail.work(desk.agent(), grace=0.2):
             await until(lambda: desk.inside == 1)
         assert desk.inside == 0
@@ -225,7 +285,7 @@ async def test_a_call_that_outlasts_the_grace_is_cut_off_and_runs_again_elsewher
     assert desk.ran == Counter({"s:1:1:0": 2})
 
 
-async def test_the_version_of_the_agent_that_began_goes_on(store_url: str) -> None:
+async def test_the_version_of_the_agent_that_began_goes_on(place: Place) -> None:
     told: list[str] = []
 
     def version(word: str) -> Agent:
@@ -237,17 +297,92 @@ async def test_the_version_of_the_agent_that_began_goes_on(store_url: str) -> No
         return agent_of([call("say_it"), "Done."]).with_tools(say_it).build()
 
     old, new = version("old"), version("new")
-    await left_by_a_crash(store_url, old, "of-old")
-    await left_by_a_crash(store_url, new, "of-new")
-    async with opened(store_url) as trail, trail.work(old, new, concurrency=1):
+    await left_by_a_crash(place.url, old, "of-old")
+    await left_by_a_crash(place.url, new, "of-new")
+    async with place.opened() as trail, trail.work(old, new, concurrency=1):
         await ended(trail, "of-old", "of-new")
     assert told == ["old", "new"]
 
 
-async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_moved(
-    store_url: str, desk: Desk, caplog: pytest.LogCaptureFixture
+async def test_with_strict_a_session_goes_on_only_with_the_very_agent_that_began_it(
+    place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await left_by_a_crash(store_url, desk.agent(), "bad", "still")
+    def version(word: str) -> Agent:
+        return agent_of([call("say_it"), word]).with_tools(said(word)).build()
+
+    def said(word: str) -> Tool:
+        @tool(effect=ToolEffect.IDEMPOTENT, description=f"Say {word}.")
+        def say_it() -> str:
+            return word
+
+        return say_it
+
+    old, new = version("old"), version("new")
+    await left_by_a_crash(place.url, old, "of-old")
+    left: list[tuple[str, type[Exception] | None]] = []
+
+    def note(row: RunSummary, error: Exception | None) -> None:
+        left.append((row.session_id, type(error) if error else None))
+
+    async with place.opened() as trail, trail.work(new, strict=True, on_left=note) as worker:
+        await until(lambda: bool(left))
+        assert left == [("of-old", CommandRejected)]
+        assert set(worker.left) == {"agent:of-old"}
+        async with place.opened() as other, other.work(old, strict=True):
+            await ended(trail, "of-old")
+        assert (await trail.session("of-old").state()).output == "old"
+    assert caplog.text.count("is due, and left as it is") == 1
+
+
+async def test_a_context_that_no_longer_fits_leaves_the_session_to_a_worker_that_takes_it(place: Place) -> None:
+    def agent(fields: type[BaseModel]) -> Agent[str, BaseModel]:
+        return agent_of(["Done."]).with_context(fields).build()
+
+    left: list[Exception | None] = []
+    async with place.opened() as trail:
+        await trail.start(agent(Order), "go", session="s", context=Order(number=7))
+        async with trail.work(agent(NamedOrder), on_left=lambda _, error: left.append(error)):
+            await until(lambda: bool(left))
+            assert isinstance(left[0], StoredContextInvalid)
+            async with place.opened() as other, other.work(agent(Order)):
+                await ended(trail, "s")
+
+
+async def test_no_more_of_one_agent_run_at_once_than_are_allowed_and_others_go_on(place: Place, desk: Desk) -> None:
+    names = [f"s{number}" for number in range(5)]
+    quick = AgentBuilder("quick").with_model(ScriptedModel(["Yes."] * 9)).build()
+    await left_by_a_crash(place.url, desk.agent(), *names)
+    desk.gate.clear()
+    async with place.opened() as trail, trail.work(desk.agent(), quick, per_agent={"calc": 2}) as worker:
+        await until(lambda: desk.inside == 2)
+        await trail.start(quick, "go", session="q")
+        await ended(trail, "q")
+        assert len({*worker.running} - {"agent:q"}) == 2
+        desk.gate.set()
+        await ended(trail, *names)
+    assert desk.most == 2
+
+
+async def test_no_more_of_one_tenant_run_at_once_than_are_allowed_and_others_go_on(place: Place, desk: Desk) -> None:
+    desk.gate.clear()
+    async with place.opened() as trail:
+        for number in range(4):
+            await trail.start(desk.agent(), "go", session=f"a{number}", metadata={"tenant": "acme"})
+        async with trail.work(desk.agent(), per_tenant={"*": 3, "acme": 1}) as worker:
+            await until(lambda: desk.inside == 1)
+            await trail.start(desk.agent(), "go", session="b", metadata={"tenant": "bolt"})
+            await trail.start(desk.agent(), "go", session="nobodys")
+            await until(lambda: desk.inside == 3)
+            assert {name for name in worker.running if name.startswith("agent:a")} < {f"agent:a{n}" for n in range(4)}
+            desk.gate.set()
+            await ended(trail, "b", "nobodys", *(f"a{number}" for number in range(4)))
+    assert desk.most == 3
+
+
+async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_moved(
+    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await left_by_a_crash(place.url, desk.agent(), "bad", "still")
     tried: Counter[str] = Counter()
 
     def carry(row: RunSummary) -> Work:
@@ -258,23 +393,27 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
 
         return fails
 
-    store = open_store(store_url)
-    async with Worker(Environment(store=store), carry, concurrency=2, grace=1.0):
+    store, engine = open_store(place.url), place.engine()
+    env = Environment(store=store)
+    hands = Hands(env, carry, room=Room(2), grace=1.0)
+    async with Worker(hands, Looking(env) if engine is None else Woken(env, engine, ["agent:calc"])):
         await until(lambda: len(tried) == 2)
         await asyncio.sleep(1.3)
         assert tried == {"bad": 1, "still": 1}
         assert caplog.text.count("could not be carried on") == 1
-        async with Steptrail.open(store_url) as trail:
+        async with place.open() as trail:
             lease = await store.acquire("agent:bad", owner="somebody")
             await trail.session("bad").send(desk.agent(), "and?")
             await lease.release()
             await until(lambda: tried["bad"] == 2)
+    if engine is not None:
+        await engine.close()
     await store.close()
 
 
-async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_run(store_url: str) -> None:
+async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_run(place: Place) -> None:
     agent = agent_of(["One.", "Two."]).build()
-    async with opened(store_url) as trail:
+    async with place.opened() as trail:
         await trail.run(agent, "go", session="s")
         fork = await trail.session("s").fork(session="f", name="another way")
         await fork.post(agent, "and now?")
@@ -284,21 +423,25 @@ async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_r
 
 
 async def test_closing_the_trail_ends_a_worker_without_a_warning(
-    store_url: str, desk: Desk, caplog: pytest.LogCaptureFixture
+    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trail = Steptrail.open(store_url)
+    trail = place.open()
     async with trail.work(desk.agent()):
         await asyncio.sleep(0.1)
         await trail.close()
     assert caplog.text == ""
 
 
-async def test_a_worker_needs_an_agent_a_hand_and_a_grace(store_url: str, desk: Desk) -> None:
-    async with Steptrail.open(store_url) as trail:
+async def test_a_worker_needs_an_agent_a_hand_and_a_grace(place: Place, desk: Desk) -> None:
+    async with place.open() as trail:
         with pytest.raises(ConfigurationError, match="needs the agents"):
             trail.work()
         with pytest.raises(ConfigurationError, match="at least one session"):
             trail.work(desk.agent(), concurrency=0)
+        with pytest.raises(ConfigurationError, match="per_agent is at least one session at once"):
+            trail.work(desk.agent(), per_agent=0)
+        with pytest.raises(ConfigurationError, match="not -1 of 'acme'"):
+            trail.work(desk.agent(), per_tenant={"acme": -1})
         for grace in (-1.0, float("nan"), float("inf")):
             with pytest.raises(ConfigurationError, match="the grace of a worker"):
                 trail.work(desk.agent(), grace=grace)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry
+from steptrail.projections.kernel.projection import Entry, Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Index, Row, Table
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, commit_of
@@ -59,7 +59,7 @@ class Seen:
     sum: int = 0
 
 
-class Counting:
+class Counting(Projection[Seen]):
     """Folds `Noted` of the streams `agent:`. A note of 0 takes back the note of 1; `fails_at` is a text it hates."""
 
     name, prefixes, types = "counting", ("agent:",), (Noted.TYPE,)

@@ -46,7 +46,7 @@ async def contents(views: Views) -> Mapping[str, list[tuple[Any, ...]]]:
     return {table.name: await rows(views, table) for table in (STREAMS, NOTES, TOTALS)}
 
 
-async def digest(views: Views) -> Mapping[str, str]:
-    """Return the digests of all tables of `Counting`."""
-    generation = await views.present()
-    return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, Counting()))
+async def digest(views: Views, projection: Projection[Any] | None = None) -> Mapping[str, str]:
+    """Return the digests of all tables of a projection: of `Counting`, unless another is given."""
+    generation, of = await views.present(), projection or Counting()
+    return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, of))

@@ -1,4 +1,4 @@
-"""Processes that apply the log, or rebuild, are killed at each fault point; the next one ends with the same bytes."""
+"""Processes that apply the log, prune or rebuild are killed at each fault point; the next ends with the same bytes."""
 
 import asyncio
 import os
@@ -7,11 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 
+from steptrail.infrastructure.views import views as views_module
 from steptrail.infrastructure.views.projector import VIEW_FAULT_POINTS
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.testing.crash import PointCounter
+from steptrail.testing.store_samples import AT
 from tests.harness.store_urls import with_short_leases
 from tests.harness.worker_pool import WorkerPool
+from tests.views.ageing import Ageing
 from tests.views.counting import note
 from tests.views.kit import digest, viewed
 
@@ -26,9 +29,11 @@ async def _fill(url: str) -> None:
             await note(store, f"agent:{number % 4}", number, 1, 0)
 
 
-async def _apply_and_rebuild(url: str, reach: Reach) -> None:
-    async with viewed(url, most=_BATCH, reach=reach) as (_, views):
+async def _apply_and_rebuild(url: str, reach: Reach, before: int = AT + 1) -> None:
+    views_module._PRUNED_AT_ONCE = 2  # pyright: ignore[reportPrivateUsage]
+    async with viewed(url, Ageing(), most=_BATCH, reach=reach) as (_, views):
         await views.catch_up()
+        await views.prune(before)
         await views.rebuild()
 
 
@@ -53,11 +58,12 @@ async def _freed(url: str) -> None:
 
 async def _digests(url: str) -> list[Mapping[str, str]]:
     """Return what is there once all is applied, and after a rebuild."""
-    async with viewed(url, most=_BATCH) as (store, views):
+    async with viewed(url, Ageing(), most=_BATCH) as (store, views):
         await views.wait(await store.last_position(), timeout=60)
-        found = await digest(views)
+        await views.prune(AT + 1)
+        found = await digest(views, Ageing())
         await views.rebuild()
-        return [found, await digest(views)]
+        return [found, await digest(views, Ageing())]
 
 
 @pytest.mark.parametrize("point", VIEW_FAULT_POINTS)
@@ -72,5 +78,5 @@ def test_after_a_kill_the_next_process_ends_with_the_same_bytes(store_url: str, 
         asyncio.run(_freed(url))
     after, rebuilt = asyncio.run(_digests(url))
     assert after == rebuilt
-    asyncio.run(_apply_and_rebuild(url, counter))
+    asyncio.run(_apply_and_rebuild(url, counter, AT + 10))
     assert counter.reached[point] >= times

@@ -1,0 +1,1 @@
+"""Engines that wake the workers of a fleet."""

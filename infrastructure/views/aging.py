@@ -1,0 +1,119 @@
+"""Deletes rows that are old: those of runs that ended long ago, with all that belongs to them.
+
+An instant is remembered with the place of a projection, and every row that is older is gone, or goes. So what a batch
+writes of a run that was pruned before is deleted in its transaction, and a rebuild that is told the instant ends with
+the same rows. Sums are not touched.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from steptrail.infrastructure.views.database import Statements
+from steptrail.infrastructure.views.ddl import cleaner, quoted
+from steptrail.projections.kernel.changes import Changes, Key
+from steptrail.projections.kernel.projection import Projection
+from steptrail.projections.kernel.table import Row, Scalar, Table
+
+__all__ = ["Aging"]
+
+_AT_ONCE = 100
+"""How many rows one statement names."""
+
+
+class Aging:
+    """The tables of a projection that grow old. `prefix` stands before their names."""
+
+    def __init__(self, projection: Projection[Any], prefix: str) -> None:
+        self._prefix = prefix
+        self._below: Mapping[Table, Sequence[Table]] = {
+            owner: [table for table in projection.tables if table.belongs_to is owner]
+            for owner in projection.tables
+            if owner.aged_by
+        }
+
+    def old_keys(self, statements: Statements, before: int) -> Mapping[Table, frozenset[Key]]:
+        """Return the keys of the rows that are older and still there."""
+        return {
+            owner: frozenset(
+                tuple(row)
+                for row in statements.ask(
+                    f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE {quoted(owner.aged_by)} < $1",  # noqa: S608
+                    before,
+                )
+            )
+            for owner in self._below
+        }
+
+    def sweep(self, statements: Statements, before: int, most: int) -> int:
+        """Delete at most so many older rows, with all that belongs to them, and return how many there were."""
+        swept = 0
+        for owner in self._below:
+            found = statements.ask(
+                f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE {quoted(owner.aged_by)} < $1 "  # noqa: S608
+                f"ORDER BY {quoted(owner.aged_by)} LIMIT {most - swept}",
+                before,
+            )
+            self._delete(statements, owner, [tuple(row) for row in found])
+            swept += len(found)
+        return swept
+
+    def after(self, statements: Statements, changes: Changes, before: int) -> None:
+        """Delete what a batch has written of rows that are older, or gone."""
+        for owner, below in self._below.items():
+            written = _put(changes, owner)
+            kept = {key for key, row in written.items() if not _is_older(owner, row, before)}
+            touched = {_key_in(owner, row) for table in below for row in _put(changes, table).values()} | written.keys()
+            clean = cleaner(owner.columns[: len(owner.key)])
+            for keys in _cut(tuple(clean(list(key))) for key in touched - kept):
+                there = statements.ask(
+                    f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE ({_any_of(owner.key, len(keys), 2)}) "  # noqa: S608
+                    f"AND ({quoted(owner.aged_by)} IS NULL OR {quoted(owner.aged_by)} >= $1)",
+                    before,
+                    *(value for key in keys for value in key),
+                )
+                self._delete(statements, owner, sorted(set(keys) - {tuple(row) for row in there}))
+
+    def _delete(self, statements: Statements, owner: Table, keys: Sequence[Key]) -> None:
+        for some in _cut(keys):
+            values = [value for key in some for value in key]
+            for table in (*self._below[owner], owner):
+                statements.change(
+                    f"DELETE FROM {self._place(table)} WHERE {_any_of(owner.key, len(some), 1)}",  # noqa: S608
+                    *values,
+                )
+
+    def _place(self, table: Table) -> str:
+        return self._prefix + quoted(table.name)
+
+
+def _put(changes: Changes, table: Table) -> Mapping[Key, Row]:
+    return {key: row for key, row in changes.rows.get(table, {}).items() if row is not None}
+
+
+def _key_in(owner: Table, row: Row) -> Key:
+    return tuple(row[name] for name in owner.key)
+
+
+def _is_older(owner: Table, row: Row, before: int) -> bool:
+    at: Scalar = row[owner.aged_by]
+    return isinstance(at, int) and at < before
+
+
+def _cut(keys: Iterable[Key]) -> Iterator[Sequence[Key]]:
+    left = iter(keys)
+    while some := list(islice(left, _AT_ONCE)):
+        yield some
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _any_of(names: Sequence[str], many: int, first: int) -> str:
+    """Return the condition that the columns hold one of many keys, whose values begin with the parameter `first`."""
+    if len(names) == 1:
+        return f"{quoted(names[0])} IN ({', '.join(f'${first + number}' for number in range(many))})"
+    marks = iter(range(first, first + many * len(names)))
+    each = (" AND ".join(f"{quoted(name)} = ${next(marks)}" for name in names) for _ in range(many))
+    return " OR ".join(f"({one})" for one in each)

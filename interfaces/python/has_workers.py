@@ -1,0 +1,78 @@
+"""`work` of a trail: the worker of a process, woken by an engine or looking for itself."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from steptrail.domain.live import LiveUpdate
+from steptrail.infrastructure.fleet.opening import engine_of
+from steptrail.interfaces.python.agents_worker import agents_worker
+from steptrail.interfaces.python.tenants import tenant_of
+from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.kernel.engine import Engine
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.hands import OnLeft
+from steptrail.runtime.kernel.room import Most, Room
+from steptrail.runtime.kernel.waking import Waking
+from steptrail.runtime.kernel.worker import Worker
+
+if TYPE_CHECKING:
+    from steptrail.runtime.flow.workflow import BuiltWorkflow
+
+__all__ = ["HasWorkers"]
+
+
+class HasWorkers:
+    """The method by which a trail becomes a worker."""
+
+    _env: Environment
+    _waking: Waking
+    _url: str
+
+    def work(
+        self,
+        *agents: "AnyAgent | BuiltWorkflow",
+        concurrency: int = 8,
+        grace: float = 10.0,
+        live: bool = False,
+        on_left: OnLeft | None = None,
+        engine: Engine | str | None = None,
+        per_agent: Most = None,
+        per_tenant: Most = None,
+        strict: bool = False,
+    ) -> Worker:
+        """Return a worker, which is used in `async with`: until it is left it carries on what is `due` in the store.
+
+        That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at
+        rest. A session is carried on by the agent of the name that its last execution was begun with; of several with
+        one name by the one that it was begun with, or else the last. A run of a workflow is carried on by the workflow
+        of its name in the same way. A session whose agent is not here is left to other workers. At most `concurrency`
+        sessions run at once. At the end each is asked to pause, and is cut off after `grace` seconds; any worker goes
+        on with them. Any number of workers, in any process, may serve one store: a session has one owner.
+
+        With `live` models are asked to stream, as by `open(live=True)`. `on_left` is told of a session that stays as it
+        is, with the error of the attempt to carry it on; None where no agent here fits, or nothing came of it. It is
+        tried again when something is stored in it. With `strict` a session goes on only with the very agent that it was
+        begun with, and is left to others where that is not here.
+
+        At most `per_agent` sessions of one agent, and `per_tenant` of one tenant (what their metadata has under the key
+        `tenant`) run at once in this worker: a number for each, or a mapping from names to numbers, in which `*` stands
+        for all others.
+
+        With an `engine`, or one that the trail was opened with, the worker is woken by it and does not look at the
+        store each time when something is stored; see the guide "A fleet". All else is the same. Raises
+        `ConfigurationError` without an agent, and for a concurrency, a limit or a grace that cannot be; entering raises
+        `StoreUnavailable` when the engine's server is away.
+        """
+        if engine is not None:
+            self._waking.engine = engine_of(engine, self._url)
+        room = Room(
+            concurrency, per_agent=per_agent, per_tenant=per_tenant, tenant_of=partial(tenant_of, self._env.store)
+        )
+        on_update = _stream if live else None
+        return agents_worker(
+            self._env, agents, room=room, grace=grace, strict=strict, on_left=on_left, on_update=on_update
+        )
+
+
+def _stream(update: LiveUpdate) -> None:
+    """Do nothing with an update: a model is asked to stream when somebody is told of it."""

@@ -1,0 +1,164 @@
+"""The hands of a worker: they carry runs on, remember what was left as it was, and let go when the worker ends.
+
+Where a worker hears of what is due is no matter of theirs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError, StoreError
+from steptrail.domain.kernel.commands import CALLER, Pause
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.room import Place, Room
+
+__all__ = ["Carry", "Hands", "NotTaken", "OnLeft", "Work"]
+
+Work = Callable[[], Coroutine[Any, Any, object]]
+Carry = Callable[[RunSummary], Work | None]
+"""Returns a function that goes on with a run; None for a run that this process leaves to others."""
+OnLeft = Callable[[RunSummary, Exception | None], None]
+
+_MOST_LEFT = 10_000
+"""How many streams are remembered as left; the oldest are tried again then."""
+
+_log = logging.getLogger("steptrail.runs")
+
+
+class NotTaken(Enum):
+    """Why a run was not begun with."""
+
+    FULL = auto()
+    """All hands are full, or those for its agent or its tenant."""
+    LEFT = auto()
+    """Nothing here can carry it on, or that was tried and the run has not moved since."""
+    HELD = auto()
+    """It is being carried on here already."""
+    ENDING = auto()
+    """The worker ends."""
+
+
+class Hands:
+    """Carries runs on. `on_ended` is called each time when one has ended, with its stream and the places it had.
+
+    `on_left` is told of each run that is left as it is, with the error of the attempt to carry it on. The error is None
+    where nothing here can carry it on, or where that did not move it.
+    """
+
+    def __init__(
+        self, environment: Environment, carry: Carry, *, room: Room, grace: float, on_left: OnLeft | None = None
+    ) -> None:
+        self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._left: dict[str, tuple[int, int]] = {}
+        self._is_ending = False
+        self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
+
+    @property
+    def running(self) -> Sequence[str]:
+        """The streams that are being carried on here now."""
+        return tuple(self._tasks)
+
+    @property
+    def left(self) -> Mapping[str, int]:
+        """The streams that are due and were left as they are, each with the version at which that was."""
+        return {stream: version for stream, (_, version) in self._left.items()}
+
+    @property
+    def room(self) -> Room:
+        """How much is carried on at once."""
+        return self._room
+
+    def forget_left_but(self, streams: Iterable[str]) -> None:
+        """Remember of what was left only these streams."""
+        self._left = {stream: self._left[stream] for stream in streams if stream in self._left}
+
+    def has_left(self, stream: str) -> bool:
+        """Tell whether a stream was left as it was, whether or not it has moved since."""
+        return stream in self._left
+
+    def task_of(self, stream: str) -> "asyncio.Task[None] | None":
+        """Return the task that carries a stream on; None when there is none."""
+        return self._tasks.get(stream)
+
+    async def take(self, row: RunSummary) -> "asyncio.Task[None] | NotTaken":
+        """Begin to carry a run on, and return the task of that; or why it was not begun with."""
+        if await self._is_left(row):
+            return NotTaken.LEFT
+        version, work = await self._env.store.version(row.stream), self._carry(row)
+        if work is None:
+            self._leave(row, version)
+            _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
+            return NotTaken.LEFT
+        places = await self._room.places_of(row)
+        if self._is_ending:
+            return NotTaken.ENDING
+        if row.stream in self._tasks:
+            return NotTaken.HELD
+        if self._room.is_full or self._room.full(places) is not None:
+            return NotTaken.FULL
+        self._left.pop(row.stream, None)
+        self._room.enter(row.stream, places)
+        task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
+        task.add_done_callback(partial(self._ended, row.stream))
+        return task
+
+    async def _is_left(self, row: RunSummary) -> bool:
+        """Tell whether a stream stands as it did when it was left."""
+        if row.stream not in self._left:
+            return False
+        row_version, version = self._left[row.stream]
+        # A row is written when the standing changes, and an owner that has died may have gone on without that.
+        is_same = row.version == row_version and not row.is_crashed
+        return is_same or version == await self._env.store.version(row.stream)
+
+    async def drain(self) -> None:
+        """Take nothing more, ask what runs to pause, and cut off what has not ended within the grace."""
+        self._is_ending = True
+        for stream in tuple(self._tasks):
+            with suppress(SteptrailError):  # it has just ended
+                await control_of(self._env, stream).request(Pause(by=CALLER, reason="its worker drains"))
+        if self._tasks:
+            await asyncio.wait(self._tasks.values(), timeout=self._grace)
+        late = tuple(self._tasks.values())
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    def _ended(self, stream: str, task: "asyncio.Task[None]") -> None:
+        del task, self._tasks[stream]
+        self.on_ended(stream, self._room.leave(stream))
+
+    async def _carried(self, row: RunSummary, version: int, work: Work) -> None:
+        """Do the work, and remember a run that it did not move, so that it is not tried again and again."""
+        try:
+            await work()
+            if await self._env.store.version(row.stream) == version:
+                self._leave(row, version)
+        except (SessionBusy, OwnershipLost) as error:
+            _log.debug("session %s is carried on by another process: %s", row.session_id, error)
+        except StoreError as error:
+            _log.warning("session %s is left for a while: %s", row.session_id, error)
+        except SteptrailError as error:
+            self._leave(row, version, error)
+            _log.warning("session %s is due, and left as it is: %s", row.session_id, error)
+        except Exception as error:
+            self._leave(row, version, error)
+            _log.exception("session %s is due, and could not be carried on", row.session_id)
+
+    def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
+        self._left.pop(row.stream, None)
+        self._left[row.stream] = row.version, version
+        if len(self._left) > _MOST_LEFT:
+            del self._left[next(iter(self._left))]
+        if self._on_left is not None:
+            try:
+                self._on_left(row, error)
+            except Exception:
+                _log.exception("what is told of session %s, which is left as it is, has failed", row.session_id)

@@ -1,0 +1,102 @@
+"""Tells an engine which streams the commits of this process have made due, once they are stored.
+
+It never holds up a commit and never fails one: wakes are noted, and a task of its own tells them to the engine. What is
+lost with a process or with a connection is found by the sweep of a worker.
+"""
+
+import asyncio
+import logging
+
+from steptrail.domain.errors import SteptrailError
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.standing import Standing, StandingState
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.clock import Clock, SystemClock
+from steptrail.runtime.kernel.engine import Engine, Wake, topic_of
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["HORIZON_SECONDS", "Waking"]
+
+HORIZON_SECONDS = 60.0
+"""A wait that ends later than in so many seconds is told to the engine by the sweep, when the time has come nearer.
+
+So sessions that wait for days cost an engine nothing.
+"""
+_CLOSE_SECONDS = 5.0
+
+_log = logging.getLogger("steptrail.runs")
+
+
+class Waking:
+    """The wakes of one trail. Without an engine it does nothing."""
+
+    def __init__(self, store: EventStore, clock: Clock | None = None) -> None:
+        self._store, self._clock = store, clock or SystemClock()
+        self.engine: Engine | None = None
+        self._noted: dict[str, RunSummary] = {}
+        self._telling: asyncio.Task[None] | None = None
+        self._is_failing = False
+
+    def stored(self, row: RunSummary | None, before: Standing) -> None:
+        """Note a commit that has moved a stream from where it stood `before`; None when the commit moved nothing."""
+        if self.engine is None or row is None:
+            return
+        if row.due_at is None and before.due_at is None and not self._may_move_another(row):
+            return
+        # A session that its owner has taken up is told of by the owner's own job.
+        if before.state is StandingState.PENDING and row.standing is StandingState.WORKING:
+            self._noted.pop(row.stream, None)
+            return
+        self._noted[row.stream] = row
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def wake(self, row: RunSummary, *, not_before: int | None = None) -> None:
+        """Wake a stream through the engine. Raises `StoreUnavailable`."""
+        if self.engine is not None:
+            await self.engine.wake(Wake(stream=row.stream, topic=topic_of(row), not_before=not_before))
+
+    async def aclose(self) -> None:
+        """Tell what is noted, and release the engine."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=_CLOSE_SECONDS)
+            self._telling.cancel()
+        if self.engine is not None:
+            await self.engine.close()
+
+    @staticmethod
+    def _may_move_another(row: RunSummary) -> bool:
+        return row.parent is not None and row.standing is StandingState.DONE
+
+    async def _tell(self) -> None:
+        while self._noted:
+            stream, row = next(iter(self._noted.items()))
+            del self._noted[stream]
+            try:
+                await self._tell_of(row)
+                self._is_failing = False
+            except SteptrailError as error:
+                if not self._is_failing:
+                    _log.warning("session %s is due, and the engine was not told: %s", row.session_id, error)
+                self._is_failing = True
+            except Exception:
+                _log.exception("session %s is due, and the engine could not be told", row.session_id)
+
+    async def _tell_of(self, row: RunSummary) -> None:
+        if self.engine is None:
+            return
+        await self.engine.open()
+        if row.parent is not None:
+            await self._tell_of_root(row)
+        elif row.due_at is None:
+            await self.engine.cancel(row.stream)
+        elif row.due_at <= (now := self._clock.utc()) + HORIZON_SECONDS * 1e6:
+            await self.wake(row, not_before=row.due_at if row.due_at > now else None)
+
+    async def _tell_of_root(self, row: RunSummary) -> None:
+        """Wake the stream at the top of the tree, if it is not being worked on: the runs below go on with it."""
+        if row.parent is None or (row.due_at is None and row.standing is not StandingState.DONE):
+            return
+        for root in await self._store.index(IndexQuery(streams=[row.parent.root_stream])):
+            if root.standing is not StandingState.WORKING:
+                await self.wake(root, not_before=row.due_at)

@@ -1,0 +1,235 @@
+"""Hears of what is due from an engine, which wakes it; and sweeps for what no engine was told of.
+
+A worker that is woken looks whether there is something to do, so a wake too many costs a look. A wake too few is made
+up for by the sweep, which one worker of the store does at a time.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
+from itertools import count
+
+from steptrail.domain.errors import SessionBusy, SteptrailError, StoreError
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.due_look import DueLook
+from steptrail.runtime.kernel.engine import Engine, Wake, WorkerReport, topic_of
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.hands import Hands, NotTaken
+from steptrail.runtime.kernel.lists import row_of
+from steptrail.runtime.kernel.room import Place
+from steptrail.runtime.kernel.waking import HORIZON_SECONDS
+
+__all__ = ["SWEEP_SECONDS", "Woken"]
+
+SWEEP_SECONDS = 5.0
+"""How often one worker looks for what no engine was told of, and each says what it does."""
+_SWEEP = "fleet:sweep"
+_FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
+"""After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
+_MOST_RESTS, _PAGE = 10_000, 500
+_workers = count(1)
+
+_log = logging.getLogger("steptrail.runs")
+
+
+class Woken:
+    """Gives hands what an engine wakes. `topics` are the kinds and names of what this worker can carry on."""
+
+    def __init__(self, environment: Environment, engine: Engine, topics: Sequence[str]) -> None:
+        self._env, self._engine, self._topics = environment, engine, tuple(topics)
+        number = next(_workers)
+        self._name = environment.worker if number == 1 else f"{environment.worker}#{number}"
+        self._began_at = environment.clock.utc()
+        self._due = DueLook(environment.store, time.monotonic, least=0.0)
+        self._ending = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._again: set[asyncio.Task[None]] = set()
+        self._hands: Hands | None = None
+        self._wakes = self._without_effect = 0
+        self._rests: OrderedDict[str, int] = OrderedDict()
+        """How many times the wake of a stream was put back here."""
+        self._waiting: dict[Place | None, OrderedDict[str, RunSummary]] = {}
+        """Those that found no place, by the place that was taken; None stands for all hands."""
+
+    async def begin(self, hands: Hands) -> None:
+        """Connect to the engine, and begin to be woken. Raises `StoreUnavailable`."""
+        self._hands = hands
+        hands.on_ended = self._note_end
+        await self._engine.open()
+        coming = self._engine.run(
+            self._woken, topics=self._topics, concurrency=hands.room.concurrency, until=self._ending
+        )
+        self._tasks = [asyncio.create_task(each) for each in (coming, self._sweep(), self._say())]
+
+    async def give_no_more(self) -> None:
+        """Take no more wakes. Safe to call twice."""
+        self._ending.set()
+
+    async def end(self) -> None:
+        """End, when nothing is in hand any more. Safe to call twice."""
+        self._ending.set()
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return
+        for task in (*tasks[1:], *self._again):
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, *self._again, return_exceptions=True):
+            if isinstance(ended, Exception):
+                _log.error("the engine %s has failed a worker", self._engine.name, exc_info=ended)
+        with suppress(SteptrailError):
+            await self._engine.report(None, self._name)
+
+    def report(self) -> WorkerReport:
+        """Return what there is to say of the worker."""
+        hands = self._hands
+        return WorkerReport(
+            worker=self._name,
+            topics=self._topics,
+            concurrency=hands.room.concurrency if hands else 0,
+            began_at=self._began_at,
+            seen_at=self._env.clock.utc(),
+            running=tuple(hands.running) if hands else (),
+            left=tuple(hands.left) if hands else (),
+            wakes=self._wakes,
+            without_effect=self._without_effect,
+        )
+
+    async def _woken(self, wake: Wake) -> None:
+        self._wakes += 1
+        had_effect = False
+        try:
+            had_effect = await self._looked_at(wake)
+        except SteptrailError as error:
+            _log.warning("a wake of %s came to nothing, and comes again: %s", wake.stream, error)
+            await self._put_back(wake, 1.0)
+        finally:
+            self._without_effect += not had_effect
+
+    async def _looked_at(self, wake: Wake) -> bool:
+        """Carry a stream on for as long as it is due and can be; tell whether anything was done."""
+        hands, had_effect = self._hands, False
+        while hands is not None:
+            if (task := hands.task_of(wake.stream)) is not None:
+                await asyncio.wait({task})
+                continue
+            now = self._env.clock.utc()
+            row = await row_of(self._env.store, wake.stream, now)
+            if row is None:
+                return had_effect
+            if row.parent is not None:
+                if (root := await row_of(self._env.store, row.parent.root_stream, now)) is not None and root.due:
+                    await self._put_back(Wake(stream=root.stream, topic=topic_of(root)), 0)
+                return had_effect
+            if row.due is None:
+                if row.due_at is not None and now < row.due_at <= now + HORIZON_SECONDS * 1e6:
+                    await self._engine.wake(Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at))
+                return had_effect
+            taken = NotTaken.ENDING if self._ending.is_set() else await hands.take(row)
+            if taken is NotTaken.ENDING:
+                await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), 0)
+                return had_effect
+            if taken is NotTaken.HELD:
+                continue
+            if isinstance(taken, NotTaken):
+                await self._rest(hands, row, is_full=taken is NotTaken.FULL)
+                return had_effect
+            await asyncio.wait({taken})
+            had_effect = True
+            if hands.has_left(row.stream):
+                await self._rest(hands, row, is_full=False)
+                return had_effect
+            self._rests.pop(row.stream, None)
+        return had_effect
+
+    async def _rest(self, hands: Hands, row: RunSummary, *, is_full: bool) -> None:
+        """Have the stream woken later, here or elsewhere: twice as late each time, and sooner when a place is free."""
+        times = self._rests[row.stream] = self._rests.pop(row.stream, -1) + 1
+        if len(self._rests) > _MOST_RESTS:
+            self._rests.popitem(last=False)
+        if is_full:
+            place = None if hands.room.is_full else hands.room.full(await hands.room.places_of(row))
+            waiting = self._waiting.setdefault(place, OrderedDict())
+            if len(waiting) < _MOST_RESTS:
+                waiting[row.stream] = row
+        seconds = min(_FIRST_REST_SECONDS * 2.0 ** min(times, 16), _LONGEST_REST_SECONDS)
+        spread = 0.75 + random.random() / 2  # noqa: S311 - spreads wakes
+        await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), seconds * spread)
+
+    async def _put_back(self, wake: Wake, seconds: float) -> None:
+        at = self._env.clock.utc() + round(seconds * 1e6) if seconds else None
+        try:
+            await self._engine.wake(Wake(stream=wake.stream, topic=wake.topic, not_before=at))
+        except SteptrailError as error:
+            _log.warning("the engine was not told of %s, which the sweep will find: %s", wake.stream, error)
+
+    def _note_end(self, stream: str, places: tuple[Place, ...]) -> None:
+        """Wake one of those that waited for each place that has become free."""
+        del stream
+        for place in (*places, None):
+            if waiting := self._waiting.get(place):
+                _, row = waiting.popitem(last=False)
+                again = asyncio.create_task(self._put_back(Wake(stream=row.stream, topic=topic_of(row)), 0))
+                self._again.add(again)
+                again.add_done_callback(self._again.discard)
+
+    async def _sweep(self) -> None:
+        """Tell the engine of what is due and it was not told of; one worker of the store at a time."""
+        while True:
+            try:
+                lease = await self._env.store.acquire(_SWEEP, owner=self._name)
+                try:
+                    while True:
+                        await self._sweep_once()
+                        await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
+                finally:
+                    await lease.release()
+            except SessionBusy:
+                pass
+            except StoreError as error:
+                if not self._env.fanout.is_closed:
+                    _log.warning("a worker could not look for what no wake was told of, and tries again: %s", error)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _sweep_once(self) -> None:
+        now, rows = self._env.clock.utc(), list[RunSummary]()
+        async with aclosing(self._due.rows(now, now + round(HORIZON_SECONDS * 1e6), _PAGE)) as found:
+            async for row in found:
+                rows.append(row)
+                if len(rows) >= _PAGE:
+                    await self._tell(rows)
+                    rows.clear()
+        await self._tell(rows)
+
+    async def _tell(self, rows: Sequence[RunSummary]) -> None:
+        """Have those streams woken of which the engine knows nothing."""
+        wakes = [
+            Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at if row.due is None else None)
+            for row in rows
+        ]
+        if wakes and (missed := await self._engine.wake_missed(wakes)):
+            _log.info("%d sessions were due or will be soon, and the engine %s hears of it", missed, self._engine.name)
+        await self._say_what_nobody_serves([row for row in rows if row.due is not None])
+
+    async def _say_what_nobody_serves(self, rows: Sequence[RunSummary]) -> None:
+        """Leave what is due and no worker of the fleet can carry on: nobody is woken for it, so nobody else says so."""
+        hands = self._hands
+        if hands is None:
+            return
+        strange = [row for row in rows if topic_of(row) not in self._topics and not hands.has_left(row.stream)]
+        topics = (await self._engine.status()).topics if strange else {}
+        for row in strange:
+            if (topic := topics.get(topic_of(row))) is None or not topic.is_served:
+                await hands.take(row)
+
+    async def _say(self) -> None:
+        """Say what this worker does, for those who look after it."""
+        while True:
+            try:
+                await self._engine.report(self.report(), self._name)
+            except SteptrailError as error:
+                _log.debug("a worker could not say what it does: %s", error)
+            await asyncio.sleep(SWEEP_SECONDS)

@@ -1,0 +1,217 @@
+"""The engine on procrastinate keeps the promises of the port on a real server."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from steptrail.errors import ConfigurationError, StoreUnavailable
+from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
+from steptrail.runtime.kernel.engine import TopicStatus, Wake, WorkerReport
+from tests.harness.postgres_server import PostgresServer
+
+TOPIC = "agent:triage"
+
+
+def at(seconds: float) -> int:
+    return round((time.time() + seconds) * 1e6)
+
+
+def a_wake(stream: str = "agent:s", *, topic: str = TOPIC, seconds: float | None = None) -> Wake:
+    return Wake(stream=stream, topic=topic, not_before=None if seconds is None else at(seconds))
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncGenerator[ProcrastinateEngine]:
+    engine = ProcrastinateEngine(url, heartbeat=0.2, stalled_after=0.6, poll=0.1)
+    try:
+        async with asyncio.timeout(60):
+            await engine.open()
+            yield engine
+    finally:
+        await engine.close()
+
+
+class Woken:
+    """A worker that keeps what it is woken for, and holds each for as long as its gate is closed."""
+
+    def __init__(self, engine: ProcrastinateEngine, *topics: str, concurrency: int = 4) -> None:
+        self.came: list[str] = []
+        self.inside = self.most = 0
+        self.gate, self._until = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        self._running = asyncio.create_task(
+            engine.run(self._handle, topics=topics or (TOPIC,), concurrency=concurrency, until=self._until)
+        )
+
+    async def _handle(self, wake: Wake) -> None:
+        self.came.append(wake.stream)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.gate.wait()
+        finally:
+            self.inside -= 1
+
+    async def until(self, is_so: Callable[["Woken"], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not is_so(self):
+                await asyncio.sleep(0.01)
+
+    async def __aenter__(self) -> "Woken":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._until.set()
+        async with asyncio.timeout(20):
+            await self._running
+
+
+def rows(url: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, options="-c search_path=steptrail_fleet") as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+JOBS = "SELECT queueing_lock, queue_name, scheduled_at IS NOT NULL FROM procrastinate_jobs ORDER BY id"
+
+
+async def test_many_processes_make_the_schema_at_once_and_one_is_there(postgres_url: str) -> None:
+    engines = [ProcrastinateEngine(postgres_url) for _ in range(8)]
+    await asyncio.gather(*(engine.wake(a_wake(f"agent:{number}")) for number, engine in enumerate(engines)))
+    for engine in engines:
+        await engine.close()
+        await engine.close()
+    assert len(rows(postgres_url, JOBS)) == 8
+
+
+async def test_a_stream_has_one_wake_that_waits_the_earliest_and_of_its_newest_topic(postgres_url: str) -> None:
+    async with opened(postgres_url) as engine:
+        for wake, stored in [
+            (a_wake(seconds=50), [("agent:s", TOPIC, True)]),
+            (a_wake(seconds=90), [("agent:s", TOPIC, True)]),
+            (a_wake(), [("agent:s", TOPIC, False)]),
+            (a_wake(seconds=50), [("agent:s", TOPIC, False)]),
+            (a_wake(topic="agent:other"), [("agent:s", "agent:other", False)]),
+        ]:
+            await engine.wake(wake)
+            assert rows(postgres_url, JOBS) == stored
+        assert await engine.wake_missed([a_wake(), a_wake("agent:t"), a_wake("agent:u", seconds=9)]) == 2
+        await engine.cancel("agent:s")
+        await engine.cancel("agent:nobody")
+        assert [row[0] for row in rows(postgres_url, JOBS)] == ["agent:t", "agent:u"]
+
+
+async def test_a_wake_comes_once_at_its_time_to_a_worker_of_its_topic_and_leaves_nothing(postgres_url: str) -> None:
+    async with opened(postgres_url) as engine, opened(postgres_url) as other:
+        await engine.wake(a_wake("agent:now"))
+        await engine.wake(a_wake("agent:later", seconds=0.5))
+        await engine.wake(a_wake("agent:strange", topic="agent:nobody"))
+        async with Woken(engine) as one, Woken(other) as two:
+            await one.until(lambda _: len(one.came) + len(two.came) == 2)
+            await asyncio.sleep(0.3)
+            assert sorted(one.came + two.came) == ["agent:later", "agent:now"]
+        assert [row[0] for row in rows(postgres_url, JOBS)] == ["agent:strange"]
+
+
+async def test_no_more_are_handled_at_once_than_asked_for_and_none_of_one_stream_twice(postgres_url: str) -> None:
+    async with opened(postgres_url) as engine, Woken(engine, concurrency=3) as worker:
+        worker.gate.clear()
+        for number in range(6):
+            await engine.wake(a_wake(f"agent:{number}"))
+        await worker.until(lambda it: it.inside == 3)
+        first = worker.came[0]
+        await engine.wake(a_wake(first))  # waits for the one that is being handled
+        assert await engine.wake_missed([a_wake(first)]) == 0
+        await asyncio.sleep(0.3)
+        worker.gate.set()
+        await worker.until(lambda it: len(it.came) == 7)
+        assert (worker.most, worker.came.count(first)) == (3, 2)
+
+
+async def test_what_a_dead_worker_had_in_hand_is_woken_anew(postgres_url: str) -> None:
+    async with opened(postgres_url) as engine:
+        await engine.wake(a_wake())
+        rows(postgres_url, "INSERT INTO procrastinate_workers DEFAULT VALUES RETURNING 1")
+        taken = "SELECT id FROM procrastinate_fetch_job_v2(NULL, (SELECT max(id) FROM procrastinate_workers))"
+        (old,) = rows(postgres_url, taken)
+        async with Woken(engine) as worker:
+            await worker.until(lambda it: it.came == ["agent:s"])
+        # It wakes up, and what it says of its job meets another one's.
+        with pytest.raises(psycopg.errors.RaiseException):
+            rows(postgres_url, f"SELECT procrastinate_finish_job_v1({old[0]}, 'succeeded', true)")
+
+
+async def test_a_worker_goes_on_when_its_server_was_restarted(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    async with opened(postgres_url) as engine, Woken(engine) as worker:
+        worker.gate.clear()
+        await engine.wake(a_wake("agent:before"))
+        await worker.until(lambda it: it.inside == 1)
+        await asyncio.to_thread(postgres_server.stop)
+        worker.gate.set()  # its job cannot be ended now
+        await worker.until(lambda it: it.inside == 0)
+        await asyncio.to_thread(postgres_server.start)
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await engine.wake(a_wake("agent:after"))
+                    await engine.wake(a_wake("agent:before"))
+                    break
+                except StoreUnavailable:
+                    await asyncio.sleep(0.1)
+        await worker.until(lambda it: "agent:after" in it.came and it.came.count("agent:before") >= 2)
+
+
+async def test_names_of_any_length_and_letters_are_queues(postgres_url: str) -> None:
+    topics = ["agent:" + "a" * 500, "agent:" + "ä" * 40, 'agent:"; DROP TABLE x; --', "flow:% %s"]
+    async with opened(postgres_url) as engine, Woken(engine, *topics) as worker:
+        for number, topic in enumerate(topics):
+            await engine.wake(a_wake(f"agent:'{number}\"%s", topic=topic))
+        await worker.until(lambda it: len(it.came) == len(topics))
+
+
+async def test_what_waits_and_who_works_is_told(postgres_url: str) -> None:
+    report = WorkerReport(worker="m:1", topics=(TOPIC,), concurrency=8, began_at=1, seen_at=2, running=("agent:s",))
+    async with opened(postgres_url) as engine:
+        before = at(-1)
+        await engine.wake(a_wake())
+        await engine.wake(a_wake("agent:later", seconds=50))
+        await engine.wake(a_wake("agent:strange", topic="agent:nobody"))
+        await engine.report(report, "m:1")
+        status = await engine.status()
+        assert status.workers == [report]
+        assert [(name, each.waiting, each.later, each.is_served) for name, each in status.topics.items()] == [
+            ("agent:nobody", 1, 0, False),
+            (TOPIC, 1, 1, True),
+        ]
+        assert before < (status.topics[TOPIC].since or 0) <= at(1)
+        await engine.report(None, "m:1")
+        await engine.cancel("agent:strange")
+        await engine.cancel("agent:s")
+        await engine.cancel("agent:later")
+        assert (await engine.status()).topics == {}
+        await engine.report(report, "m:1")
+        assert (await engine.status()).topics == {TOPIC: TopicStatus(is_served=True)}
+
+
+async def test_a_schema_that_is_not_ours_is_refused_and_left(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("CREATE SCHEMA steptrail_fleet")
+        connection.execute("CREATE TABLE steptrail_fleet.mine (x int)")
+    engine = ProcrastinateEngine(postgres_url)
+    with pytest.raises(StoreUnavailable, match="is not one of an engine"):
+        await engine.open()
+    assert rows(postgres_url, "SELECT count(*) FROM mine") == [(0,)]
+    await engine.close()
+
+
+async def test_a_server_that_is_away_is_said_in_a_line() -> None:
+    away = ProcrastinateEngine("postgresql://nobody@127.0.0.1:1/none?connect_timeout=1")
+    with pytest.raises(StoreUnavailable, match=r"the engine procrastinate in postgresql://nobody@127.0.0.1:1/none"):
+        await away.open()
+    with pytest.raises(ConfigurationError, match="heartbeat < stalled_after"):
+        ProcrastinateEngine("postgresql://h/d", heartbeat=5, stalled_after=5)
