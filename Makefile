@@ -87,6 +87,11 @@ others:
 		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends strace; } >$(VENV)/strace.log 2>&1 \
 			|| { tail -n 3 $(VENV)/strace.log >&2; echo "test: install strace by hand" >&2; exit 1; }; }
 
+	@test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null || { \
+		echo "test: no pooler to put before PostgreSQL, installing pgbouncer"; \
+		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends pgbouncer; } >$(VENV)/pooler.log 2>&1 \
+			|| { tail -n 3 $(VENV)/pooler.log >&2; echo "test: install PgBouncer by hand" >&2; exit 1; }; }
+
 demo: setup
 	$(BIN)/python examples/demo/demo.py
 

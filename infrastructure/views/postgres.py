@@ -45,6 +45,9 @@ _OF_THE_TEXT = {"0A", "20", "21", "22", "23", "25", "26", "2F", "34", "38", "39"
 """How codes begin that speak of a question, and not of the server."""
 
 
+_NO_RIGHT = "42501"
+
+
 class PostgresViews:
     """A database, to write to and to read. Without another word, a reader finds the tables of `schema`."""
 
@@ -66,7 +69,8 @@ class PostgresViews:
             raise Unfit(str(error)) from error
         except ServerFailure as failure:
             # Without a code it is the driver that could not send a value.
-            if not failure.is_lost and (failure.state is None or failure.state[:2] in {"22", "23", "42", "54"}):
+            is_of_a_row = failure.state is None or failure.state[:2] in {"22", "23", "42", "54"}
+            if not failure.is_lost and is_of_a_row and failure.state != _NO_RIGHT:
                 raise Unfit(failure.text) from failure
             raise translate(failure, self._connections.address.name, is_writing=True) from failure
 

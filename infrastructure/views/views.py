@@ -122,7 +122,8 @@ class Views:
         end = await self._store.last_position()
         for projection in self._projections:
             progress = await self._progress_of(projection)
-            if progress is None or progress.reached.position < end:
+            # Behind the end stands what was counted of a log that has been replaced by an older copy since.
+            if progress is None or progress.reached.position != end:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
                         # On a server that may not be written by us, what others have applied is all there is.

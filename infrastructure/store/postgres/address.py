@@ -1,8 +1,8 @@
 """The address of a PostgreSQL store, taken apart: what the driver needs, what is ours, and a name without secrets.
 
 Ours are `answer_timeout` (the longest a statement may take, waiting for a lock not counted) and `lease_seconds` (how
-long a lease outlives its owner), both in seconds. Everything else is the driver's: passwords may also come from
-`PGPASSWORD` or `~/.pgpass`, encryption is `sslmode`.
+long a lease outlives its owner), both in seconds, and `connections` (the most that a process opens). Everything else is
+the driver's: passwords may also come from `PGPASSWORD` or `~/.pgpass`, encryption is `sslmode`.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,24 @@ from steptrail.infrastructure.store.postgres.driver import parse_address
 __all__ = ["PostgresAddress"]
 
 _OURS = {"answer_timeout": 30.0, "lease_seconds": 30.0}
+_CONNECTIONS = "connections"
+_NOT_READING = 4
+"""One writes, one is for leases, one hears of commits, and one carries live text."""
+_FEWEST, _USUAL, _MOST = _NOT_READING + 1, 8, 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
-    """Where the store is. `name` is what messages call it."""
+    """Where the store is. `name` is what messages call it.
+
+    `readers` is how many questions a process asks at once, each on a connection of its own.
+    """
 
     parameters: Mapping[str, str]
     name: str
     answer_timeout: float
     lease_seconds: float
+    readers: int
 
     @classmethod
     def parse(cls, url: str) -> Self:
@@ -32,7 +40,9 @@ class PostgresAddress:
         address, _, query = url.partition("?")
         options = [option.partition("=") for option in query.split("&") if option]
         ours = {name: _seconds(name, value) for name, _, value in options if name in _OURS}
-        theirs = "&".join(name + equals + value for name, equals, value in options if name not in _OURS)
+        numbers = [_connections(value) for name, _, value in options if name == _CONNECTIONS]
+        known = {*_OURS, _CONNECTIONS}
+        theirs = "&".join(name + equals + value for name, equals, value in options if name not in known)
         try:
             parameters = _checked(parse_address(f"{address}?{theirs}" if theirs else address))
         except ValueError:
@@ -41,7 +51,8 @@ class PostgresAddress:
                 "with % codes for special characters"
             )
             raise ConfigurationError(msg) from None
-        return cls(parameters, _name(parameters), **{**_OURS, **ours})
+        most = numbers[-1] if numbers else _USUAL
+        return cls(parameters, _name(parameters), **{**_OURS, **ours}, readers=most - _NOT_READING)
 
 
 def _checked(parameters: Mapping[str, str]) -> Mapping[str, str]:
@@ -59,6 +70,14 @@ def _seconds(name: str, text: str) -> float:
         number = 0.0
     if not 0.01 <= number <= 1_000_000:
         msg = f"{name} in the address of the store is a number of seconds from 0.01, not {text!r}"
+        raise ConfigurationError(msg)
+    return number
+
+
+def _connections(text: str) -> int:
+    number = int(text) if text.isdecimal() and len(text) < 9 else 0
+    if not _FEWEST <= number <= _MOST:
+        msg = f"{_CONNECTIONS} in the address of the store is a number from {_FEWEST} to {_MOST}, not {text!r}"
         raise ConfigurationError(msg)
     return number
 

@@ -30,7 +30,8 @@ Work = Callable[[Connection], T]
 class PostgresConnections:
     """Makes connections with the settings of the store, and runs work on them.
 
-    `patience` is how long a write waits for another process, in seconds.
+    `patience` is how long a write waits for another process, in seconds. As many questions are asked at once as the
+    address says, and the next one waits.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class PostgresConnections:
         self._durability, self._patience = durability, patience
         self._writer = SteadyConnection(self)
         self._idle: list[Connection] = []
+        self._free = threading.BoundedSemaphore(address.readers)
         self._lock = threading.Lock()
         self._is_closed = False
 
@@ -106,19 +108,20 @@ class PostgresConnections:
             raise StoreUnavailable(msg)
 
     def _read(self, work: Work[T]) -> T:
-        with self._lock:
-            self.check_open()
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or self.open()
-        try:
-            return attempt(connection, work)
-        finally:
+        with self._free:
             with self._lock:
-                is_kept = not connection.closed and not self._is_closed
-                if is_kept:
-                    self._idle.append(connection)
-            if not is_kept:
-                connection.close()
+                self.check_open()
+                connection = self._idle.pop() if self._idle else None
+            connection = connection or self.open()
+            try:
+                return attempt(connection, work)
+            finally:
+                with self._lock:
+                    is_kept = not connection.closed and not self._is_closed
+                    if is_kept:
+                        self._idle.append(connection)
+                if not is_kept:
+                    connection.close()
 
 
 class SteadyConnection:

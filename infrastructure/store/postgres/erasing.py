@@ -6,10 +6,10 @@ are vacuumed.
 """
 
 from collections.abc import Mapping
-from typing import LiteralString, cast
+from typing import TYPE_CHECKING, LiteralString, cast
 from uuid import uuid4
 
-from steptrail.domain.errors import ConcurrencyConflict
+from steptrail.domain.errors import ConcurrencyConflict, StoreReadOnly
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import encoded_parts
@@ -19,6 +19,9 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import Connection, Row, ServerFailure, attempt, together
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.schema import TAKE_OFF
+
+if TYPE_CHECKING:
+    import psycopg
 
 __all__ = ["erase_streams", "erasure_of", "scrubbed"]
 
@@ -127,7 +130,13 @@ def scrubbed(connections: PostgresConnections, *, thoroughly: bool) -> str | Non
     """Vacuum the tables, if asked to; return where bytes may remain."""
     if not thoroughly:
         return _REMAINS
-    connection = connections.open()
+    connection, passed_over = connections.open(), list[str]()
+
+    def note(said: "psycopg.errors.Diagnostic") -> None:
+        if said.severity_nonlocalized == "WARNING":
+            passed_over.append(said.message_primary or "")
+
+    connection.add_notice_handler(note)
     try:
         # As long as it takes: nobody waits for it.
         connection.patience = float("inf")
@@ -137,4 +146,9 @@ def scrubbed(connections: PostgresConnections, *, thoroughly: bool) -> str | Non
         raise translate(failure, connections.address.name, is_writing=True) from failure
     finally:
         connection.close()
+    if passed_over:
+        name = connections.address.name
+        raise StoreReadOnly(
+            f"the server has not vacuumed all tables of the store {name}: let their owner do it ({passed_over[0]})"
+        )
     return None

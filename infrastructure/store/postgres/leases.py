@@ -127,7 +127,7 @@ class PostgresLeases:
                 # Each statement says the same when it is said twice, so a lost connection is no reason to give up.
                 return ask()
         except ServerFailure as failure:
-            raise translate(failure, self._name) from failure
+            raise translate(failure, self._name, is_writing=not statement.startswith("SELECT")) from failure
 
 
 class _RowLease:

@@ -1,0 +1,53 @@
+"""Tells whether a connection has a session of the server to itself.
+
+A store sets its sessions up, listens on them and prepares statements. A pooler in transaction mode lends a session out
+for one transaction and then to somebody else. Then settings and statements are those of others, and no announcement
+comes, all of it without an error, so such a pooler is refused when a store is opened.
+"""
+
+from uuid import uuid4
+
+from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.store.postgres.connections import PostgresConnections
+from steptrail.infrastructure.store.postgres.driver import Connection, attempt
+
+__all__ = ["check_sessions"]
+
+_LOOKS = 4
+
+
+def check_sessions(connections: PostgresConnections) -> None:
+    """Raise `StoreUnavailable` behind a pooler that lends sessions out for less than a connection lasts."""
+    # The number that a connection is told first is that of its session, unless a pooler stands between.
+    if connections.read(lambda connection: _session(connection) == connection.info.backend_pid):
+        return
+    ours, other = connections.open(), connections.open()
+    try:
+        is_shared = attempt(ours, lambda one: attempt(other, lambda two: _is_shared(one, two)))
+    finally:
+        ours.close()
+        other.close()
+    if is_shared:
+        msg = (
+            f"the store {connections.address.name} is behind a pooler that shares sessions between connections: "
+            "connect directly, or through a pooler in session mode (pool_mode=session in PgBouncer)"
+        )
+        raise StoreUnavailable(msg)
+
+
+def _is_shared(ours: Connection, other: Connection) -> bool:
+    """Tell whether what is set on one connection is met on another one, or `ours` is moved to another session."""
+    mark = uuid4().hex
+    begun = _session(ours)
+    for _ in range(_LOOKS):
+        ours.execute("SELECT set_config('steptrail.mark', %s, false)", (mark,))
+        if other.execute("SELECT current_setting('steptrail.mark', true)").fetchone() == (mark,):
+            return True
+        if _session(ours) != begun:
+            return True
+    return False
+
+
+def _session(connection: Connection) -> int:
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return 0 if row is None else int(row[0])
