@@ -26,7 +26,7 @@ BIN := $(VENV)/bin
 MEASURED := $(abspath $(VENV))/measured
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV ?= $(BIN)/uv
-ALL := --editable '.[agui,anthropic,flow,mcp,openai,otel,postgres,pusher,testing,web]' --group dev
+ALL := --editable '.[agui,anthropic,fleet,flow,mcp,openai,otel,postgres,pusher,testing,web]' --group dev
 # uv takes a sixth of pip's time. It reads no settings of pip, such as another index: where it fails, pip tries.
 install = { $(UV) pip install --quiet --python $(BIN)/python $(1) 2>$(VENV)/uv.log \
 	|| { $(BIN)/python -m ensurepip >/dev/null && $(PIP) install -qq --upgrade 'pip>=25.1' && $(PIP) install -qq $(1); }; }

@@ -8,6 +8,9 @@ from steptrail.projections.asking.stats import FailureGroup, Stats
 from steptrail.projections.decisions import CallRow, DecisionRow, Decisions, EndRow, project_decisions
 from steptrail.projections.execution_time import ExecutionTime, project_execution_time
 from steptrail.projections.explanation import AgentExplanation, explain
+from steptrail.projections.kernel.changes import Changes
+from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Index, Row, Table
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.questions import Question
 from steptrail.projections.stop_reasons import ExecutionStop, project_stop_reasons
@@ -17,16 +20,24 @@ if __name__ != "steptrail.projections":  # pragma: no cover
     raise ImportError("import 'steptrail.projections', not 'projections': events must be loaded only once")
 
 __all__ = [
+    "INSTANT",
     "AgentExplanation",
     "CallRow",
+    "Changes",
+    "Column",
+    "ColumnKind",
     "DecisionRow",
     "Decisions",
     "EndRow",
+    "Entry",
     "ExecutionStop",
     "ExecutionTime",
     "Explanation",
     "FailureGroup",
+    "Index",
+    "Projection",
     "Question",
+    "Row",
     "RunCount",
     "RunFilter",
     "RunOrder",
@@ -34,6 +45,7 @@ __all__ = [
     "RunSummary",
     "RunTree",
     "Stats",
+    "Table",
     "explain",
     "project_agent_state",
     "project_decisions",

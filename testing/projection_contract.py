@@ -71,13 +71,24 @@ def sample_log(streams: Mapping[str, Sequence[Event]]) -> list[Entry]:
 
 
 def project(
-    projection: Projection[Any], log: Sequence[Entry], *, batch: int = 1_000_000, forget_every: int = 0
+    projection: Projection[Any],
+    log: Sequence[Entry],
+    *,
+    batch: int = 1_000_000,
+    forget_every: int = 0,
+    again: int = 0,
 ) -> TablesInMemory:
-    """Return what a projection makes of a log: in batches of so many entries, its memory lost after so many batches."""
-    tables, memory = TablesInMemory(projection.tables), FoldMemory(projection)
+    """Return what a projection makes of a log, by the rules of the runner.
+
+    It gets batches of so many entries, and each begins with so many that it had before, which the place that is kept
+    with the rows leaves out. Its memory is lost after every so many batches, as when the process is killed.
+    """
+    tables, memory, place = TablesInMemory(projection.tables), FoldMemory(projection), 0
     wanted = [each for each in log if _is_for(projection, each)]
     for number, start in enumerate(range(0, len(wanted), batch), 1):
-        changes, page, done = Changes(), wanted[start : start + batch], 0
+        delivered = wanted[max(0, start - again) : start + batch]
+        changes, page, done = Changes(), [each for each in delivered if each.position > place], 0
+        place = page[-1].position
         while (done := memory.fold(page, changes, done)) < len(page):
             entry = page[done]
             past = [each for each in wanted if each.stream == entry.stream and each.position < entry.position]
@@ -125,6 +136,13 @@ class ProjectionContract:
         self, projection: Projection[Any], log: Sequence[Entry], batch: int
     ) -> None:
         assert project(projection, log, batch=batch, forget_every=1).rows == project(projection, log).rows
+
+    @pytest.mark.parametrize("batch", [1, 3])
+    def test_what_is_delivered_twice_changes_nothing(
+        self, projection: Projection[Any], log: Sequence[Entry], batch: int
+    ) -> None:
+        twice = project(projection, log, batch=batch, forget_every=2, again=5)
+        assert twice.rows == project(projection, log).rows
 
 
 def _is_for(projection: Projection[Any], entry: Entry) -> bool:

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.aging import Aging
 from steptrail.infrastructure.views.database import Database, Statements, Unfit
 from steptrail.infrastructure.views.ddl import cleaner, quoted, statements_to_make, values_of
+from steptrail.infrastructure.views.public import LISTED
 from steptrail.projections.kernel.changes import Changes, Key
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Row, Scalar, Table
@@ -62,13 +64,13 @@ _SKIPPED = Table(
     ),
     key=("name", "version", "position"),
 )
-_FACE = Table(
-    name="face",
-    says="the versions that the public views of a file have had",
-    columns=(Column("version", _INTEGER, "the version"),),
-    key=("version",),
+_TABLES = Table(
+    name="tables",
+    says="the projections that tables are of",
+    columns=(Column("name", _TEXT, "the table"), Column("projection", _TEXT, "the name of the projection")),
+    key=("name",),
 )
-BOOKS = (_PROJECTIONS, _DAMAGED, _SKIPPED, _FACE)
+BOOKS = (_PROJECTIONS, _DAMAGED, _SKIPPED, _TABLES, LISTED)
 """The tables that every generation has."""
 
 _PAGE = 1000
@@ -139,12 +141,14 @@ class Generation:
         """Make the tables that are missing, and begin what has not begun. Safe to call again.
 
         `pruned` has the instants before which rows that ended are left out, by the names of projections. Without one it
-        is that of another version of the projection.
+        is that of another version of the projection. Raises `ConfigurationError` for a table of another projection.
         """
-        for table in (*BOOKS, *(table for each in projections for table in each.tables)):
-            for statement in statements_to_make(self.database.sql, table, self._prefix):
-                statements.change(statement)
+        for table in BOOKS:
+            self._make(statements, table)
         for each in projections:
+            for table in each.tables:
+                self._claim(statements, table, each.name)
+                self._make(statements, table)
             statements.change(
                 f"INSERT INTO {self._prefix}projections (name, version, generation, position, at, stream, "  # noqa: S608
                 "stream_version, digest, pruned_before) SELECT $1, $2, $3, 0, 0, '', 0, '', "
@@ -298,6 +302,17 @@ class Generation:
                 statements.change(f"ANALYZE {self._prefix}{quoted(table.name)}")
 
         self.database.write(work)
+
+    def _make(self, statements: Statements, table: Table) -> None:
+        for statement in statements_to_make(self.database.sql, table, self._prefix):
+            statements.change(statement)
+
+    def _claim(self, statements: Statements, table: Table, name: str) -> None:
+        place = f"{self._prefix}{quoted('tables')}"
+        statements.change(f"INSERT INTO {place} VALUES ($1, $2) ON CONFLICT (name) DO NOTHING", table.name, name)  # noqa: S608
+        ((owner,),) = statements.ask(f"SELECT projection FROM {place} WHERE name = $1", table.name)  # noqa: S608
+        if owner != name:
+            raise ConfigurationError(f"the table {table.name} is one of {owner}: {name} needs tables of other names")
 
     def _pruned_before(self, statements: Statements, projection: Projection[Any]) -> int:
         found = statements.ask(

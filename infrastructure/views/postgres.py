@@ -16,9 +16,10 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, Unfit
-from steptrail.infrastructure.views.ddl import POSTGRES, quoted
+from steptrail.infrastructure.views.ddl import POSTGRES, quoted, statements_to_make
 from steptrail.infrastructure.views.generation import Generation
-from steptrail.infrastructure.views.public import selects
+from steptrail.infrastructure.views.public import LISTED, selects
+from steptrail.infrastructure.views.publishing import relisted
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
@@ -46,6 +47,13 @@ _OF_THE_TEXT = {"0A", "20", "21", "22", "23", "25", "26", "2F", "34", "38", "39"
 
 
 _NO_RIGHT = "42501"
+_OF_BOOKS = {
+    "projections": "SELECT name, version, generation, position, at, error_position, error, pruned_before "
+    "FROM projections",
+    "damaged": "SELECT name, version, stream, position, stream_version, why FROM damaged",
+    "skipped": "SELECT name, version, position, stream, stream_version, error FROM skipped",
+}
+"""The views of what a generation says of itself, in its schema."""
 
 
 class PostgresViews:
@@ -173,73 +181,85 @@ class PostgresSeries:
             statements.ask(_LOCK)
             if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
                 statements.change(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
-                statements.change(
-                    f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint, face bigint NOT NULL)"
-                )
-                statements.change(f"INSERT INTO {self._base}.series VALUES (0, NULL, 0)")  # noqa: S608
+                statements.change(f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint)")
+                statements.change(f"INSERT INTO {self._base}.series VALUES (0, NULL)")  # noqa: S608
+                for statement in statements_to_make(POSTGRES, LISTED, f"{self._base}."):
+                    statements.change(statement)
             (number,) = statements.ask(f"UPDATE {self._base}.series SET last = last + 1 RETURNING last")[0]  # noqa: S608
             statements.change(f"CREATE SCHEMA {self._base}_{number}")
             return int(number)
 
         return self.open(self._database.write(work))
 
-    def face(self, number: int) -> int:
-        """Return the version of the public views, 0 for none."""
-        del number
-        ((found,),) = self._database.read(lambda s: s.ask(f"SELECT face FROM {self._base}.series"))  # noqa: S608
-        return int(found)
+    def face(self, number: int, name: str) -> int:
+        """Return the version of the public views of a name that show a generation, 0 for none."""
+        asked = f"SELECT max(version) FROM {self._base}.listed WHERE face = $1 AND generation = $2"  # noqa: S608
+        ((found,),) = self._database.read(lambda s: s.ask(asked, name, number))
+        return int(found or 0)
 
     def public(self, number: int) -> Database:
         """Return where the public views are read, whatever their generation is by then."""
         del number
         return self._database
 
-    def point_at(self, number: int, face: Face) -> None:
-        """Have readers look at a generation from now on, with these public views."""
+    def publish(self, number: int, faces: Sequence[Face]) -> None:
+        """Give readers of a generation these public views, unless they look at another one.
 
-        def publish(statements: Statements) -> None:
+        The views of other faces show the generation that they were made for, as long as it is there.
+        """
+        self._change_views(number, faces, moves=False)
+
+    def point_at(self, number: int, faces: Sequence[Face]) -> None:
+        """Have readers look at a generation from now on, with these public views."""
+        self._change_views(number, faces, moves=True)
+
+    def _change_views(self, number: int, faces: Sequence[Face], *, moves: bool) -> None:
+        def work(statements: Statements) -> None:
             statements.change(_GIVE_WAY)
             statements.ask(_LOCK)
-            statements.ask("SELECT set_config('search_path', $1, true)", f"{self._base}_{number}")
-            views = dict(selects(POSTGRES, face))
-            views["projections"] = (
-                "SELECT name, version, generation, position, at, error_position, error FROM projections"
-            )
-            known = statements.ask("SELECT viewname FROM pg_views WHERE schemaname = $1", self._base)
-            for (name,) in known:
-                if name not in views:
-                    statements.change(f"DROP VIEW {self._base}.{quoted(name)}")
-            for name, select in views.items():
-                # In the place of the old one, so that what others have made of it stays; where a column is gone or
-                # is of another type now, that cannot be.
-                statements.change("SAVEPOINT one_view")
-                try:
-                    statements.change(f"CREATE OR REPLACE VIEW {self._base}.{quoted(name)} AS {select}")
-                except Exception as error:
-                    if getattr(error, "sqlstate", None) != "42P16":
-                        raise
-                    statements.change("ROLLBACK TO one_view")
-                    statements.change(f"DROP VIEW {self._base}.{quoted(name)}")
-                    statements.change(f"CREATE VIEW {self._base}.{quoted(name)} AS {select}")
-            statements.change(f"UPDATE {self._base}.series SET generation = $1, face = $2", number, face.version)  # noqa: S608
-            if statements.ask("SELECT FROM pg_roles WHERE rolname = $1", _READER):
-                statements.change(f"GRANT USAGE ON SCHEMA {self._base} TO {_READER}")
-                statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self._base} TO {_READER}")
+            present = statements.ask(f"SELECT generation FROM {self._base}.series")  # noqa: S608 - names of ours
+            if moves or present == [(number,)]:
+                self._make_views(statements, number, faces)
+                statements.change(f"UPDATE {self._base}.series SET generation = $1", number)  # noqa: S608
 
         for tries_left in reversed(range(_TRIES)):
             try:
-                return self._database.write(publish)
+                return self._database.write(work)
             except StoreLocked:
                 if not tries_left:
                     raise
                 time.sleep(_REST_SECONDS)
 
+    def _make_views(self, statements: Statements, number: int, faces: Sequence[Face]) -> None:
+        statements.ask("SELECT set_config('search_path', $1, true)", f"{self._base}_{number}")
+        views = dict(_OF_BOOKS)
+        for face in faces:
+            for name in relisted(statements, POSTGRES, face, number, f"{self._base}."):
+                statements.change(f"DROP VIEW IF EXISTS {self._base}.{quoted(name)}")
+            views |= selects(POSTGRES, face, f"{self._base}.")
+        for name, select in views.items():
+            # In the place of the old one, so that what others have made of it stays; where a column is gone or
+            # is of another type now, that cannot be.
+            statements.change("SAVEPOINT one_view")
+            try:
+                statements.change(f"CREATE OR REPLACE VIEW {self._base}.{quoted(name)} AS {select}")
+            except Exception as error:
+                if getattr(error, "sqlstate", None) != "42P16":
+                    raise
+                statements.change("ROLLBACK TO one_view")
+                statements.change(f"DROP VIEW {self._base}.{quoted(name)}")
+                statements.change(f"CREATE VIEW {self._base}.{quoted(name)} AS {select}")
+        if statements.ask("SELECT FROM pg_roles WHERE rolname = $1", _READER):
+            statements.change(f"GRANT USAGE ON SCHEMA {self._base} TO {_READER}")
+            statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self._base} TO {_READER}")
+
     def clean(self, keep: set[int]) -> None:
         """Remove all other generations."""
         for number in self.sizes().keys() - keep:
             drop = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
+            unlist = f"DELETE FROM {self._base}.listed WHERE generation = {number}"  # noqa: S608 - a number
             with suppress(StoreLocked):
-                self._database.write(partial(_dropped, drop))
+                self._database.write(partial(_dropped, drop, unlist))
 
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its indexes."""
@@ -258,6 +278,7 @@ class PostgresSeries:
         self._connections.close()
 
 
-def _dropped(drop: str, statements: Statements) -> None:
+def _dropped(drop: str, unlist: str, statements: Statements) -> None:
     statements.change(_GIVE_WAY)
+    statements.change(unlist)
     statements.change(drop)

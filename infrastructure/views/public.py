@@ -1,14 +1,32 @@
-"""The SQL of public views, for SQLite and PostgreSQL, and the page that documents them."""
+"""The SQL of public views, for SQLite and PostgreSQL, the list of their columns, and the page that documents them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from steptrail.infrastructure.views.ddl import Sql, quoted
 from steptrail.projections.kernel.face import Face, PublicColumn, PublicKind
+from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table
 
-__all__ = ["COLUMNS_VIEW", "face_page", "selects"]
+__all__ = ["COLUMNS_VIEW", "LISTED", "face_page", "listed", "selects"]
 
+LISTED = Table(
+    name="listed",
+    says="the columns of public views, and the faces that these belong to",
+    columns=(
+        Column("view", ColumnKind.TEXT, "the view"),
+        Column("number", ColumnKind.INTEGER, "the number of the column in it, from 1"),
+        Column("column", ColumnKind.TEXT, "the column"),
+        Column("type", ColumnKind.TEXT, "its type"),
+        Column("unit", ColumnKind.TEXT, "its unit; empty for none"),
+        Column("since", ColumnKind.TEXT, "the version that it came with"),
+        Column("deprecated", ColumnKind.TEXT, "what to use instead; empty while it stays"),
+        Column("face", ColumnKind.TEXT, "the name of the face"),
+        Column("version", ColumnKind.INTEGER, "the version of the face"),
+        Column("generation", ColumnKind.INTEGER, "the generation that the view shows"),
+    ),
+    key=("view", "number"),
+)
 COLUMNS_VIEW = "view_columns"
-"""The view that lists the columns of all others."""
+"""The view that lists the columns of all views."""
 
 _PLAIN = {PublicKind.TEXT: "{}", PublicKind.INTEGER: "{}", PublicKind.BOOLEAN: "{}"}
 _SQLITE: Mapping[PublicKind, str] = {
@@ -27,20 +45,21 @@ _POSTGRES: Mapping[PublicKind, str] = {
 }
 
 
-def selects(sql: Sql, face: Face) -> Iterator[tuple[str, str]]:
-    """Yield the name and the SELECT of each view, the one that lists all columns last."""
+def selects(sql: Sql, face: Face, place: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the name and the SELECT of each view, and of the one that lists the columns of all."""
     forms = _POSTGRES if sql.has_comments else _SQLITE
     for view in face.views:
         columns = ", ".join(f"{forms[each.kind].format(each.sql)} AS {quoted(each.name)}" for each in view.columns)
         yield view.name, f"SELECT {columns} FROM {view.source}"  # noqa: S608 - texts of ours
-    names = ("view", "column", "type", "unit", "since", "deprecated")
-    rows = [
-        f"({', '.join(_text(each) for each in (view.name, column.name, *_shown(column)))})"
-        for view, column in face.columns()
-    ]
-    if rows:
-        listed = ", ".join(map(quoted, names))
-        yield COLUMNS_VIEW, f"WITH listed ({listed}) AS (VALUES {', '.join(rows)}) SELECT {listed} FROM listed"  # noqa: S608
+    columns = ", ".join(map(quoted, ("view", "column", "type", "unit", "since", "deprecated")))
+    yield COLUMNS_VIEW, f"SELECT {columns} FROM {place}listed ORDER BY view, number"  # noqa: S608 - names of ours
+
+
+def listed(face: Face, generation: int) -> Iterator[Sequence[Scalar]]:
+    """Yield the rows of `LISTED` for a face."""
+    for view in face.views:
+        for number, column in enumerate(view.columns, 1):
+            yield (view.name, number, column.name, *_shown(column), face.name, face.version, generation)
 
 
 def face_page(face: Face) -> str:
@@ -61,7 +80,3 @@ def face_page(face: Face) -> str:
 def _shown(column: PublicColumn) -> tuple[str, str, str, str]:
     units = {PublicKind.SECONDS: "seconds", PublicKind.DOLLARS: "dollars"}
     return column.kind.value, column.unit or units.get(column.kind, ""), column.since, column.deprecated
-
-
-def _text(said: str) -> str:
-    return "'" + said.replace("'", "''") + "'"

@@ -1,6 +1,6 @@
 """The generations of one set of read models, and which of them readers look at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from steptrail.infrastructure.views.database import Database
@@ -28,16 +28,23 @@ class Series(Protocol):
         """Make a new generation, without tables, that nobody points at."""
         ...
 
-    def face(self, number: int) -> int:
-        """Return the version of the public views that readers of a generation see, 0 for none."""
+    def face(self, number: int, name: str) -> int:
+        """Return the version of the public views of a name that readers of a generation see, 0 for none."""
         ...
 
     def public(self, number: int) -> Database:
         """Return where the public views of a generation are read."""
         ...
 
-    def point_at(self, number: int, face: Face) -> None:
-        """Have readers look at a generation from now on, with these public views."""
+    def publish(self, number: int, faces: Sequence[Face]) -> None:
+        """Give readers of a generation these public views, beside those that it has, unless they look at another one.
+
+        Raises `ConfigurationError` for a view that another face has.
+        """
+        ...
+
+    def point_at(self, number: int, faces: Sequence[Face]) -> None:
+        """Have readers look at a generation from now on, with these public views, as `publish` gives them."""
         ...
 
     def clean(self, keep: set[int]) -> None:

@@ -22,6 +22,7 @@ from steptrail.infrastructure.views.database import Answer, Database, Selected, 
 from steptrail.infrastructure.views.ddl import SQLITE, quoted
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.infrastructure.views.public import selects
+from steptrail.infrastructure.views.publishing import relisted
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
@@ -192,26 +193,32 @@ class SqliteSeries:
         except OSError as error:
             raise StoreUnavailable(f"no views can be kept in {self.folder}: {error}") from error
 
-    def face(self, number: int) -> int:
-        """Return the version of the public views of a generation, 0 for none."""
-        (found,) = self.open(number).database.read(lambda statements: statements.ask("SELECT max(version) FROM face"))
+    def face(self, number: int, name: str) -> int:
+        """Return the version of the public views of a name in a generation, 0 for none."""
+        asked = "SELECT max(version) FROM listed WHERE face = $1"
+        (found,) = self.open(number).database.read(lambda statements: statements.ask(asked, name))
         return int(found[0] or 0)
 
     def public(self, number: int) -> Database:
         """Return where the public views of a generation are read."""
         return self.open(number).database
 
-    def point_at(self, number: int, face: Face) -> None:
+    def publish(self, number: int, faces: Sequence[Face]) -> None:
+        """Give readers of a generation these public views, beside those that it has."""
+
+        def work(statements: Statements) -> None:
+            for face in faces:
+                for name in relisted(statements, SQLITE, face, number):
+                    statements.change(f"DROP VIEW IF EXISTS {quoted(name)}")
+                for name, select in selects(SQLITE, face):
+                    statements.change(f"DROP VIEW IF EXISTS {quoted(name)}")
+                    statements.change(f"CREATE VIEW {quoted(name)} AS {select}")
+
+        self.open(number).database.write(work)
+
+    def point_at(self, number: int, faces: Sequence[Face]) -> None:
         """Have readers look at a generation from now on, with these public views."""
-
-        def publish(statements: Statements) -> None:
-            for (name,) in statements.ask("SELECT name FROM sqlite_master WHERE type = 'view'"):
-                statements.change(f"DROP VIEW {quoted(name)}")
-            for name, select in selects(SQLITE, face):
-                statements.change(f"CREATE VIEW {quoted(name)} AS {select}")
-            statements.change("INSERT INTO face VALUES ($1) ON CONFLICT DO NOTHING", face.version)
-
-        self.open(number).database.write(publish)
+        self.publish(number, faces)
         new = self.folder / f"{_POINTER}-{os.getpid()}-{threading.get_ident()}"
         try:
             try:

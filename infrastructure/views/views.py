@@ -10,8 +10,8 @@ and then has them look at the new one.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,11 +26,12 @@ from steptrail.domain.errors import (
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements
-from steptrail.infrastructure.views.generation import Generation, PlaceMoved, ViewProgress
+from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
+from steptrail.infrastructure.views.turns import Turns
 from steptrail.infrastructure.views.verifying import ViewsFault, verified
-from steptrail.projections.kernel.face import Face
+from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -46,9 +47,6 @@ _AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied."""
 _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""
-
-_PUT_OFF_SECONDS = 0.5
-"""So long a batch waits for what is more urgent, and no longer."""
 
 _NO_FACE = Face(0, ())
 _NOT_PRUNED: Mapping[str, int] = {}
@@ -77,7 +75,11 @@ class Found(NamedTuple):
 
 
 class Views:
-    """The read models that some projections make. Takes ownership of the series. Blocks no event loop."""
+    """The read models that some projections make. Takes ownership of the series. Blocks no event loop.
+
+    `face` shows those of `projections`, and questions of ours are about them. Each of the `own` projections of a
+    service has a face beside.
+    """
 
     def __init__(
         self,
@@ -86,41 +88,36 @@ class Views:
         projections: Sequence[Projection[Any]],
         face: Face = _NO_FACE,
         *,
+        own: Sequence[Projection[Any]] = (),
         reach: Reach = no_faults,
         most: int = 2_000,
     ) -> None:
-        self._store, self.series, self._projections = store, series, tuple(projections)
-        self._face = face
+        self._store, self.series, self._projections = store, series, (*projections, *own)
+        self._asked = projections
+        self._faces = [(face, projections), *((face_of(each), (each,)) for each in own)]
         self._reach, self._most = reach, most
         self._projectors: dict[str, Projector[Any]] = {}
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
         self._grown = asyncio.Condition()
-        self._is_public = False
-        self._urgent, self._is_free = 0, asyncio.Event()
-        self._is_free.set()
+        self._public: dict[str, int] = {}
+        """The generation in which the face of a name was seen."""
+        self._turns = Turns()
 
-    @contextmanager
-    def put_off(self) -> Generator[None]:
+    def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
-        self._hold(1)
-        try:
-            yield
-        finally:
-            self._hold(-1)
+        return self._turns.put_off()
 
-    @contextmanager
-    def needed(self) -> Generator[None]:
+    def needed(self) -> AbstractContextManager[None]:
         """Begin batches again inside of this block, which is inside of one of `put_off`."""
-        self._hold(-1)
-        try:
-            yield
-        finally:
-            self._hold(1)
+        return self._turns.needed()
 
-    async def catch_up(self) -> None:
-        """Apply what the log has now. A projection that another process applies it to is left to that."""
+    async def catch_up(self, *, for_us: bool = False) -> None:
+        """Apply what the log has now, or what of it questions of ours need.
+
+        A projection that another process applies it to is left to that.
+        """
         end = await self._store.last_position()
-        for projection in self._projections:
+        for projection in self._asked if for_us else self._projections:
             progress = await self._progress_of(projection)
             # Behind the end stands what was counted of a log that has been replaced by an older copy since.
             if progress is None or progress.reached.position != end:
@@ -150,10 +147,10 @@ class Views:
         return max(0, await self.end() - counted.position)
 
     async def status(self) -> tuple[Sequence[ViewProgress], int, int]:
-        """Return how far each projection has come, and the number and the bytes of the present generation."""
+        """Return how far each projection has come, also those of others, and the present generation and its bytes."""
         number = await self._in(self._readers, self.series.current)
         sizes = await self._in(self._readers, self.series.sizes)
-        return await self.progress(), number or 0, sizes.get(number or 0, 0)
+        return await self._books(), number or 0, sizes.get(number or 0, 0)
 
     async def wait(self, position: int, *, timeout: float) -> None:
         """Return as soon as everything up to a position of the log is counted. Applies it, if nobody else does.
@@ -182,8 +179,9 @@ class Views:
         """
 
         def of(generation: Generation, statements: Statements) -> tuple[T, AsOf]:
-            own = [each for each in generation.progress(statements) if each[:2] in self._names]
-            return work(statements), _slowest(own) if len(own) == len(self._projections) else AsOf(0, 0)
+            asked = {(each.name, each.version) for each in self._asked}
+            own = [each for each in generation.progress(statements) if each[:2] in asked]
+            return work(statements), _slowest(own) if len(own) == len(asked) else AsOf(0, 0)
 
         return await self._of_present(lambda generation: generation.database, of, seconds)
 
@@ -251,9 +249,10 @@ class Views:
         """
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
+            ours, _ = self._faces[0]
             if (
                 present is not None
-                and await self._in(self._threads, partial(self.series.face, present)) > self._face.version
+                and await self._in(self._threads, partial(self.series.face, present, ours.name)) > ours.version
             ):
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
@@ -269,7 +268,9 @@ class Views:
             for projector in projectors:
                 await self._to_the_end(projector)
             self._reach("before-switch")
-            await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
+            await self._in(
+                self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
+            )
             self._reach("after-switch")
             return generation.number
 
@@ -348,7 +349,7 @@ class Views:
                     _log.warning("the read models are not of this log as it is now: they are built anew")
                     await self.rebuild()
                     continue
-                while await self._at_its_turn(projector):
+                while await self._next(projector):
                     await self._tell()
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
@@ -360,28 +361,21 @@ class Views:
                 continue
 
     async def _publish(self, generation: Generation) -> None:
-        """Give readers the public views of this version, once all of its projections are counted."""
-        if self._is_public:
-            return
-        found = await self.progress()
-        if len(found) < len(self._projections) or _slowest(found).position < await self._store.last_position():
-            return
-        if await self._in(self._threads, partial(self.series.face, generation.number)) < self._face.version:
-            await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
-        self._is_public = True
+        """Give readers the public views of these versions, each face once its projections are counted."""
+        for face, projections in self._faces:
+            if self._public.get(face.name) == generation.number:
+                continue
+            found = {each[:2]: each.reached for each in await self.progress()}
+            places = [found.get((each.name, each.version), Reached()).position for each in projections]
+            if min(places, default=0) < await self._store.last_position():
+                continue
+            if await self._in(self._threads, partial(self.series.face, generation.number, face.name)) < face.version:
+                await self._in(self._threads, partial(self.series.publish, generation.number, [face]))
+            self._public[face.name] = generation.number
 
-    async def _at_its_turn(self, projector: Projector[Any]) -> bool:
-        if not self._is_free.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_free.wait(), _PUT_OFF_SECONDS)
+    async def _next(self, projector: Projector[Any]) -> bool:
+        await self._turns.wait()
         return await projector.apply()
-
-    def _hold(self, more: int) -> None:
-        self._urgent += more
-        if self._urgent > 0:
-            self._is_free.clear()
-        else:
-            self._is_free.set()
 
     async def _to_the_end(self, projector: Projector[Any]) -> None:
         while await projector.apply():
@@ -398,7 +392,10 @@ class Views:
         number = await self._in(self._threads, self.series.current)
         if number is None:
             generation = await self._begun()
-            await self._in(self._threads, partial(self.series.point_at, generation.number, self._face))
+            # Before anything is counted, so that those who ask in SQL find the views.
+            await self._in(
+                self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
+            )
             return generation
         generation = self.series.open(number)
 

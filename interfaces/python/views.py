@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal
 
 from steptrail.domain.errors import ConfigurationError
@@ -73,7 +74,7 @@ class TrailViews(AskingRuns):
     """
 
     def __init__(self, opened: Callable[[], Views], store: EventStore, now: Callable[[], int]) -> None:
-        super().__init__(self.refreshed, store, now)
+        super().__init__(partial(self.refreshed, for_us=True), store, now)
         self._opened, self._now = opened, now
         self._views: Views | None = None
 
@@ -176,14 +177,17 @@ class TrailViews(AskingRuns):
             self._views = self._opened()
         return self._views
 
-    async def refreshed(self, fresh: Fresh) -> Views:
-        """Return the read models, as new as they have to be, if nobody else is applying the log to them now."""
+    async def refreshed(self, fresh: Fresh, *, for_us: bool = False) -> Views:
+        """Return the read models, as new as they have to be, if nobody else is applying the log to them now.
+
+        Those of a service are left as they are if they are `for_us`.
+        """
         if fresh == "now":
-            await self.all.catch_up()
+            await self.all.catch_up(for_us=for_us)
         elif fresh is not None:
             counted = await self.all.as_of()
             if self._now() - counted.at > fresh * 1_000_000:
-                await self.all.catch_up()
+                await self.all.catch_up(for_us=for_us)
         return self.all
 
     async def aclose(self) -> None:

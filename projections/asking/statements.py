@@ -25,6 +25,8 @@ from steptrail.projections.runs_view.sums import (
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.tables import TOKENS
+from steptrail.projections.runs_view.tags import LONGEST_TAG
+from steptrail.projections.runs_view.values import plain
 
 __all__ = ["COUNTED", "CRASHED", "Period", "Questions", "Statement"]
 
@@ -278,7 +280,8 @@ class Questions:
                 masked = column if name == few else f"{column} || ''"
                 text.conditions.append(_status(text, words, crashed, masked, looks_up=few == "crashed"))
         for number, (name, value) in enumerate(sorted(asked.tags.items())):
-            pair = f"g.name = {text.mark(name)} AND g.value = {text.mark(value)}"
+            kept = plain(name, LONGEST_TAG), plain(value, LONGEST_TAG)
+            pair = f"g.name = {text.mark(kept[0])} AND g.value = {text.mark(kept[1])}"
             if few == "tags" and number == 0:
                 text.conditions.append(f"e.execution IN (SELECT g.execution FROM v1_tags g WHERE {pair})")  # noqa: S608
             else:

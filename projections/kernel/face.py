@@ -7,11 +7,12 @@ is to go is announced in `deprecated` a minor version before.
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Table
 
-__all__ = ["Face", "PublicColumn", "PublicKind", "PublicView", "view_of"]
+__all__ = ["Face", "PublicColumn", "PublicKind", "PublicView", "face_of", "view_of"]
 
 
 class PublicKind(StrEnum):
@@ -55,16 +56,23 @@ class PublicView(NamedTuple):
 
 
 class Face(NamedTuple):
-    """All views of a set of read models. `version` grows with every change of them."""
+    """All views of a set of read models, under a `name`. `version` grows with every change of them."""
 
     version: int
     views: Sequence[PublicView]
+    name: str = "runs"
 
     def columns(self) -> Iterator[tuple[PublicView, PublicColumn]]:
         """Yield each column with its view."""
         for view in self.views:
             for column in view.columns:
                 yield view, column
+
+
+def face_of(projection: Projection[Any]) -> Face:
+    """Return the face of a projection: each of its tables as it is."""
+    views = [view_of(table, f"version {projection.version}") for table in projection.tables]
+    return Face(projection.version, views, projection.name)
 
 
 def view_of(table: Table, since: str) -> PublicView:

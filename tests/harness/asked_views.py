@@ -1,17 +1,21 @@
 """Tables of runs that are filled without a log, to be asked."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.views import Views
+from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.views_of_runs import views_of_runs
 from steptrail.projections.asking.statements import Statement
 from steptrail.projections.runs_view.view import RunsView
-from tests.harness.many_runs import fill
+from tests.harness.many_runs import BEGINNING, DAY, fill
 
 __all__ = ["AskedViews"]
+
+T = TypeVar("T")
 
 
 class AskedViews:
@@ -41,6 +45,18 @@ class AskedViews:
             explained = self.ask(Statement(f"EXPLAIN (COSTS OFF) {statement.text}", statement.values))
             return [row[0] for row in explained]
         return [row[3] for row in self.ask(Statement(f"EXPLAIN QUERY PLAN {statement.text}", statement.values))]
+
+    def asking(self) -> AskingRuns:
+        """Return what `trail.views` asks with, of the tables as they are. Use it in `run`."""
+
+        async def as_it_is(_: object) -> Views:
+            return self._views
+
+        return AskingRuns(as_it_is, self._store, lambda: BEGINNING + 30 * DAY)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns, in the loop of the views."""
+        return self._loop.run(work)
 
     def close(self) -> None:
         """Close the store and its views."""

@@ -47,6 +47,17 @@ async def test_runs_are_found_as_soon_as_they_are_stored(store_url: str) -> None
 
 
 @pytest.mark.parametrize(
+    "value", ["a\0b", "x" * 10_000, "' OR 1=1 --", "%", "\u202e", "a\nb", "\N{GRINNING FACE}" * 100]
+)
+async def test_a_run_is_found_by_any_tag_that_it_was_given(value: str) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(desk("hello"), "hi", session="a", metadata={"tags": {"k": value, value: "v"}})
+        await trail.run(desk("hello"), "hi", session="b", metadata={"tags": {"k": "other"}})
+        for tags in ({"k": value}, {value: "v"}, {"k": value, value: "v"}):
+            assert [row.stream for row in (await trail.views.runs(RunFilter(tags=tags))).rows] == ["agent:a"]
+
+
+@pytest.mark.parametrize(
     "wrong", [{"order": "best"}, {"limit": 0}, {"limit": 10_001}, {"after": "x"}, {"after": "oldest.1.1"}]
 )
 async def test_a_list_that_there_is_not_is_refused(wrong: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from tests.views.kit import rows, viewed
 
 
 async def test_a_batch_waits_for_what_is_more_urgent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steptrail.infrastructure.views.views._PUT_OFF_SECONDS", 3_600)
+    monkeypatch.setattr("steptrail.infrastructure.views.turns._PUT_OFF_SECONDS", 3_600)
     async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (store, views):
         await note(store, "agent:a", 1, 2)
         await views.present()
@@ -27,7 +27,7 @@ async def test_a_batch_waits_for_what_is_more_urgent(tmp_path: Path, monkeypatch
 async def test_what_is_always_more_urgent_does_not_stop_the_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steptrail.infrastructure.views.views._PUT_OFF_SECONDS", 0.01)
+    monkeypatch.setattr("steptrail.infrastructure.views.turns._PUT_OFF_SECONDS", 0.01)
     async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (store, views):
         await note(store, "agent:a", 1, 2)
         with views.put_off():

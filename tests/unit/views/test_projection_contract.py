@@ -7,9 +7,14 @@ import pytest
 
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry
+from steptrail.projections.runs_view import RunsView
 from steptrail.testing.projection_contract import ProjectionContract, project, sample_log
 from steptrail.testing.store_samples import Noted
+from tests.golden import flows, streams
 from tests.views.counting import NOTES, TOTALS, Counting, Seen
+
+AGENTS = sorted(streams.FOLDER.glob("*.jsonl"))[:12]
+FLOWS = sorted(flows.FOLDER.glob("*.jsonl"))[:8]
 
 
 def sample() -> list[Entry]:
@@ -90,3 +95,17 @@ def test_tables_that_are_not_listed_and_rows_of_sums_are_noticed() -> None:
     for wrong in (Elsewhere(), PutsSums()):
         with pytest.raises(AssertionError):
             project(wrong, sample())
+
+
+class TestRunsView(ProjectionContract):
+    """The read model of runs keeps it, over the golden streams."""
+
+    @pytest.fixture
+    def projection(self) -> RunsView:
+        return RunsView()
+
+    @pytest.fixture
+    def log(self) -> Sequence[Entry]:
+        agents = {f"agent:{path.stem}": [each.event for each in streams.read(path)] for path in AGENTS}
+        runs = {f"flow:{path.stem}": [each.event for each in flows.read(path)] for path in FLOWS}
+        return sample_log({**agents, **runs})

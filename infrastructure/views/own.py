@@ -1,0 +1,75 @@
+"""Checks the projections of a service before anything is made for them: names that stand for themselves everywhere."""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, get_args
+
+from steptrail.domain.errors import ConfigurationError
+from steptrail.infrastructure.views.generation import BOOKS
+from steptrail.infrastructure.views.public import COLUMNS_VIEW
+from steptrail.projections.kernel.face import Face, face_of
+from steptrail.projections.kernel.projection import OnError, Projection
+from steptrail.projections.kernel.table import Table
+
+__all__ = ["checked"]
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
+"""Plain in every database, and short enough for what is made of it."""
+
+
+def checked(
+    given: Sequence[Projection[Any]], beside: Collection[Projection[Any]], face: Face
+) -> Sequence[Projection[Any]]:
+    """Return the projections of a service. Those `beside` them, and their face, have names already.
+
+    Raises `ConfigurationError` for a name that is no plain word or is taken, for a table that does not say which
+    projection and version it is of, and for what is no projection.
+    """
+    names = {each.name for each in beside}
+    views = {COLUMNS_VIEW, "series", *(table.name for table in BOOKS), *(view.name for view in face.views)}
+    for each in given:
+        if not isinstance(each, Projection):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"{each!r} is no projection: derive its class from `Projection`, and give an object"
+            )
+        _check(each)
+        if each.name in names:
+            raise ConfigurationError(f"there are two projections {each.name!r}: give one of them another name")
+        names.add(each.name)
+        for view in face_of(each).views:
+            if view.name in views:
+                raise ConfigurationError(f"the view {view.name!r} of the projection {each.name!r} is there already")
+            views.add(view.name)
+    return tuple(given)
+
+
+def _check(projection: Projection[Any]) -> None:
+    who = f"the projection {getattr(projection, 'name', None)!r} of {type(projection).__name__}"
+    for attribute in ("name", "tables"):
+        if not hasattr(projection, attribute):
+            raise ConfigurationError(f"{type(projection).__name__} has no `{attribute}`: set it in the class")
+    if not isinstance(projection.name, str) or not _NAME.fullmatch(projection.name):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{who}: a name has a to z, 0 to 9 and _, and at most 40 characters")
+    if type(projection.version) is not int or projection.version < 1:
+        raise ConfigurationError(f"{who}: `version` is a whole number from 1, not {projection.version!r}")
+    if projection.on_error not in get_args(OnError):
+        raise ConfigurationError(f"{who}: `on_error` is one of {', '.join(get_args(OnError))}")
+    for setting in ("prefixes", "types"):
+        if isinstance(getattr(projection, setting), str):
+            raise ConfigurationError(f"{who}: `{setting}` are several texts, not one")
+    for table in projection.tables:
+        _check_table(who, projection, table)
+
+
+def _check_table(who: str, projection: Projection[Any], table: Table) -> None:
+    own = f"v{projection.version}_{projection.name}"
+    if table.name != own and not table.name.startswith(f"{own}_"):
+        raise ConfigurationError(f"{who}: its table {table.name!r} is named {own}, or {own}_something")
+    words = [table.name, *(column.name for column in table.columns)]
+    if wrong := [word for word in words if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", word)]:
+        raise ConfigurationError(f"{who}: {wrong[0]!r} in {table.name} has other characters than a to z, 0 to 9 and _")
+    if table.belongs_to is not None and table.belongs_to not in projection.tables:
+        raise ConfigurationError(f"{who}: {table.name} belongs to {table.belongs_to.name}, which is no table of it")
+    columns = {column.name for column in table.columns}
+    if wrong := [name for index in table.indexes for name in index.columns if name not in columns]:
+        raise ConfigurationError(f"{who}: an index of {table.name} is over {wrong[0]!r}, which is no column of it")

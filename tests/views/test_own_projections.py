@@ -1,0 +1,280 @@
+"""Projections of a service: kept beside ours, asked in SQL, rebuilt, replaced by another version, and failing."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.domain.errors import QueryRefused
+from steptrail.errors import ConfigurationError, ProjectionStopped
+from steptrail.events import ToolExecutionCompleted
+from steptrail.interfaces.cli.main import main
+from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Entry, Projection, Table
+from steptrail.testing import ScriptedModel, call, say
+
+_I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
+
+
+def tables(version: int) -> Sequence[Table]:
+    made = Table(
+        name=f"v{version}_refunds",
+        says="refunds that were made",
+        columns=(
+            Column("position", _I, "the place"),
+            Column("stream", _T, "the session"),
+            Column("at", _I, "when", INSTANT),
+            Column("cents", _I, "how much", "cents"),
+        ),
+        key=("position",),
+        aged_by="at",
+    )
+    total = Table(
+        name=f"v{version}_refunds_total",
+        says="refunds of each session",
+        columns=(Column("stream", _T, "the session"), Column("cents", _I, "how much", "cents")),
+        key=("stream",),
+        is_sums=True,
+    )
+    return (made, total)
+
+
+class Refunds(Projection[int]):
+    """Keeps refunds, `factor` times as large. One of 13 cents it cannot stand."""
+
+    name, prefixes, types = "refunds", ("agent:",), (ToolExecutionCompleted.TYPE,)
+
+    def __init__(self, *, version: int = 1, on_error: Any = "stop", fails: bool = True) -> None:
+        self.version, self.tables, self.on_error = version, tables(version), on_error
+        self._fails = fails
+
+    def begin(self, stream: str) -> int:
+        return 0
+
+    def apply(self, fold: int, entry: Entry, changes: Changes) -> int | None:
+        event = entry.record.event
+        assert isinstance(event, ToolExecutionCompleted)
+        assert isinstance(event.result, dict)
+        cents: Any = event.result["cents"]
+        if cents == 13 and self._fails:
+            raise ValueError("thirteen")
+        made, total = self.tables
+        cents *= self.version
+        row = {"position": entry.position, "stream": entry.stream, "at": entry.record.at, "cents": cents}
+        changes.put(made, row)
+        changes.add(total, (entry.stream,), {"cents": cents})
+        return fold + 1
+
+
+@tool(effect=ToolEffect.READ)
+def refund(cents: int) -> dict[str, int]:
+    """Give money back."""
+    return {"cents": cents}
+
+
+def desk(cents: int) -> Agent:
+    script = [call("refund", cents=cents), say("Done.")]
+    return AgentBuilder("desk").with_model(ScriptedModel(script * 2)).with_tools(refund).build()
+
+
+async def refunds(trail: Steptrail, **options: Any) -> list[tuple[Any, ...]]:
+    answer = await trail.views.sql("SELECT stream, cents FROM refunds ORDER BY position", **options)
+    return [tuple(row) for row in answer.rows]
+
+
+@pytest.mark.acceptance("8.1-7")
+async def test_tables_of_a_service_are_kept_beside_ours_and_asked_with_them(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
+        async with trail.views.kept_going():
+            await trail.run(desk(450), "hi", session="a")
+            await trail.views.wait(timeout=60)
+            assert await refunds(trail, fresh=None) == [("agent:a", 450)]
+        await trail.run(desk(5), "hi", session="b")
+        joined = await trail.views.sql(
+            "SELECT e.name, sum(r.cents) FROM refunds r JOIN executions e ON e.stream = r.stream GROUP BY e.name"
+        )
+        assert [(name, int(str(cents))) for name, cents in joined.rows] == [("desk", 455)]
+        listed = await trail.views.sql('SELECT "column", unit FROM view_columns WHERE view = $1', "refunds")
+        assert [tuple(row) for row in listed.rows] == [
+            ("position", ""),
+            ("stream", ""),
+            ("at", ""),
+            ("at_us", "microseconds of UTC"),
+            ("cents", "cents"),
+        ]
+        assert {each.name: each.lag for each in await trail.views.status()} == {"refunds": 0, "runs": 0}
+        assert await trail.views.verify() == []
+        await trail.views.rebuild()
+        assert await refunds(trail, fresh=None) == [("agent:a", 450), ("agent:b", 5)]
+        await trail.erase("a", by="ana", reason="test")
+        assert await refunds(trail) == [("agent:b", 5)]
+        assert [tuple(row) for row in (await trail.views.sql("SELECT * FROM refunds_total")).rows] == [("agent:b", 5)]
+        assert await trail.views.verify() == []
+
+
+async def test_who_does_not_know_them_rebuilds_ours_and_they_are_counted_again(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail, Steptrail.open(store_url) as other:
+        await trail.run(desk(450), "hi", session="a")
+        assert await refunds(trail) == [("agent:a", 450)]
+        assert await refunds(other) == [("agent:a", 450)]
+        for _ in range(2):
+            await other.views.rebuild()
+            assert await refunds(trail) == [("agent:a", 450)]
+            assert {each.name for each in await other.views.status()} == {"refunds", "runs"}
+        assert await refunds(other) == [("agent:a", 450)]
+        assert (await other.views.sql("SELECT count(*) FROM executions")).rows[0][0] == 1
+        assert await trail.views.verify() == []
+
+
+async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as old:
+        await old.run(desk(450), "hi", session="a")
+        assert await refunds(old) == [("agent:a", 450)]
+        async with Steptrail.open(store_url, projections=[Refunds(version=2)]) as new:
+            assert await refunds(new, fresh=None) == [("agent:a", 450)]
+            assert await refunds(new) == [("agent:a", 900)]
+            await old.run(desk(5), "hi", session="b")
+            # The older one goes on with its own tables, and does not take the views back.
+            await old.views.wait(timeout=60)
+            assert await refunds(new) == [("agent:a", 900), ("agent:b", 10)]
+            assert await refunds(old) == [("agent:a", 900), ("agent:b", 10)]
+            assert await old.views.verify() == await new.views.verify() == []
+
+
+async def test_one_that_fails_stops_alone_and_one_that_is_to_skip_goes_on(
+    store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
+        for name, cents in (("a", 1), ("b", 13), ("c", 3)):
+            await trail.run(desk(cents), "hi", session=name)
+        page = await trail.views.runs()
+        assert (len(page.rows), page.lag) == (3, 0)
+        assert await refunds(trail) == [("agent:a", 1)]
+        stopped = {each.name: each for each in await trail.views.status()}["refunds"]
+        assert (stopped.lag > 0, "ValueError: thirteen" in (stopped.error or ""), stopped.skipped) == (True, True, 0)
+        with pytest.raises(ProjectionStopped, match="'refunds' stopped"):
+            await trail.views.wait(timeout=60)
+        assert (await trail.views.runs()).lag == 0
+    async with Steptrail.open(store_url, projections=[Refunds(on_error="skip")]) as trail:
+        assert await refunds(trail) == [("agent:a", 1), ("agent:c", 3)]
+        status = {each.name: each for each in await trail.views.status()}["refunds"]
+        assert (status.lag, status.error, status.skipped) == (0, None, 1)
+        passed = await trail.views.sql("SELECT stream, error FROM skipped")
+        assert [(row[0], "ValueError: thirteen" in str(row[1])) for row in passed.rows] == [("agent:b", True)]
+        (fault,) = await trail.views.verify()
+        assert fault.what.startswith("refunds passed 1 event, the first at position ")
+        assert (fault.what.endswith(": ValueError: thirteen"), fault.is_damage) == (True, False)
+        await trail.run(desk(4), "again", session="b")  # a session of which something was passed
+        assert (await refunds(trail))[-1] == ("agent:b", 4)
+        await trail.views.rebuild()
+        assert {each.name: each.skipped for each in await trail.views.status()} == {"refunds": 1, "runs": 0}
+    async with Steptrail.open(store_url, projections=[Refunds(on_error="skip", fails=False)]) as trail:
+        faults = [each.what for each in await trail.views.verify()]
+        assert faults[0] == "refunds does not pass the same events any more: `steptrail rebuild`"
+        await trail.views.rebuild()
+        assert sorted(await refunds(trail)) == [("agent:a", 1), ("agent:b", 4), ("agent:b", 13), ("agent:c", 3)]
+        assert await trail.views.verify() == []
+
+
+def test_the_command_tells_of_projections_that_it_does_not_know(
+    store_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Steptrail.open_sync(store_url, projections=[Refunds(on_error="skip")]) as trail:
+        trail.run(desk(13), "hi", session="a")
+        trail.views.wait(timeout=60)
+        assert trail.views.sql("SELECT count(*) FROM refunds").rows[0][0] == 0
+    assert main(["views", "--store", store_url]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("refunds")]
+    assert line.rstrip().endswith("1 skipped")
+    assert main(["views", "--json", "--store", store_url]) == 0
+    found = {each["name"]: each["skipped"] for each in json.loads(capsys.readouterr().out)}
+    assert found == {"refunds": 1, "runs": 0}
+
+
+class Odd(Refunds):
+    """Makes rows that no table takes."""
+
+    def apply(self, fold: int, entry: Entry, changes: Changes) -> int | None:
+        made, _ = self.tables
+        number = len(entry.stream) % 4
+        row: dict[str, Any] = {"position": entry.position, "stream": entry.stream, "at": 1, "cents": 1}
+        if number == 0:
+            del row["cents"]
+        changes.put(made, row | ({"cents": 2**70} if number == 1 else {"cents": None} if number == 2 else {}))
+        return fold
+
+
+async def test_rows_that_a_table_refuses_are_passed_one_by_one(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Odd(on_error="skip")]) as trail:
+        for length in range(1, 6):
+            await trail.run(desk(1), "hi", session="s" * length)
+        assert await refunds(trail) == [("agent:s", 1), ("agent:sssss", 1)]
+        assert {each.name: each.skipped for each in await trail.views.status()} == {"refunds": 3, "runs": 0}
+        assert (await trail.views.runs()).lag == 0
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_names_that_another_service_has_are_refused(store_url: str, version: int) -> None:
+    class Other(Refunds):
+        name = "refunds_total"
+
+        def __init__(self) -> None:
+            super().__init__(version=version)
+            self.tables = tables(version)[1:]
+
+        def apply(self, fold: int, entry: Entry, changes: Changes) -> int | None:
+            return fold
+
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
+        await trail.run(desk(1), "hi", session="a")
+        assert await refunds(trail) == [("agent:a", 1)]
+        async with Steptrail.open(store_url, projections=[Other()]) as other:
+            with pytest.raises(ConfigurationError, match=r"the (view|table) (v1_)?refunds_total is one of refunds"):
+                await other.views.sql("SELECT 1")
+        assert await refunds(trail) == [("agent:a", 1)]
+        assert await trail.views.verify() == []
+
+
+async def test_without_the_class_there_is_no_such_table(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        with pytest.raises(QueryRefused):
+            await refunds(trail)
+
+
+def with_name(name: Any, table: str = "", **settings: Any) -> Projection[Any]:
+    projection = Refunds()
+    projection.name = name
+    projection.tables = [Table(name=table or f"v1_{name}", says="", columns=(Column("a", _I, "x"),), key=("a",))]
+    for setting, value in settings.items():
+        setattr(projection, setting, value)
+    return projection
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [with_name("runs")],
+        [with_name("executions")],
+        [with_name("skipped")],
+        [with_name("view_columns")],
+        [with_name("refunds"), with_name("refunds")],
+        [with_name('a"; DROP TABLE x; --')],
+        [with_name("Größe")],
+        [with_name("a" * 41)],
+        [with_name(7)],
+        [with_name("own", "own")],
+        [with_name("own", "v2_own")],
+        [with_name("own", "v1_other")],
+        [with_name("own", "v1_own_Upper")],
+        [with_name("own", version=0)],
+        [with_name("own", version="1")],
+        [with_name("own", on_error="ignore")],
+        [with_name("own", prefixes="agent:")],
+        [Refunds],
+        ["refunds"],
+    ],
+)
+def test_names_that_cannot_be_are_refused_before_the_store_is_touched(given: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        Steptrail.open("sqlite:////nowhere/at/all.db", projections=given)
