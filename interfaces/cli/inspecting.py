@@ -7,7 +7,7 @@ import getpass
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, store_of
+from steptrail.interfaces.cli.parser import Commands, count, engine_of, store_of
 
 __all__ = ["register"]
 
@@ -58,6 +58,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
                 user=(arguments.by or _user()) if arguments.allow_actions else None,
                 show="shape" if arguments.shape else "values",
                 store=store_given(arguments),
+                engine=engine_of(arguments),
                 on_ready=ready,
             )
         )

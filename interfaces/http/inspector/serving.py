@@ -28,6 +28,7 @@ async def serve(
     show: Show = "values",
     user: str | None = None,
     store: str | None = None,
+    engine: str | None = None,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve the inspector of a store until the process is asked to end; `on_ready` is told its address.
@@ -48,7 +49,7 @@ async def serve(
         return access if door is None or door.knows(connection) else None
 
     async with (
-        Steptrail.open(url, create=False, read_only=user is None) as trail,
+        Steptrail.open(url, create=False, read_only=user is None, engine=engine) as trail,
         trail.views.kept_going(),  # so that no page has to wait until what is new is counted
     ):
         hosts = {"localhost", host, socket.gethostname()}
