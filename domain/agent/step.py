@@ -1,11 +1,11 @@
 """A step and its tool executions, folded from their events."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.base import Value
@@ -70,6 +70,7 @@ CALL_STATUS: Mapping[CallPhase, CallStatus] = {
 }
 """Phase of a call -> its status as it is shown."""
 
+_is_answer = attrgetter("is_answer")
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.RUNNING})
 _UNKNOWN_TEXT = (
     "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
@@ -84,8 +85,7 @@ class Hold(Value, frozen=True):
     asked_by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenApproval:
+class OpenApproval(Struct, frozen=True, kw_only=True):
     """An open question to a person: whether this tool may run with exactly these arguments.
 
     `arguments` is None when the model's text was no JSON object. A yes to the `digest` holds for these arguments only.
@@ -268,7 +268,7 @@ class AgentStep(Value, frozen=True, kw_only=True):
 
 def asks_for_tools(calls: Iterable[ToolExecution]) -> bool:
     """Tell whether any of the calls is one of a tool, and not the answer."""
-    return any(not call.is_answer for call in calls)
+    return not all(map(_is_answer, calls))
 
 
 def cut_reply_error() -> ErrorInfo:

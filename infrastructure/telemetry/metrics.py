@@ -10,15 +10,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.projections.telemetry import Span
 from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
 from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
 from steptrail.runtime.kernel.engine import EngineStatus, WorkerReport
-from steptrail.runtime.kernel.lists import listed_runs, oldest_due
+from steptrail.runtime.kernel.lists import oldest_due, open_counts
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["Fleet", "Lags", "LiveMetrics"]
@@ -29,8 +27,6 @@ Lags = Callable[[], Awaitable[Mapping[str, int]]]
 Fleet = Callable[[], Awaitable[tuple[EngineStatus | None, Sequence[WorkerReport]]]]
 """Returns what the engine holds, None without one or when it is away; and what the workers of this process do."""
 
-_OPEN = (StandingState.PENDING, StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED)
-_MOST_ROWS = 10_000
 _PATIENCE_SECONDS = 5.0
 _FRESH_SECONDS = 1.0
 
@@ -110,11 +106,7 @@ class LiveMetrics:
     async def _look(self) -> None:
         if self._store is None or time.monotonic() - self._seen_at < _FRESH_SECONDS:
             return
-        counts: dict[str, int] = {}
-        for standing in _OPEN:
-            for row in await listed_runs(self._store, IndexQuery(standing=standing.value, limit=_MOST_ROWS)):
-                status = "crashed" if row.is_crashed else row.status.value
-                counts[status] = counts.get(status, 0) + 1
+        counts = await open_counts(self._store)
         now = time.time_ns() // 1_000
         since = await oldest_due(self._store, now)
         oldest = Measure(Metric.OLDEST_DUE, 0.0 if since is None else max(0, now - since) / 1e6, {})

@@ -12,7 +12,6 @@ from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, store_of
-from steptrail.interfaces.python.views_of_runs import views_of_runs
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["register"]
@@ -72,6 +71,8 @@ async def _examined(url: str, arguments: argparse.Namespace) -> Examination:
 
 async def _examine_views(store: EventStore, seen: Examination) -> None:
     """Compare the read models with the log. That they cannot be compared says nothing of the store."""
+    from steptrail.interfaces.python.views_of_runs import views_of_runs  # no other command needs them all
+
     try:
         views = views_of_runs(store)
         try:

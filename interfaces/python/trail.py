@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
+
+from msgspec.structs import replace
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id

@@ -21,7 +21,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.core import codec
 from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.projections.kernel.table import Scalar
-from steptrail.projections.runs_view import RunsView
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.scenario import SECOND, START
 from tests.harness.projecting import Tables, entries, joined_log, projected
 from tests.harness.runs_view_audit import (
@@ -128,7 +128,7 @@ CANARY, NUMBER = "canary", 987_654_321
 @examples(60)
 @given(lives(forks=True))
 def test_no_content_of_any_event_is_in_any_row_except_for_templates(life: Life) -> None:
-    records = [Recorded(version, at, _with_canaries(event, at)) for version, at, event, _ in life.committed]
+    records = [Recorded(each.version, each.at, _with_canaries(each.event, each.at)) for each in life.committed]
     assert any(CANARY in str(record.event) for record in records)
     tables = projected(RunsView(), entries(STREAM, records))
     for value in _values(tables, but="template"):

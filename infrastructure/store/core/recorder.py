@@ -3,7 +3,7 @@
 A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -126,6 +126,11 @@ class Recorder(Protocol):
         """
         ...
 
+    @property
+    def catch_up(self) -> Callable[[], None] | None:
+        """Does what an append may put off, to be called soon, and does not raise. None where nothing is put off."""
+        ...
+
     def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
         """Store one commit as `append` does; None, with nothing stored, when that would have to wait for somebody."""
         ...
@@ -160,6 +165,10 @@ class Recorder(Protocol):
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
+        ...
+
+    def count_index(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
         ...
 
     def list_anew(self, row: RunSummary) -> None:
