@@ -1,9 +1,10 @@
 """The data of a model call: the request to a driver, and its reply."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
+
+from msgspec import Struct
 
 from steptrail.domain.base import Settings, Value
 from steptrail.domain.json_value import JsonValue
@@ -82,16 +83,14 @@ class ModelReply(Value, frozen=True, kw_only=True):
         return tool_calls_of(self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelDelta:
+class ModelDelta(Struct, frozen=True):
     """A piece of a reply that is still being written."""
 
     text: str
     kind: DeltaKind = "text"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True, kw_only=True):
     """The request that a driver sends.
 
     `messages` begins with the system prompt and holds the conversation, in an order that providers accept: each tool
@@ -105,7 +104,7 @@ class ModelRequest:
     tools: Sequence[ToolSpec] = ()
     tool_choice: ToolChoice = ToolChoice.AUTO
     parallel_tool_calls: bool | None = None
-    parameters: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    parameters: dict[str, JsonValue] = {}
     timeout: float | None = None
     call_index: int = 0
     output: OutputSpec | None = None

@@ -5,10 +5,10 @@ text.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from steptrail.domain.json_value import JsonValue
 
@@ -103,8 +103,7 @@ ReplyKey: TypeAlias = StepReply | NodeReply
 """Identifies a reply within its stream."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyDelta:
+class ReplyDelta(Struct, frozen=True, kw_only=True):
     """The next piece of a reply that is being written. The last piece is `is_final` and empty.
 
     The `inference.completed` of the same step holds the whole reply. A reply that breaks off ends with an
@@ -131,8 +130,7 @@ class ReplyDelta:
         return StepReply(self.execution_id, self.step, self.attempt)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputPartial:
+class OutputPartial(Struct, frozen=True, kw_only=True):
     """An answer in a type, as far as it is written. Nothing of it is validated, and all of it may still change.
 
     `partial` replaces the one before. `step` and `attempt` distinguish the answers of a new try. It comes beside the
@@ -153,8 +151,7 @@ class OutputPartial:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolProgress:
+class ToolProgress(Struct, frozen=True, kw_only=True):
     """The progress of a running call, as its tool reports it. `done` and `total` are in a unit of the tool's own."""
 
     session_id: str
@@ -173,8 +170,7 @@ class ToolProgress:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeDelta:
+class NodeDelta(Struct, frozen=True, kw_only=True):
     """The next piece of a reply that is written for a node of a workflow. The last piece is `is_final` and empty.
 
     `session_id` is the id of the run, without `flow:`. `visit` and `attempt` count from 1, `item` is the index of the
@@ -203,8 +199,7 @@ class NodeDelta:
         return NodeReply(self.execution_id, self.node, self.visit, self.item, self.attempt)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeProgress:
+class NodeProgress(Struct, frozen=True, kw_only=True):
     """The progress of a try of a node, as its tool or function reports it. `done` and `total` are in a unit of its own.
 
     `session_id` is the id of the run, without `flow:`; the other numbers are those of `NodeDelta`.
@@ -238,8 +233,7 @@ Writing: TypeAlias = Callable[[LiveUpdate], bool]
 """Tells whether an update is of a reply that is being written now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UpdatesLost:
+class UpdatesLost(Struct, frozen=True, kw_only=True):
     """Stands for `count` live updates that were dropped, because a follower was too slow.
 
     The text of an unfinished reply may have a gap now. The event that follows holds the whole text.

@@ -5,7 +5,8 @@ request. All such text passes here before it is written to a log or a terminal. 
 value is hidden. In an address, the user and the password are hidden. Keys of well-known services are found by their
 form.
 
-Each pattern reads a text once, and no pattern goes back over text that was matched before.
+Each pattern reads a text once, and no pattern goes back over text that was matched before. Python compiles and keeps it
+when it is first used, because most processes that load this never have such a text.
 """
 
 import re
@@ -17,39 +18,39 @@ __all__ = ["without_secret_values", "without_secrets"]
 
 _HIDDEN: Final = "…"
 
-_PRIVATE_KEY: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z)", re.S)
+_PRIVATE_KEY: Final = r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z)"
 _SHAPES: Final = (
-    (re.compile(r"(?i)([?&](?:key|sig)=)[^&\s'\"]++"), r"\1…"),
-    (re.compile(r"(?i)\b((?:bearer|basic)\s++)[a-z0-9._~+/=-]{8,}+"), r"\1…"),
-    (re.compile(r"\b(sk-|[rs]k_live_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|hf_)[\w*-]{6,}+"), r"\1…"),
-    (re.compile(r"\b(eyJ)[\w-]{6,}+(?:\.[\w-]++)*+"), r"\1…"),
+    (r"(?i)([?&](?:key|sig)=)[^&\s'\"]++", r"\1…"),
+    (r"(?i)\b((?:bearer|basic)\s++)[a-z0-9._~+/=-]{8,}+", r"\1…"),
+    (r"\b(sk-|[rs]k_live_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|ASIA|AIza|hf_)[\w*-]{6,}+", r"\1…"),
+    (r"\b(eyJ)[\w-]{6,}+(?:\.[\w-]++)*+", r"\1…"),
     # HTTP clients have this message for a key that was pasted with the end of its line.
-    (re.compile(r"(?i)\b(illegal header value ).++"), r"\1…"),
+    (r"(?i)\b(illegal header value ).++", r"\1…"),
 )
 
-_ADDRESS: Final = re.compile(r"(?i)(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*+://)([^\s'\"<>]++)")
-_A_PORT: Final = re.compile(r"[^/?#]*?:\d*+(?:[/?#]|\Z)")
+_ADDRESS: Final = r"(?i)(?<![a-z0-9+.-])([a-z][a-z0-9+.-]*+://)([^\s'\"<>]++)"
+_A_PORT: Final = r"[^/?#]*?:\d*+(?:[/?#]|\Z)"
 
-_NAME: Final = re.compile(r"(?<![\w.-])([\w.-]++)\\{0,3}['\"]?\s{0,9}+(?:=>|[=:])\s{0,9}+")
-_SECRET_NAMES: Final = re.compile(
+_NAME: Final = r"(?<![\w.-])([\w.-]++)\\{0,3}['\"]?\s{0,9}+(?:=>|[=:])\s{0,9}+"
+_HIDDEN_NAMES: Final = (
     r"(?i)(?:api|access|secret|private|account|auth|signing|encryption)[_.-]?key$|token$|pwd$|passphrase$|signature$|"
     r"authorization$|cookie$|credentials?$|secret|passw(?:or)?d"
 )
-_VALUE: Final = re.compile(
+_VALUE: Final = (
     r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
     r"|(?:[^\s'\"&,;)}\]>]|[,;)}\]>](?=[^\s'\"&,;)}\]>]))++"
 )
-_HEADER: Final = re.compile(r"(?i)(?<![\w.-])((?:proxy-)?authorization: ?|(?:set-)?cookie: ?)[^\n'\"]++")
+_HEADER: Final = r"(?i)(?<![\w.-])((?:proxy-)?authorization: ?|(?:set-)?cookie: ?)[^\n'\"]++"
 
 
 def without_secrets(text: str) -> str:
     """Return the text with `…` in the place of everything that looks like a credential."""
-    text = _PRIVATE_KEY.sub(_HIDDEN, text)
-    text = _ADDRESS.sub(_without_caller, text)
-    text = _HEADER.sub(r"\1…", text)
+    text = re.sub(_PRIVATE_KEY, _HIDDEN, text)
+    text = re.sub(_ADDRESS, _without_caller, text)
+    text = re.sub(_HEADER, r"\1…", text)
     text = _without_values(text)
     for pattern, replacement in _SHAPES:
-        text = pattern.sub(replacement, text)
+        text = re.sub(pattern, replacement, text)
     return text
 
 
@@ -59,7 +60,9 @@ def without_secret_values(value: JsonValue) -> JsonValue:
         return [without_secret_values(each) for each in value]
     if not isinstance(value, dict):
         return value
-    return {key: _HIDDEN if _SECRET_NAMES.search(key) else without_secret_values(inner) for key, inner in value.items()}
+    return {
+        key: _HIDDEN if re.search(_HIDDEN_NAMES, key) else without_secret_values(inner) for key, inner in value.items()
+    }
 
 
 def _without_caller(found: "re.Match[str]") -> str:
@@ -69,20 +72,21 @@ def _without_caller(found: "re.Match[str]") -> str:
         return found[0]
     end_of_authority = min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))
     # A password that was not encoded may hold characters that end an authority. So the last @ is the one that counts.
-    if end_of_authority < last and (":" not in rest[:end_of_authority] or _A_PORT.match(rest)):
+    if end_of_authority < last and (":" not in rest[:end_of_authority] or re.match(_A_PORT, rest)):
         last = rest.rfind("@", 0, end_of_authority)
     return found[0] if last < 0 else f"{scheme}{_HIDDEN}{rest[last:]}"
 
 
 def _without_values(text: str) -> str:
+    name, secret = re.compile(_NAME), re.compile(_VALUE)
     kept: list[str] = []
     at = 0
-    while (named := _NAME.search(text, at)) is not None:
+    while (named := name.search(text, at)) is not None:
         kept.append(text[at : named.end()])
         at = named.end()
-        if _SECRET_NAMES.search(named[1]) is None:
+        if re.search(_HIDDEN_NAMES, named[1]) is None:
             continue
-        if (value := _VALUE.match(text, at)) is not None:
+        if (value := secret.match(text, at)) is not None:
             kept.append(f"{value[1] or value[2] or value[3] or ''}{_HIDDEN}")
             at = value.end()
     kept.append(text[at:])

@@ -434,16 +434,15 @@ def _approval_data(call: ToolExecution) -> dict[str, JsonValue]:
 
 
 def _spent(state: AgentState) -> Spent:
-    recorded = (call for step in state.steps for call in step.tool_executions)
-    calls = sum(not call.is_answer for call in (*recorded, *state.tool_executions))
     execution = state.execution
+    recorded = execution.calls if execution is not None else 0
     end = execution.finished_at if execution and execution.finished_at is not None else state.as_of
     return Spent(
         steps=state.step_count,
         tokens=state.usage.total,
         active_seconds=state.cumulative_execution_seconds,
         wall_seconds=seconds_between(execution.started_at, end) if execution else 0.0,
-        tool_calls=calls,
+        tool_calls=recorded + sum(not call.is_answer for call in state.tool_executions),
         failed_steps=state.total_failures,
         cost=state.cost,
     )

@@ -122,6 +122,7 @@ class IndexContract:
                     await _put(store, structs.replace(_named("3", _DONE), version=2), after=head)
             assert await _ids(store, IndexQuery(limit=3)) == ["6", "5", "4"]
             assert await _ids(store, IndexQuery(limit=3, after="agent:4")) == ["3", "2", "1"]
+            assert (await store.count(IndexQuery(limit=3)), await store.count(IndexQuery(after="agent:4"))) == (7, 4)
             assert await _ids(store, IndexQuery(limit=3, after="agent:0")) == []
             assert await _ids(store, IndexQuery(limit=3, after="agent:nobody")) == []
 
@@ -155,6 +156,7 @@ class IndexContract:
                 (IndexQuery(name="'; DROP TABLE streams; --"), []),
             ):
                 assert await _ids(store, asked) == found, asked
+                assert await store.count(asked) == len(found), asked
             assert (await store.index(IndexQuery(parents=["agent:done"])))[0].parent == parent
 
         run_on(opener, scenario)
@@ -186,6 +188,7 @@ class IndexContract:
             assert await _ids(store, IndexQuery(moved_by=AT + 60)) == moved
             every = IndexQuery(due_by=AT + 60, unless_leased=unowned, moved_by=AT + 60)
             assert await _ids(store, every) == [*moved, "working", "due"]
+            assert await store.count(every) == len(moved) + 2
             assert await _ids(store, structs.replace(every, limit=2, after="agent:on-nobody")) == [
                 "on-working",
                 "on-done",

@@ -3,7 +3,6 @@
 `by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
 
 from steptrail.domain.agent.config import AgentSnapshot
@@ -34,8 +33,7 @@ Verdict = Literal["completed", "failed", "rerun", "tell"]
 its outcome is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start(FromOutside):
+class Start(FromOutside, frozen=True, kw_only=True):
     """Open an execution with an input. A session that does not exist is opened with it.
 
     `history` holds messages from another place, with which a new session begins. `new` rejects a session that exists.
@@ -47,15 +45,14 @@ class Start(FromOutside):
     worker: str | None
     by: str = "user"
     key: str | None = None
-    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    metadata: dict[str, JsonValue] = {}
     parent: ParentRef | None = None
     history: tuple[Message, ...] = ()
     new: bool = False
     context: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry(FromOutside):
+class Retry(FromOutside, frozen=True, kw_only=True):
     """Open an execution that goes on where the last one ended without an answer.
 
     Its messages stay in the conversation, and its tool calls are not repeated. `limits` and `error_policy` replace
@@ -72,8 +69,7 @@ class Retry(FromOutside):
     context: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send(FromOutside):
+class Send(FromOutside, frozen=True, kw_only=True):
     """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same."""
 
     messages: tuple[Message, ...]
@@ -82,8 +78,7 @@ class Send(FromOutside):
     context: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resume(FromOutside):
+class Resume(FromOutside, frozen=True, kw_only=True):
     """Go on with the open execution in a new segment.
 
     `last_seen` is the instant of the last sign of life of the old segment, in microseconds of UTC. `key` is a new key
@@ -101,8 +96,7 @@ class Resume(FromOutside):
     context: JsonValue = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settle(FromOutside):
+class Settle(FromOutside, frozen=True, kw_only=True):
     """Give a verdict on the call `effect_id`, whose outcome is unknown."""
 
     effect_id: str
@@ -112,8 +106,7 @@ class Settle(FromOutside):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fork(FromOutside):
+class Fork(FromOutside, frozen=True, kw_only=True):
     """Open another session that goes on from the past of this one, up to the folded state.
 
     The events that follow begin the stream of the new session. `digest` is that of the commit with the newest event of
@@ -124,7 +117,7 @@ class Fork(FromOutside):
     digest: str = ""
     name: str | None = None
     reason: str | None = None
-    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    metadata: dict[str, JsonValue] = {}
 
 
 Command = Start | Retry | Send | Resume | Settle | Approve | Deny | Fork | OwnersCommand

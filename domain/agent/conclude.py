@@ -5,8 +5,9 @@ same events.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypedDict
+
+from msgspec import Struct
 
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import AgentSnapshot
@@ -55,8 +56,7 @@ class RequestBuilder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judges:
+class Judges(Struct, frozen=True, kw_only=True):
     """The things beside a state and an instant that conclusions depend on.
 
     `criteria` returns the criteria of an execution with these settings. `are_ours` says that all of them are built in,

@@ -177,6 +177,7 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
         output=step.output or _without_verdict(step, execution, errors),
     )
     execution.steps = execution.steps.appended(recorded)
+    execution.calls += sum([not call.is_answer for call in step.calls])
     execution.active_us += round(event.duration_seconds * 1e6)
     # A model call that was given up leaves the input unanswered. After one that failed, the error policy decides.
     given_up = step.reply is None and not errors

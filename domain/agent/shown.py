@@ -4,8 +4,9 @@ So hooks, criteria and tools may change the values that they get, without an eff
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.fold import ExecutionFold, SessionFold
@@ -23,8 +24,7 @@ from steptrail.domain.prices import Cost
 __all__ = ["Looks", "ShownState"]
 
 
-@dataclass(slots=True)
-class Looks:
+class Looks(Struct):
     """Notes whether code of the user has looked at settings: limits, policy, prices, or an accumulator with them."""
 
     at_settings: bool = False

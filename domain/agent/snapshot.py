@@ -8,10 +8,12 @@ fold.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import cast
 
 import msgspec
 from msgspec import structs
+from msgspec.json import decode
 
 from steptrail.domain.agent.fold import SessionFold
 from steptrail.domain.agent.origin import MessageOrigin
@@ -23,7 +25,7 @@ from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
 
-FORMAT = "agent.16"
+FORMAT = "agent.17"
 
 _A_STEP = b'{"number":'
 """The beginning of the line of every step. No line of a message begins so."""
@@ -47,11 +49,6 @@ def _log(_: type, items: list[object]) -> object:
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_items)
-_HEADS = msgspec.json.Decoder(_Head)
-_FOLDS = msgspec.json.Decoder(SessionFold, dec_hook=_log)
-_MESSAGES = msgspec.json.Decoder(Message)
-_STEPS = msgspec.json.Decoder(AgentStep)
-_ORIGINS = msgspec.json.Decoder(MessageOrigin)
 
 
 def _dump(state: AgentState) -> bytes:
@@ -83,7 +80,7 @@ def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentS
 
 def _load(data: bytes) -> AgentState:
     first, written, *lines = data.split(b"\n")
-    head = _HEADS.decode(first)
+    head = decode(first, type=_Head)
     of_steps = [line for line in lines if line.startswith(_A_STEP)]
     of_messages = [line for line in lines if not line.startswith(_A_STEP)]
     if (len(of_messages), len(of_steps)) != (head.messages, head.steps):
@@ -91,12 +88,14 @@ def _load(data: bytes) -> AgentState:
         raise ValueError(f"a snapshot of {said} has lines for {found}")
     if len(head.origins) != head.messages:
         raise ValueError(f"a snapshot of {head.messages} messages says where {len(head.origins)} come from")
-    fold = _FOLDS.decode(written)
-    fold.messages = Log[Message].written(of_messages, _MESSAGES.decode)
-    fold.origins = Log[MessageOrigin].written([bytes(each) for each in head.origins], _ORIGINS.decode)
+    fold = decode(written, type=SessionFold, dec_hook=_log)
+    fold.messages = Log[Message].written(of_messages, partial(decode, type=Message))
+    fold.origins = Log[MessageOrigin].written(
+        [bytes(each) for each in head.origins], partial(decode, type=MessageOrigin)
+    )
     fold.ended_at_version = Log(head.ended_at_version)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].written(of_steps, _STEPS.decode)
+        fold.execution.steps = Log[AgentStep].written(of_steps, partial(decode, type=AgentStep))
     return AgentState(fold, as_of=fold.updated_at)
 
 

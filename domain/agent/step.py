@@ -1,11 +1,10 @@
 """A step and its tool executions, folded from their events."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.base import Value
@@ -84,8 +83,7 @@ class Hold(Value, frozen=True):
     asked_by: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenApproval:
+class OpenApproval(Struct, frozen=True, kw_only=True):
     """An open question to a person: whether this tool may run with exactly these arguments.
 
     `arguments` is None when the model's text was no JSON object. A yes to the `digest` holds for these arguments only.

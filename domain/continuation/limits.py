@@ -8,7 +8,6 @@ builder. The vote and its words, the advice, the option of the command line and 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, final, get_args, overload
 
 import msgspec
@@ -45,10 +44,8 @@ __all__ = [
 
 @final
 @built_in
-class StepsLimit(CountLimit):
+class StepsLimit(CountLimit, frozen=True):
     """Forbids when `most` steps are recorded."""
-
-    __slots__ = ()
 
     counts = "steps, failed ones included"
     keys = ("currentSteps", "maxSteps")
@@ -62,10 +59,8 @@ class StepsLimit(CountLimit):
 
 @final
 @built_in
-class TokenUsageLimit(CountLimit):
+class TokenUsageLimit(CountLimit, frozen=True):
     """Forbids when `most` tokens of all kinds are used."""
-
-    __slots__ = ()
 
     counts = "tokens of all kinds"
     keys = ("totalTokens", "maxTotalTokens")
@@ -79,10 +74,8 @@ class TokenUsageLimit(CountLimit):
 
 @final
 @built_in
-class InputTokenLimit(CountLimit):
+class InputTokenLimit(CountLimit, frozen=True):
     """Forbids when `most` tokens were sent, cached ones included."""
-
-    __slots__ = ()
 
     counts = "tokens sent, cached ones included"
     keys = ("inputTokens", "maxInputTokens")
@@ -96,10 +89,8 @@ class InputTokenLimit(CountLimit):
 
 @final
 @built_in
-class OutputTokenLimit(CountLimit):
+class OutputTokenLimit(CountLimit, frozen=True):
     """Forbids when `most` tokens were written, reasoning included."""
-
-    __slots__ = ()
 
     counts = "tokens written, reasoning included"
     keys = ("outputTokens", "maxOutputTokens")
@@ -113,13 +104,11 @@ class OutputTokenLimit(CountLimit):
 
 @final
 @built_in
-class ToolCallLimit(CountLimit):
+class ToolCallLimit(CountLimit, frozen=True):
     """Forbids when the model has asked for more than `most` tool calls; the ones too many were not run.
 
     So a run that needs exactly as many may still answer.
     """
-
-    __slots__ = ()
 
     counts = "tool calls; those too many are not run"
     keys = ("toolCalls", "maxToolCalls")
@@ -141,10 +130,8 @@ class ToolCallLimit(CountLimit):
 
 @final
 @built_in
-class ExecutionTimeLimit(TimeLimit):
+class ExecutionTimeLimit(TimeLimit, frozen=True):
     """Forbids when `most` seconds of wall time have passed since the execution started or was last resumed."""
-
-    __slots__ = ()
 
     counts = "seconds of wall time since the start or the last resume"
     keys = ("elapsedSeconds", "maxSeconds")
@@ -161,10 +148,8 @@ class ExecutionTimeLimit(TimeLimit):
 
 @final
 @built_in
-class CumulativeExecutionTimeLimit(TimeLimit):
+class CumulativeExecutionTimeLimit(TimeLimit, frozen=True):
     """Forbids when the steps of an execution have taken `most` seconds, pauses between them not counted."""
-
-    __slots__ = ()
 
     counts = "seconds of active time, waits left out"
     keys = ("cumulativeSeconds", "maxSeconds")
@@ -182,8 +167,7 @@ class CumulativeExecutionTimeLimit(TimeLimit):
 
 @final
 @built_in
-@dataclass(frozen=True)
-class CrashLoopLimit(CountLimit):
+class CrashLoopLimit(CountLimit, frozen=True):
     """Forbids when `most` segments in a row ended without a new commit: the run keeps killing its process."""
 
     most: int = 3

@@ -3,8 +3,9 @@
 `by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Artifact
@@ -32,8 +33,7 @@ Verdict = Literal["completed", "failed", "rerun"]
 """A person's verdict on a node whose outcome is unknown: it completed, it failed, or it is to run again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
+class Brought(Struct, frozen=True, kw_only=True):
     """A workflow as a caller brings it: the definition, its recorded text, and the digest of that.
 
     `locator` is the text by which the command line found it, and `use` those by which it found its code.
@@ -46,8 +46,7 @@ class Brought:
     use: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartFlow(FromOutside):
+class StartFlow(FromOutside, frozen=True, kw_only=True):
     """Open an execution with an input. A stream that does not exist is opened with it; `new` rejects one that does.
 
     Without a `worker` the execution is pending: a worker begins with it.
@@ -57,19 +56,18 @@ class StartFlow(FromOutside):
     worker: str | None
     options: RunOptions
     input: JsonValue = None
-    vars: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    vars: dict[str, JsonValue] = {}
     messages: tuple[Message, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     context: JsonValue = None
-    metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    metadata: dict[str, JsonValue] = {}
     parent: ParentRef | None = None
     new: bool = False
     by: str = "user"
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeFlow(FromOutside):
+class ResumeFlow(FromOutside, frozen=True, kw_only=True):
     """Go on with the open execution in a new segment.
 
     `flow` is what the worker brings, None for a worker without the code. `options` replace those of the execution.
@@ -84,8 +82,7 @@ class ResumeFlow(FromOutside):
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryFlow(FromOutside):
+class RetryFlow(FromOutside, frozen=True, kw_only=True):
     """Open an execution that goes on where the last one failed or was stopped: what had failed is due again."""
 
     worker: str
@@ -97,8 +94,7 @@ class RetryFlow(FromOutside):
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleNode(FromOutside):
+class SettleNode(FromOutside, frozen=True, kw_only=True):
     """Give a verdict on the node with the effect id, whose outcome is unknown."""
 
     effect_id: str
@@ -108,8 +104,7 @@ class SettleNode(FromOutside):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerQuestion(FromOutside):
+class AnswerQuestion(FromOutside, frozen=True, kw_only=True):
     """AnswerQuestion the question of a human node, at the instant `at` (microseconds of UTC).
 
     `to` is the id of the node, or that of the request. With a `digest` the answer is to a question of that digest only.
@@ -126,8 +121,7 @@ class AnswerQuestion(FromOutside):
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerStep(FromOutside):
+class AnswerStep(FromOutside, frozen=True, kw_only=True):
     """Say how a visit goes on that is held before it begins, or after it has ended.
 
     Before it, variables may be set for it, then removed. `targets` name the next nodes when a node that chooses is
@@ -137,7 +131,7 @@ class AnswerStep(FromOutside):
     node: str
     action: Literal["continue", "skip", "abort"]
     by: str
-    sets: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    sets: dict[str, JsonValue] = {}
     unsets: tuple[str, ...] = ()
     targets: tuple[str, ...] | None = None
     reason: str | None = None

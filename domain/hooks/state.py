@@ -99,17 +99,16 @@ class CurrentExecution:
         return own(self._reply)
 
 
-@dataclass(slots=True)
-class HookRecorder:
+class HookRecorder(msgspec.Struct):
     """Collects the changes of the hooks of one moment, and notes whether they read settings. Their caller keeps it."""
 
     hook_type: HookType
     position: int | None = None
     hook: str = ""
-    events: list[AgentEvent] = field(default_factory=list[AgentEvent])
+    events: list[AgentEvent] = []
     latest: "HookState | None" = None
     is_closed: bool = False
-    looks: Looks = field(default_factory=Looks)
+    looks: Looks = msgspec.field(default_factory=Looks)
     means: Means = NO_MEANS
 
 

@@ -6,9 +6,10 @@ installed. The most telling link decides (see `classify`), in whatever exception
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from steptrail.domain.failures import ErrorType
 
@@ -26,8 +27,7 @@ class Telling(IntEnum):
     """The provider answered, or its client knows the exact cause."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailureLink:
+class FailureLink(Struct, frozen=True, kw_only=True):
     """One exception of a chain, as names.
 
     `names` holds the classes of its MRO as `module:QualName`, the most derived first. `status_code` is an HTTP status.

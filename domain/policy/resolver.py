@@ -1,8 +1,9 @@
 """Finds in a state the error on which the error policy decides."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 from steptrail.domain.failures import ErrorType, StepError
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
@@ -18,8 +19,7 @@ def decisive(errors: Sequence[StepError]) -> StepError:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class AgentErrorContextResolver:
+class AgentErrorContextResolver(Struct, frozen=True):
     """Describes the error of the last step: that of the first failed tool call, or else the first error of the step.
 
     After a step without an error there is none to decide on, but the total stays. If `policy` retries the error,

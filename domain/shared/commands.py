@@ -1,7 +1,8 @@
 """The base of commands with data from outside, and the answers to approvals, which all machines take."""
 
-from dataclasses import dataclass, fields
 from typing import cast
+
+from msgspec import Struct, structs
 
 from steptrail.domain.base import Value, full_form, made
 from steptrail.domain.errors import ConfigurationError, NotStorable
@@ -12,25 +13,23 @@ from steptrail.domain.storable import storable
 __all__ = ["Approve", "Deny", "FromOutside"]
 
 
-class FromOutside:
+class FromOutside(Struct, frozen=True):
     """The base of commands with data from outside. Raises `NotStorable` for data that could not be read back."""
 
-    __slots__ = ()
-
     def __post_init__(self) -> None:
-        for each in fields(cast("Approve", self)):
-            value = getattr(self, each.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if isinstance(value, (dict, list)):
                 # This is also a copy: the command does not change when the caller changes its own data afterwards.
-                object.__setattr__(self, each.name, storable(cast("object", value), each.name))
+                structs.force_setattr(self, name, storable(cast("object", value), name))
             elif isinstance(value, Message):
-                object.__setattr__(self, each.name, _copy(value, each.name))
+                structs.force_setattr(self, name, _copy(value, name))
             elif isinstance(value, tuple):
-                copied = tuple([_copy(item, each.name) for item in cast("tuple[object, ...]", value)])
-                object.__setattr__(self, each.name, copied)
+                copied = tuple([_copy(item, name) for item in cast("tuple[object, ...]", value)])
+                structs.force_setattr(self, name, copied)
             elif isinstance(value, str | float):
-                storable(value, each.name)
-                if each.name == "by" and "\0" in str(value):
+                storable(value, name)
+                if name == "by" and "\0" in str(value):
                     # It becomes a column of text, which PostgreSQL ends there.
                     raise NotStorable("by", "a name with a NUL")
 
@@ -46,8 +45,7 @@ def _copy(given: object, where: str) -> object:
         raise ConfigurationError(f"{where}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approve(FromOutside):
+class Approve(FromOutside, frozen=True, kw_only=True):
     """Say yes to a call that waits for approval, at the instant `at` (microseconds of UTC).
 
     `arguments` replace those of the call as a whole. With a `digest` the yes holds only for arguments of that digest.
@@ -62,8 +60,7 @@ class Approve(FromOutside):
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deny(FromOutside):
+class Deny(FromOutside, frozen=True, kw_only=True):
     """Say no to a call that waits for approval, at the instant `at` (microseconds of UTC)."""
 
     approval_id: str

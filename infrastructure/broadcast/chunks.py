@@ -8,9 +8,9 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
 
 import orjson
+from msgspec.structs import replace
 
 from steptrail.domain.live import TextDelta
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport

@@ -1,6 +1,7 @@
 """From the name of an engine to the engine: `procrastinate`, or `procrastinate+postgresql://host/database`.
 
-The packages of an engine are imported when one is asked for, and not before.
+Behind a `?` stand the settings of the engine, which are seconds, such as `procrastinate?stalled_after=30`, beside the
+parameters of the address. The packages of an engine are imported when one is asked for, and not before.
 """
 
 from steptrail.domain.errors import ConfigurationError, shown
@@ -11,6 +12,7 @@ __all__ = ["engine_of"]
 
 _NAME = "procrastinate"
 _POSTGRESQL = ("postgresql://", "postgres://")
+_SETTINGS = ("heartbeat", "stalled_after", "poll")
 
 
 def engine_of(given: Engine | str | None, store_url: str) -> Engine | None:
@@ -21,7 +23,8 @@ def engine_of(given: Engine | str | None, store_url: str) -> Engine | None:
     """
     if not isinstance(given, str):
         return given
-    name, plus, url = given.partition("+")
+    address, settings = _settings(given)
+    name, plus, url = address.partition("+")
     if name != _NAME or (plus and not url.startswith(_POSTGRESQL)):
         msg = f"the engine {shown(without_secrets(given))} is not understood: give {_NAME}"
         raise ConfigurationError(f"{msg}, or {_NAME}+postgresql://USER@HOST/DATABASE")
@@ -30,4 +33,16 @@ def engine_of(given: Engine | str | None, store_url: str) -> Engine | None:
         raise ConfigurationError(f"{msg}: open the store there, or give {_NAME}+postgresql://USER@HOST/DATABASE")
     from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 
-    return ProcrastinateEngine(url if plus else store_url)
+    return ProcrastinateEngine(url if plus else store_url, **settings)
+
+
+def _settings(given: str) -> tuple[str, dict[str, float]]:
+    """Return an address without the settings of an engine, and these."""
+    address, _, query = given.partition("?")
+    options = [option.partition("=") for option in query.split("&") if option]
+    rest = "&".join(name + equals + value for name, equals, value in options if name not in _SETTINGS)
+    try:
+        settings = {name: float(value) for name, _, value in options if name in _SETTINGS}
+    except ValueError:
+        raise ConfigurationError(f"{', '.join(_SETTINGS)} of an engine are numbers of seconds") from None
+    return f"{address}?{rest}" if rest else address, settings

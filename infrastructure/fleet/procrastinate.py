@@ -38,6 +38,8 @@ _MOST_CONNECTIONS = 3
 _LONGEST_QUEUE = 40
 """Bytes of the name of a queue. It is part of the name of a channel, and PostgreSQL takes no more than 63 for those."""
 _OPEN_SECONDS, _TRY_AGAIN_SECONDS, _END_SECONDS = 10.0, 1.0, 1.0
+_RECONNECT_SECONDS = 4.0
+"""A pool waits twice as long before each try, so it begins anew after these: a server that is back is found soon."""
 _TRIES = 5
 _ALIVE_SECONDS = 30.0
 _FORGET = "1 hour"
@@ -262,6 +264,8 @@ class ProcrastinateEngine:
             min_size=1,
             max_size=_MOST_CONNECTIONS,
             open=False,
+            timeout=_OPEN_SECONDS,
+            reconnect_timeout=_RECONNECT_SECONDS,
             configure=configure,
             check=pools.AsyncConnectionPool.check_connection,
         )

@@ -45,7 +45,8 @@ def open_store(
     if not 0 <= busy_timeout < float("inf"):
         msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
         raise ConfigurationError(msg)
-    _log.info("opening %s", without_secrets(url))
+    if _log.isEnabledFor(logging.INFO):
+        _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):
         from steptrail.infrastructure.store.postgres.store import open_postgres
 

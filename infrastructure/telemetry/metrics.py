@@ -1,4 +1,4 @@
-"""Adds the spans of this process to metrics of OpenTelemetry, and tells what is open or not counted in the store.
+"""Adds the spans of this process to metrics of OpenTelemetry, and tells what is open, not counted, or waits.
 
 That is looked up when a reader asks for it, in the event loop of the trail. A reader that asks in that very
 loop, or when it does not run, gets what was seen last.
@@ -7,26 +7,26 @@ loop, or when it does not run, gets what was seen last.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.projections.telemetry import Span
 from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measures_of
 from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
-from steptrail.runtime.kernel.lists import listed_runs, oldest_due
+from steptrail.runtime.kernel.engine import EngineStatus, WorkerReport
+from steptrail.runtime.kernel.lists import oldest_due, open_counts
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Lags", "LiveMetrics"]
+__all__ = ["Fleet", "Lags", "LiveMetrics"]
 
 Lags = Callable[[], Awaitable[Mapping[str, int]]]
 """Returns how many positions of the log each projection has not counted, by its name."""
 
-_OPEN = (StandingState.PENDING, StandingState.WORKING, StandingState.RESTING, StandingState.PAUSED)
-_MOST_ROWS = 10_000
+Fleet = Callable[[], Awaitable[tuple[EngineStatus | None, Sequence[WorkerReport]]]]
+"""Returns what the engine holds, None without one or when it is away; and what the workers of this process do."""
+
 _PATIENCE_SECONDS = 5.0
 _FRESH_SECONDS = 1.0
 
@@ -43,13 +43,14 @@ class LiveMetrics:
         self._instruments = {metric: self._made(metric) for metric in INSTRUMENTS}
         self._store: EventStore | None = None
         self._lags: Lags | None = None
+        self._fleet: Fleet | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._seen: tuple[Measure, ...] = ()
         self._seen_at = float("-inf")
 
-    def begin(self, store: EventStore, lags: Lags | None) -> None:
-        """Begin to tell what stands open in a store, and what its read models have not counted."""
-        self._store, self._lags = store, lags
+    def begin(self, store: EventStore, lags: Lags | None, fleet: Fleet | None) -> None:
+        """Begin to tell what stands open in a store, what its read models have not counted, and what waits for it."""
+        self._store, self._lags, self._fleet = store, lags, fleet
         gauge = self._meter.create_observable_gauge
 
         def of(metric: Metric) -> Callable[[Any], Any]:
@@ -59,6 +60,11 @@ class LiveMetrics:
         gauge(Metric.OLDEST_DUE, [of(Metric.OLDEST_DUE)], "s", "For how long a run is due.")
         lag = "Positions of the log that are not counted yet."
         gauge(Metric.PROJECTION_LAG, [of(Metric.PROJECTION_LAG)], "{position}", lag)
+        gauge(Metric.FLEET_WAITING, [of(Metric.FLEET_WAITING)], "{wake}", "Wakes that wait for a worker.")
+        gauge(Metric.FLEET_OLDEST, [of(Metric.FLEET_OLDEST)], "s", "For how long a wake waits.")
+        gauge(Metric.WORKER_RUNNING, [of(Metric.WORKER_RUNNING)], "{session}", "Sessions that are carried on here.")
+        counter = self._meter.create_observable_counter
+        counter(Metric.WORKER_WAKES, [of(Metric.WORKER_WAKES)], "{wake}", "Wakes that came here.")
         try:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -100,11 +106,7 @@ class LiveMetrics:
     async def _look(self) -> None:
         if self._store is None or time.monotonic() - self._seen_at < _FRESH_SECONDS:
             return
-        counts: dict[str, int] = {}
-        for standing in _OPEN:
-            for row in await listed_runs(self._store, IndexQuery(standing=standing.value, limit=_MOST_ROWS)):
-                status = "crashed" if row.is_crashed else row.status.value
-                counts[status] = counts.get(status, 0) + 1
+        counts = await open_counts(self._store)
         now = time.time_ns() // 1_000
         since = await oldest_due(self._store, now)
         oldest = Measure(Metric.OLDEST_DUE, 0.0 if since is None else max(0, now - since) / 1e6, {})
@@ -113,8 +115,21 @@ class LiveMetrics:
             oldest,
             *(Measure(Metric.OPEN, count, {Own.STATUS.value: status}) for status, count in counts.items()),
             *(Measure(Metric.PROJECTION_LAG, lag, {Own.PROJECTION.value: name}) for name, lag in lags.items()),
+            *(() if self._fleet is None else _of_fleet(*await self._fleet(), now)),
         )
         self._seen_at = time.monotonic()
+
+
+def _of_fleet(status: EngineStatus | None, workers: Sequence[WorkerReport], now: int) -> Iterator[Measure]:
+    for topic, each in () if status is None else status.topics.items():
+        of = {Own.TOPIC.value: topic}
+        yield Measure(Metric.FLEET_WAITING, each.waiting, of)
+        yield Measure(Metric.FLEET_OLDEST, 0.0 if each.since is None else max(0, now - each.since) / 1e6, of)
+    if workers:
+        in_vain = sum(each.without_effect for each in workers)
+        yield Measure(Metric.WORKER_RUNNING, sum(len(each.running) for each in workers), {})
+        yield Measure(Metric.WORKER_WAKES, in_vain, {Own.HAD_EFFECT.value: False})
+        yield Measure(Metric.WORKER_WAKES, sum(each.wakes for each in workers) - in_vain, {Own.HAD_EFFECT.value: True})
 
 
 def _is_here(loop: asyncio.AbstractEventLoop) -> bool:

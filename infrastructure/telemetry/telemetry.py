@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.telemetry.live import LiveSpans
-from steptrail.infrastructure.telemetry.metrics import Lags, LiveMetrics
+from steptrail.infrastructure.telemetry.metrics import Fleet, Lags, LiveMetrics
 from steptrail.infrastructure.telemetry.otlp import metric_exporter, span_exporter
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
@@ -86,8 +86,8 @@ class Telemetry:
             metrics = readers.PeriodicExportingMetricReader(metric_exporter(endpoint, headers))
         self._metrics = LiveMetrics(metrics, resource) if metrics is not False else None
 
-    def begin(self, store: EventStore, lags: Lags | None = None) -> LiveSpans:
-        """Return what hears the commits of a trail. `lags` looks up its read models.
+    def begin(self, store: EventStore, lags: Lags | None = None, fleet: Fleet | None = None) -> LiveSpans:
+        """Return what hears the commits of a trail. `lags` looks up its read models, `fleet` its engine and workers.
 
         Raises `ConfigurationError` the second time.
         """
@@ -95,7 +95,7 @@ class Telemetry:
             raise ConfigurationError("a Telemetry serves one trail: make another one for another trail")
         self._is_used = True
         if self._metrics is not None:
-            self._metrics.begin(store, lags)
+            self._metrics.begin(store, lags, fleet)
         folds = SpanFolds(store, parts=self._steps, trace_per=self._trace_per, masking=self._masking)
         return LiveSpans(folds, self._tell)
 

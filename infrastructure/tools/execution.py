@@ -7,9 +7,10 @@ cancellation of the caller that waits for the call, and `KeyboardInterrupt`.
 import asyncio
 import inspect
 from collections.abc import Mapping, Sized
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
+
+from msgspec import Struct
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -68,13 +69,11 @@ class Executable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Raised:
+class _Raised(Struct, frozen=True):
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class _OutOfTime:
+class _OutOfTime(Struct, frozen=True):
     cancelled: bool
 
 

@@ -13,8 +13,6 @@ from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, projection_option, store_of
-from steptrail.interfaces.python.loading_projections import load_projections
-from steptrail.interfaces.python.views_of_runs import own_projections, views_of_runs
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["register"]
@@ -75,6 +73,10 @@ async def _examined(url: str, arguments: argparse.Namespace) -> Examination:
 
 async def _examine_views(store: EventStore, seen: Examination, projections: Sequence[str]) -> None:
     """Compare the read models with the log. That they cannot be compared says nothing of the store."""
+    # No other command needs them all.
+    from steptrail.interfaces.python.loading_projections import load_projections
+    from steptrail.interfaces.python.views_of_runs import own_projections, views_of_runs
+
     own = own_projections(load_projections(projections))
     try:
         views = views_of_runs(store, own)

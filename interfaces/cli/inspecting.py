@@ -7,7 +7,7 @@ import getpass
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, projection_option, store_of
+from steptrail.interfaces.cli.parser import Commands, count, engine_of, projection_option, store_of
 from steptrail.interfaces.python.loading_projections import load_projections
 
 __all__ = ["register"]
@@ -62,6 +62,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
                 show="shape" if arguments.shape else "values",
                 store=store_given(arguments),
                 projections=own,
+                engine=engine_of(arguments),
                 on_ready=ready,
             )
         )

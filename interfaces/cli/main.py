@@ -23,6 +23,7 @@ from steptrail.interfaces.cli import (
     due,
     erasing,
     export,
+    fleet,
     flow_command,
     inbox,
     inspecting,
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     commands = Commands()
     lists, rest = (
-        (listing, due, inbox, reading),
+        (listing, due, fleet, inbox, reading),
         (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
     )
     for group in (running, working, steering, answering, *lists, *rest):

@@ -25,9 +25,11 @@ __all__ = [
     "amount",
     "context_option",
     "count",
+    "engine_of",
     "json_object",
     "json_value",
     "moment",
+    "most",
     "option_of",
     "prefix",
     "projection_option",
@@ -120,6 +122,12 @@ def store_of(arguments: argparse.Namespace) -> str:
     return given or os.environ.get("STEPTRAIL_STORE") or _DEFAULT_STORE
 
 
+def engine_of(arguments: argparse.Namespace) -> str | None:
+    """Return the engine that wakes workers: from the command or the environment; None for no engine."""
+    given: str | None = getattr(arguments, "engine", None)
+    return given or os.environ.get("STEPTRAIL_ENGINE") or None
+
+
 def option_of(setting: str) -> str:
     """Return the option that sets a setting."""
     return f"--{setting.replace('_', '-')}"
@@ -137,6 +145,14 @@ def amount(text: str) -> int:
     if (number := count(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return number
+
+
+def most(text: str) -> tuple[str, int]:
+    """Read a limit, `NAME=N` or `N` for every other name: (`*`, N)."""
+    name, equals, number = text.rpartition("=")
+    if equals and not name:
+        raise argparse.ArgumentTypeError(f"{text!r} has no name before the =")
+    return name or "*", amount(number)
 
 
 def prefix(text: str) -> str:
@@ -246,6 +262,12 @@ def _everywhere() -> Parser:
         metavar="URL",
         default=argparse.SUPPRESS,
         help=f"where the events are (default: $STEPTRAIL_STORE, else {_DEFAULT_STORE})",
+    )
+    parent.add_argument(
+        "--engine",
+        metavar="ENGINE",
+        default=argparse.SUPPRESS,
+        help="the engine that wakes the workers of a fleet: procrastinate (default: $STEPTRAIL_ENGINE, else none)",
     )
     parent.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     parent.add_argument(

@@ -31,6 +31,7 @@ from steptrail.interfaces.cli.parser import (
     Parser,
     context_option,
     count,
+    engine_of,
     json_value,
     option_of,
     prefix,
@@ -250,7 +251,8 @@ async def _driven(
         stack.push_async_callback(close_models, given)
         if not isinstance(given, Agent):
             work.check()
-        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), create=chosen is not None))
+        opened = Steptrail.open(store_of(arguments), create=chosen is not None, engine=engine_of(arguments))
+        trail = await stack.enter_async_context(opened)
         stream = await _stream(trail, arguments, chosen, of=AGENTS if isinstance(given, Agent) else FLOWS)
         output.live(name_of(stream))
         task, shown = _pausing_on_sigterm(), kind_shown(stream)

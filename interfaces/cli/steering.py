@@ -11,7 +11,7 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, Parser, engine_of, json_object, json_value, prefix, store_of
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.naming import name_of
@@ -128,7 +128,7 @@ def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> 
     """Carry a command to a stream out, from any process, and print what came of it."""
 
     async def carried() -> tuple[str, AnyResult]:
-        async with Steptrail.open(store_of(arguments), create=False) as trail:
+        async with Steptrail.open(store_of(arguments), create=False, engine=engine_of(arguments)) as trail:
             handle = await trail.find_any(arguments.id)
             if isinstance(handle, Session) or _is_flow(handle):
                 return handle.stream_id, await carry(handle)

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import signal
 from contextlib import AsyncExitStack, suppress
 
@@ -14,7 +15,9 @@ from steptrail.interfaces.cli.parser import (
     Commands,
     amount,
     context_option,
+    engine_of,
     json_value,
+    most,
     projection_option,
     seconds,
     store_of,
@@ -46,6 +49,16 @@ def register(commands: Commands) -> None:
     use_option(work)
     projection_option(work)
     work.add_argument("--concurrency", type=amount, metavar="N", default=8, help="at most N sessions at once (8)")
+    for of in ("agent", "tenant"):
+        work.add_argument(
+            f"--per-{of}",
+            type=most,
+            metavar="[NAME=]N",
+            action="append",
+            default=[],
+            help=f"at most N sessions of one {of}, or of the {of} NAME, at once; may be said again",
+        )
+    work.add_argument("--strict", action="store_true", help="leave a session to others that another version began")
     work.add_argument("--grace", type=seconds, metavar="S", default=10.0, help="seconds to let calls end then (10)")
 
 
@@ -54,10 +67,10 @@ def _start(arguments: argparse.Namespace, output: Output) -> int:
         async with load_runnable(arguments.agent, BroughtCode(arguments.use)) as given:
             said = {"session": arguments.id, "key": arguments.key, "by": arguments.by, "context": arguments.context}
             if isinstance(given, Agent):
-                async with Steptrail.open(store_of(arguments)) as trail:
+                async with Steptrail.open(store_of(arguments), engine=engine_of(arguments)) as trail:
                     return (await trail.start(given, arguments.input, **said)).stream_id
             value = json_value("the INPUT of a workflow", arguments.input)
-            async with Steptrail.open(store_of(arguments)) as trail:
+            async with Steptrail.open(store_of(arguments), engine=engine_of(arguments)) as trail:
                 return (await trail.start(given, value, **said)).stream_id
 
     stream = asyncio.run(started())
@@ -83,15 +96,28 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
     code = BroughtCode(arguments.use)
     blocks = [load_runnable(each, code if each in files else None) for each in arguments.agents]
     own = load_projections(arguments.projection)
+    engine = engine_of(arguments)
+    if engine is not None:
+        # Its packages tell of a server that was away with tracebacks; what matters of that, our own log says.
+        for name in ("procrastinate", "psycopg.pool"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     async with AsyncExitStack() as stack:
-        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), projections=own))
+        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), engine=engine, projections=own))
         # A worker is there all the time, so what people look at is as new as the log.
         await stack.enter_async_context(trail.views.kept_going())
         agents = [await stack.enter_async_context(block) for block in blocks]
         for agent in agents:
             stack.push_async_callback(close_models, agent)
-        async with trail.work(*agents, concurrency=arguments.concurrency, grace=arguments.grace) as worker:
-            output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}")
+        async with trail.work(
+            *agents,
+            concurrency=arguments.concurrency,
+            grace=arguments.grace,
+            per_agent=dict(arguments.per_agent),
+            per_tenant=dict(arguments.per_tenant),
+            strict=arguments.strict,
+        ) as worker:
+            woken = f", woken by {engine.partition('+')[0].partition('?')[0]}" if engine is not None else ""
+            output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}{woken}")
             await ending.wait()
             output.note(f"steptrail: draining {len(worker.running)} sessions")
     return Exit.OK

@@ -1,14 +1,16 @@
 """`work` of a trail: the worker of a process, woken by an engine or looking for itself."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from steptrail.domain.errors import SteptrailError
 from steptrail.domain.live import LiveUpdate
 from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.interfaces.python.agents_worker import agents_worker
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.kernel.engine import Engine
+from steptrail.runtime.kernel.engine import Engine, EngineStatus, WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import OnLeft
 from steptrail.runtime.kernel.room import Most, Room
@@ -22,11 +24,23 @@ __all__ = ["HasWorkers"]
 
 
 class HasWorkers:
-    """The method by which a trail becomes a worker."""
+    """The methods of a trail for workers."""
 
     _env: Environment
     _waking: Waking
     _url: str
+    _workers: list[Worker]
+
+    async def fleet(self) -> EngineStatus | None:
+        """Return what the engine holds: wakes that wait, and what each worker said last; None without an engine.
+
+        Raises `StoreUnavailable` when the engine's server is away.
+        """
+        engine = self._waking.engine
+        if engine is None:
+            return None
+        await engine.open()
+        return await engine.status()
 
     def work(
         self,
@@ -69,9 +83,19 @@ class HasWorkers:
             concurrency, per_agent=per_agent, per_tenant=per_tenant, tenant_of=partial(tenant_of, self._env.store)
         )
         on_update = _stream if live else None
-        return agents_worker(
+        worker = agents_worker(
             self._env, agents, room=room, grace=grace, strict=strict, on_left=on_left, on_update=on_update
         )
+        self._workers.append(worker)
+        return worker
+
+    async def _fleet_here(self) -> tuple[EngineStatus | None, Sequence[WorkerReport]]:
+        """Return what the engine holds, if it is there, and what the workers of this trail do."""
+        try:
+            status = await self.fleet()
+        except SteptrailError:
+            status = None
+        return status, [worker.report() for worker in self._workers]
 
 
 def _stream(update: LiveUpdate) -> None:

@@ -8,9 +8,10 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
@@ -56,11 +57,10 @@ class ListenerRegistration:
         self.stop()
 
 
-@dataclass(eq=False, slots=True)
-class _Entry:
+class _Entry(Struct, eq=False):
     kind: type[Any]
     listener: Callable[[Any], object]
-    failed_on: set[type[Any]] = field(default_factory=set[type[Any]])
+    failed_on: set[type[Any]] = set()
 
     def tell(self, said: Listenable) -> None:
         try:

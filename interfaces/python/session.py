@@ -1,6 +1,6 @@
 """`Session`: a handle on one session, from any process."""
 
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
@@ -11,7 +11,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.interfaces.python.handle import Handle
-from steptrail.projections.explanation import AgentExplanation
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
@@ -24,10 +23,13 @@ from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
 
+if TYPE_CHECKING:
+    from steptrail.projections.explanation import AgentExplanation  # noqa: F401 - it is used as text, as a type argument
+
 __all__ = ["Session"]
 
 
-class Session(Handle[AgentState, AgentEvent, AgentExplanation]):
+class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
     """A handle on one session of an agent, from any process. Holds nothing open."""
 
     def __init__(

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
+
+from msgspec.structs import replace
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
@@ -64,7 +65,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         super().__init__(Listeners())
         waking = environment.waking or Waking(environment.store, environment.clock)
         self._env = replace(environment, observer=self._listeners, waking=waking)
-        self._waking, self._url = waking, ""
+        self._waking, self._url, self._workers = waking, "", []
         self._is_closed = False
         self._views: TrailViews | None = None
         self._projections: Sequence[Projection[Any]] = ()
@@ -103,15 +104,15 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         database of the store, or an engine of `steptrail.fleet`; see `work`.
         Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
         """
-        own = _checked(projections)
+        waker, own = engine_of(engine, url), _checked(projections)
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         fanout = LiveFanout(always=live, bus=store.live_bus)
         trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
         trail._projections = own
         trail._url = url
-        trail._waking.engine = engine_of(engine, url)
+        trail._waking.engine = waker
         if telemetry is not None:
-            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags)
+            trail._telemetry, trail._live_spans = telemetry, telemetry.begin(store, trail._lags, trail._fleet_here)
             trail.listeners.on_commits(trail._live_spans.committed)
         return trail
 

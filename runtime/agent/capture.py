@@ -7,7 +7,6 @@ own message, and credentials inside an address. The size of the data is bounded.
 import json
 import math
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar, cast
 
 from steptrail.domain.exception_words import kept_text, words_of
@@ -163,6 +162,8 @@ def _asked_for(milliseconds: object, value: object, now: float) -> float | None:
     seconds = _number(value)
     if seconds is not None or not isinstance(value, str):
         return seconds
+    from email.utils import parsedate_to_datetime  # brings a dozen modules, and hardly any error has a date
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - now)
     except (ValueError, OverflowError):

@@ -6,10 +6,10 @@ was answered before, what a key was used for, and how a message joins a run.
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
 from steptrail.domain.agent.decide import decide

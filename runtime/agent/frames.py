@@ -6,9 +6,9 @@ called itself: a service that is installed has all of its code in a package.
 
 import os
 import sys
-import sysconfig
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Final
@@ -23,7 +23,6 @@ _OF_EACH: Final = 3
 
 _LONGEST: Final = 200
 _INSTALLED: Final = ("site-packages", "dist-packages")
-_PYTHONS: Final = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 
 
 def frames_of(chain: Sequence[BaseException], *, installed: bool = False) -> tuple[str, ...]:
@@ -58,7 +57,15 @@ def _package(frame: FrameType) -> str:
 
 
 def _is_pythons(file: str) -> bool:
-    return file.startswith("<frozen ") or (file.startswith(_PYTHONS) and not _is_in_packages(file))
+    return file.startswith("<frozen ") or (file.startswith(_pythons()) and not _is_in_packages(file))
+
+
+@cache
+def _pythons() -> tuple[str, ...]:
+    """Return the folders of Python's own library."""
+    import sysconfig  # reads a large file, and only who has met an exception needs it
+
+    return tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 
 
 def _is_installed(code: CodeType) -> bool:

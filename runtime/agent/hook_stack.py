@@ -3,8 +3,9 @@
 import asyncio
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
+
+from msgspec import Struct
 
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, HooksRan
 from steptrail.domain.agent.events.decisions import DecisionPhase
@@ -22,8 +23,7 @@ from steptrail.runtime.agent.run_log import failed_vote
 __all__ = ["HookStack", "RegisteredHook"]
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredHook:
+class RegisteredHook(Struct, frozen=True):
     """A hook with the moment at which it runs and its priority."""
 
     type: HookType

@@ -6,12 +6,12 @@ which is all that is stored of it, is carried on from call to call.
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Protocol, overload
 
 import msgspec
 import orjson
+from msgspec.structs import replace
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState

@@ -4,6 +4,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
+from msgspec import Struct, structs
+
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
@@ -72,8 +74,7 @@ class ToolContext(Generic[DataT_co, ResourcesT_co]):
             self.report(message, done, total)
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSucceeded:
+class ToolSucceeded(Struct, frozen=True):
     """The tool returned this JSON. Raises `NotStorable` for a value that could not be read back.
 
     The model is shown at most `most_shown` characters of it, or fewer if the run's limits say so.
@@ -85,11 +86,10 @@ class ToolSucceeded:
 
     def __post_init__(self) -> None:
         """Check the result at once, because one that cannot be read back would make the whole session unreadable."""
-        object.__setattr__(self, "result", storable(self.result))
+        structs.force_setattr(self, "result", storable(self.result))
 
 
-@dataclass(frozen=True, slots=True)
-class ToolFailed:
+class ToolFailed(Struct, frozen=True):
     """The tool was not called, or raised, or returned a value that cannot be recorded.
 
     `may_retry` says that the tool's own retry rule covers such an error.
@@ -100,8 +100,7 @@ class ToolFailed:
     usage: BilledUsage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolTimedOut:
+class ToolTimedOut(Struct, frozen=True):
     """The time of the call was up. `cancelled` means that no part of it runs any more."""
 
     error: ErrorInfo
@@ -110,8 +109,7 @@ class ToolTimedOut:
     usage: BilledUsage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSuspended:
+class ToolSuspended(Struct, frozen=True):
     """The session that the call runs waits or is paused, for `reason`.
 
     The call is made again, with the same effect id, at the next resume, or at `until` (microseconds of UTC).

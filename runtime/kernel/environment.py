@@ -4,7 +4,8 @@ import os
 import random
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.faults import Reach, no_faults
@@ -22,8 +23,7 @@ def this_worker() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
+class Environment(Struct, frozen=True, kw_only=True):
     """The store, the clock and the other surroundings that all streams of a process share.
 
     `draw` returns a random number in [0, 1). The numbers are recorded, and a replay returns the recorded ones. `waking`

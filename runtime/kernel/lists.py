@@ -22,11 +22,18 @@ __all__ = [
     "listed_runs",
     "marked",
     "oldest_due",
+    "open_counts",
     "row_of",
     "why_due",
     "with_cause",
 ]
 
+_STATUS_OF_OPEN = {
+    StandingState.PENDING: "pending",
+    StandingState.WORKING: "in_progress",
+    StandingState.RESTING: "waiting",
+    StandingState.PAUSED: "paused",
+}
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 _MOST_UNTOLD = 1_000
 _NAMED_AT_ONCE = 500
@@ -74,6 +81,18 @@ async def oldest_due(store: EventStore, now: int) -> int | None:
     untold = IndexQuery(moved_by=now, unless_leased=await store.leased(), limit=_MOST_UNTOLD)
     since = [row.updated_at for row in await why_due(store, await store.index(untold), now)]
     return min([*since, *(row.due_at for row in first if row.due_at is not None)], default=None)
+
+
+async def open_counts(store: EventStore) -> Mapping[str, int]:
+    """Return how many streams are open, by status; `crashed` is one of them. A status that none has is left out."""
+    counts = {
+        status: await store.count(IndexQuery(standing=standing.value)) for standing, status in _STATUS_OF_OPEN.items()
+    }
+    crashed = len(await crashed_runs(store, IndexQuery()))
+    running = _STATUS_OF_OPEN[StandingState.WORKING]
+    # What crashed or was taken up between the two looks may be counted in both, or in neither.
+    counts |= {running: max(0, counts[running] - crashed), "crashed": crashed}
+    return {status: count for status, count in counts.items() if count}
 
 
 async def row_of(store: EventStore, stream: str, now: int) -> RunSummary | None:

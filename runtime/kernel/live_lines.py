@@ -1,7 +1,8 @@
 """Sends the live updates of the runs of one process to the other processes that want them: seldom, and in order."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from steptrail.domain.live import Place, Progress, ToolProgress
 from steptrail.runtime.kernel.live_bus import Letter
@@ -20,8 +21,7 @@ _MOST_PROGRESS = 64
 """Things of one stream whose progress is sent to a process that comes to want it."""
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     """Notes how many characters of a reply were sent to one process."""
 
     reply: ReplySoFar
@@ -33,13 +33,12 @@ class _Sent:
         return not self.has_ended and (self.reply.end is not None or any(self.reply.after(self.count)))
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """Notes how much of one stream was sent to one process. The reply that waited longest is the first in `sent`."""
 
     expires: float
     may_send_at: float = 0.0
-    sent: dict[Place, _Sent] = field(default_factory=dict[Place, _Sent])
+    sent: dict[Place, _Sent] = {}
     progress: int = 0
 
     def begin(self, replies: Iterable[ReplySoFar]) -> None:
@@ -47,15 +46,12 @@ class _Line:
         self.sent = {each.key.place: _Sent(each, has_ended=each.end is not None) for each in replies}
 
 
-@dataclass(slots=True)
-class _Wanted:
+class _Wanted(Struct):
     """A stream that others want to see: its replies, and how far its work has come, each with a number."""
 
-    replies: dict[Place, ReplySoFar] = field(default_factory=dict[Place, ReplySoFar])
-    progress: dict[tuple[Place, int], tuple[int, int, Progress]] = field(
-        default_factory=dict[tuple[Place, int], tuple[int, int, Progress]]
-    )
-    lines: dict[str, _Line] = field(default_factory=dict[str, _Line])
+    replies: dict[Place, ReplySoFar] = {}
+    progress: dict[tuple[Place, int], tuple[int, int, Progress]] = {}
+    lines: dict[str, _Line] = {}
 
     def is_news_for(self, line: _Line) -> bool:
         has_come = any(number > line.progress for number, _, _ in self.progress.values())

@@ -7,10 +7,11 @@ reply it begins. So a process that has missed one does not show the pieces that 
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from secrets import token_hex
 from typing import Protocol
+
+from msgspec import Struct
 
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.live import LiveUpdate, Place, Progress, ReplyKey
@@ -45,8 +46,7 @@ class LiveSink(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Heard:
+class _Heard(Struct):
     """How much of a reply of another process has come here."""
 
     version: int

@@ -1,8 +1,9 @@
 """A reply that is being written, as far as it is written: for followers that come meanwhile, here or elsewhere."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from steptrail.domain.live import DeltaKind, ReplyKey, TextDelta
 from steptrail.runtime.kernel.live_inbox import LONGEST_JOINED
@@ -13,8 +14,7 @@ __all__ = ["ReplyEnd", "ReplySoFar"]
 ReplyEnd: TypeAlias = Literal["whole", "broken"]
 
 
-@dataclass(slots=True, eq=False)
-class ReplySoFar:
+class ReplySoFar(Struct, eq=False):
     """The pieces of a reply from its beginning. `version` is that of the stream when it began.
 
     `end` is None while it is being written. One thread changes it; others may read it meanwhile.
@@ -22,7 +22,7 @@ class ReplySoFar:
 
     version: int
     key: ReplyKey
-    pieces: list[TextDelta] = field(default_factory=list[TextDelta])
+    pieces: list[TextDelta] = []
     end: ReplyEnd | None = None
 
     def add(self, piece: TextDelta) -> None:

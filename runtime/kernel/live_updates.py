@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from steptrail.domain.live import LiveUpdate, OutputPartial, TextDelta, UpdatesLost
 

@@ -1,10 +1,10 @@
 """The messages about live updates that processes send each other, as short JSON texts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from steptrail.domain.live import DeltaKind, NodeProgress, Progress, ReplyKey, ToolProgress
 from steptrail.runtime.kernel.live_reply import ReplyEnd

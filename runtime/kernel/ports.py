@@ -119,6 +119,10 @@ class EventStore(SnapshotStore, Protocol):
         """
         ...
 
+    async def count(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
+        ...
+
     async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
         """Erase streams with all that stands of them in the store, together or not at all.
 

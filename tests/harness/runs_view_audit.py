@@ -12,7 +12,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.prices import Cost
 from steptrail.projections import project_execution_time, project_stop_reasons
 from steptrail.projections.kernel.table import ColumnKind, Row, Table
-from steptrail.projections.runs_view import ROWS, SUMS
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
     MODELS_DAILY,
@@ -20,6 +19,7 @@ from steptrail.projections.runs_view.sums import (
     RETRIES_DAILY,
     RUNS_DAILY,
     SPREAD_DAILY,
+    SUMS,
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.tables import (
@@ -28,6 +28,7 @@ from steptrail.projections.runs_view.tables import (
     INFERENCES,
     OUTCOMES,
     RESTS,
+    ROWS,
     SIGNATURES,
     STEPS,
     TOKENS,

@@ -1,11 +1,15 @@
 """Workers as real processes: killed and told to end while they work, beside each other, on both stores."""
 
+import os
 import runpy
 import signal
 import subprocess
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
+
+import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.shared.run import ExecutionStatus
@@ -40,14 +44,15 @@ agent = AgentBuilder("server").with_model(model).with_tools(serve).build()
 class Shop:
     """A store, the agent in a file, and the workers on it."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder, self.workers = url, folder, list[subprocess.Popen[str]]()
+    def __init__(self, url: str, engine: str, folder: Path) -> None:
+        self.url, self.engine, self.folder, self.workers = url, engine, folder, list[subprocess.Popen[str]]()
         (folder / "app.py").write_text(AGENT, encoding="utf-8")
         (folder / "ledger").touch()
         self.log = folder / "workers.log"
 
     def command(self, *words: str) -> list[str]:
-        return [ready_python(), "-m", "steptrail", *words, "--store", self.url]
+        engine = ["--engine", self.engine] if self.engine else []
+        return [ready_python(), "-m", "steptrail", *words, "--store", self.url, *engine]
 
     def start(self, session: str) -> None:
         line = self.command("start", str(self.folder / "app.py"), "Serve.", "--id", session)
@@ -74,14 +79,32 @@ class Shop:
         assert "Traceback" not in self.log.read_text(encoding="utf-8")
 
 
+class Place(NamedTuple):
+    """A store, and the engine that wakes its workers, if one does."""
+
+    url: str
+    engine: str
+
+    def opened(self) -> SyncSteptrail:
+        return Steptrail.open_sync(self.url, engine=self.engine or None)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "procrastinate"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        return Place(f"sqlite:///{tmp_path / 'runs.db'}", "")
+    woken = "procrastinate?heartbeat=0.3&stalled_after=1.5" if request.param == "procrastinate" else ""
+    return Place(str(request.getfixturevalue("postgres_url")), woken)
+
+
 def are_done(trail: SyncSteptrail, count: int) -> bool:
     return len(trail.runs(status="completed", limit=1000)) == count
 
 
 def test_a_session_started_here_is_carried_on_by_a_worker_there_though_the_first_is_killed_in_the_middle(
-    store_url: str, tmp_path: Path
+    place: Place, tmp_path: Path
 ) -> None:
-    with Shop(with_short_leases(store_url), tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+    with Shop(with_short_leases(place.url), place.engine, tmp_path) as shop, place.opened() as trail:
         (tmp_path / "gate").touch()
         shop.start("s")
         assert trail.session("s").state().status is ExecutionStatus.PENDING
@@ -98,9 +121,9 @@ def test_a_session_started_here_is_carried_on_by_a_worker_there_though_the_first
 
 
 def test_a_worker_that_is_told_to_end_in_the_middle_of_a_tool_lets_it_end_and_another_goes_on_by_itself(
-    store_url: str, tmp_path: Path
+    place: Place, tmp_path: Path
 ) -> None:
-    with Shop(store_url, tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+    with Shop(place.url, place.engine, tmp_path) as shop, place.opened() as trail:
         (tmp_path / "gate").touch()
         shop.start("s")
         first = shop.work("--grace", "30")
@@ -119,11 +142,11 @@ def test_a_worker_that_is_told_to_end_in_the_middle_of_a_tool_lets_it_end_and_an
 
 
 def test_workers_that_are_killed_again_and_again_finish_every_session_and_start_no_step_twice(
-    store_url: str, tmp_path: Path
+    place: Place, tmp_path: Path
 ) -> None:
     names = [f"s{number}" for number in range(24)]
     # Also on a machine that is busy no worker that lives loses a lease of five seconds.
-    with Shop(with_short_leases(store_url, 5.0), tmp_path) as shop, Steptrail.open_sync(store_url) as trail:
+    with Shop(with_short_leases(place.url, 5.0), place.engine, tmp_path) as shop, place.opened() as trail:
         agent = runpy.run_path(str(tmp_path / "app.py"))["agent"]
         for name in names:
             trail.start(agent, "Serve.", session=name)
@@ -144,3 +167,30 @@ def test_workers_that_are_killed_again_and_again_finish_every_session_and_start_
         times = Counter(line.split()[1] for line in shop.ledger())
         assert len(times) == 2 * len(names)
         assert times.total() <= 2 * len(names) + 12
+
+
+@pytest.mark.parametrize("place", ["postgres", "procrastinate"], indirect=True)  # SQLite frees only what has died
+def test_a_worker_that_was_stopped_past_its_lease_wakes_beside_the_one_that_took_over_and_does_nothing_more_to_it(
+    place: Place, tmp_path: Path
+) -> None:
+    with Shop(with_short_leases(place.url, 1.0), place.engine, tmp_path) as shop, place.opened() as trail:
+        (tmp_path / "gate").touch()
+        shop.start("s")
+        first = shop.work()
+        until(lambda: shop.ledger(), first)
+        stopped = int(shop.ledger()[0].split()[0])
+        os.kill(stopped, signal.SIGSTOP)
+        until(lambda: subprocess.check_output(["ps", "-o", "stat=", "-p", str(stopped)], text=True).startswith("T"))
+        (tmp_path / "gate").unlink()
+        second = shop.work()
+        until(lambda: are_done(trail, 1), second)
+        os.kill(stopped, signal.SIGCONT)
+        second.send_signal(KILL)
+        second.wait()
+        shop.start("t")
+        until(lambda: are_done(trail, 2), first)
+        assert (trail.session("s").state().output, trail.session("s").state().fold.segment) == ("Done.", 2)
+        calls = [(effect, int(pid) == stopped) for pid, effect in map(str.split, shop.ledger())]
+        # Of its own it had begun one call before it was stopped. It begins no other one, and goes on with what is new.
+        assert [call for call in calls if call[0] < "t"] == [("s:1:1:0", True), ("s:1:1:0", False), ("s:1:2:0", False)]
+        assert [call for call in calls if call[0] > "t"] == [("t:1:1:0", True), ("t:1:2:0", True)]

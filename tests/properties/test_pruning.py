@@ -10,7 +10,7 @@ from steptrail.infrastructure.views.generation import Generation, Reached
 from steptrail.infrastructure.views.sqlite import SqliteSeries
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry
-from steptrail.projections.runs_view import RunsView
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.scenario import SECOND, START
 from tests.harness.projecting import joined_log
 from tests.profile import examples

@@ -21,7 +21,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.core import codec
 from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.projections.kernel.table import Scalar
-from steptrail.projections.runs_view import RunsView
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.scenario import SECOND, START
 from tests.harness.projecting import Tables, entries, joined_log, projected
 from tests.harness.runs_view_audit import (

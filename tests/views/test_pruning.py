@@ -14,8 +14,9 @@ from steptrail.errors import ConfigurationError, ViewsBusy
 from steptrail.infrastructure.views import views as views_module
 from steptrail.infrastructure.views.views import Views
 from steptrail.interfaces.cli.main import main
-from steptrail.projections.runs_view import ROWS, SUMS, RunsView
-from steptrail.projections.runs_view.tables import EXECUTIONS, SIGNATURES
+from steptrail.projections.runs_view.sums import SUMS
+from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS, SIGNATURES
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing import ManualClock, ScriptedModel, call, say
 from steptrail.testing.store_samples import AT
 from tests.harness.store_urls import with_short_leases

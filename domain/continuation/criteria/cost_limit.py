@@ -1,10 +1,9 @@
 """The limit on money."""
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.criteria.limit import Limit, LimitUnit, More
@@ -21,8 +20,7 @@ __all__ = ["CostLimit"]
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class CostLimit(Limit):
+class CostLimit(Limit, Struct, frozen=True):
     """Forbids when the execution's model calls have cost `max_usd` US dollars by `prices`.
 
     The limit is undecidable if tokens have no price: those of an unpriced model, those of a reply that does not state

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.criteria.limit import check_count
@@ -15,8 +16,8 @@ from steptrail.domain.views import StateView, StepView
 
 __all__ = ["ErrorPresenceCheck", "RetryLimit"]
 
-_CALLER = 4
-"""How many frames above the warning the criterion is constructed: `_warn`, `__post_init__`, `__init__`, caller."""
+_CALLER = 3
+"""How many frames above the warning the criterion is constructed: `_warn`, `__post_init__`, caller."""
 
 
 def _warn(name: str, instead: str) -> None:
@@ -25,8 +26,7 @@ def _warn(name: str, instead: str) -> None:
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class ErrorPresenceCheck(Guard):
+class ErrorPresenceCheck(Guard, Struct, frozen=True):
     """Forbids when the last step failed. Deprecated: use `ErrorPolicy.stop_on_any_error()`."""
 
     has_errors: Callable[[StateView], bool] | None = None
@@ -53,8 +53,7 @@ def _has_errors(step: StepView) -> bool:
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class RetryLimit(Guard):
+class RetryLimit(Guard, Struct, frozen=True):
     """Forbids when the last `max_retries` steps failed. Deprecated: use `ErrorPolicy.retry_all(n)` or another.
 
     It allows before the first step. A limit of 0 forbids after the first step, even if it went well. `is_error`

@@ -1,7 +1,8 @@
 """The guard that asks the error policy about the last step. It always votes, so every trace shows the counts."""
 
-from dataclasses import dataclass
 from typing import final
+
+from msgspec import Struct
 
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -18,8 +19,7 @@ __all__ = ["ErrorPolicyCriterion"]
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class ErrorPolicyCriterion(Guard):
+class ErrorPolicyCriterion(Guard, Struct, frozen=True):
     """Forbids when the policy says stop; allows when it says retry or ignore, and when nothing failed.
 
     The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up. Otherwise it is

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from steptrail.domain.continuation.built_in import Guard
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -52,8 +53,7 @@ class Limit(Guard):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, slots=True)
-class _NumberLimit(Limit, Generic[N]):
+class _NumberLimit(Limit, Struct, Generic[N], frozen=True):
     """Forbids when the amount that an execution has used reaches `most`. `counter` replaces `own_count`."""
 
     most: N
@@ -94,10 +94,8 @@ class _NumberLimit(Limit, Generic[N]):
         return f"{cls.labels[0 if forbids else 1]}: {used}/{most}"
 
 
-class CountLimit(_NumberLimit[int]):
+class CountLimit(_NumberLimit[int], frozen=True):
     """A limit on a whole number, from `least` (0 or 1). Raises `ConfigurationError` for any other."""
-
-    __slots__ = ()
 
     unit: ClassVar[LimitUnit | None] = "count"
     least: ClassVar[int] = 0
@@ -106,10 +104,8 @@ class CountLimit(_NumberLimit[int]):
         check_count(_in_words(self.keys[1]), self.most, least=self.least)
 
 
-class TimeLimit(_NumberLimit[float]):
+class TimeLimit(_NumberLimit[float], frozen=True):
     """A limit on a time in seconds. Raises `ConfigurationError` unless it is positive and finite."""
-
-    __slots__ = ()
 
     unit: ClassVar[LimitUnit | None] = "seconds"
     stop_reason: ClassVar[StopReason] = StopReason.TIME_LIMIT

@@ -1,7 +1,8 @@
 """The work driver of agents that answer in a type: it asks again for answers that do not fit."""
 
-from dataclasses import dataclass
 from typing import ClassVar, final
+
+from msgspec import Struct
 
 from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -20,8 +21,7 @@ _SHOWN_PROBLEMS = 3
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class OutputAccepted(BuiltIn):
+class OutputAccepted(BuiltIn, Struct, frozen=True):
     """Votes `stop` for an answer that was accepted, and requests another step for one that was rejected, or is due.
 
     After more than `retries` rejections in a row it forbids with `retry_limit`, and so fails the run. It abstains

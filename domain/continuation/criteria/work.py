@@ -5,8 +5,9 @@ it returns `allow`, the weakest vote.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, final
+
+from msgspec import Struct
 
 from steptrail.domain.continuation.built_in import BuiltIn, built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -25,8 +26,7 @@ def _has_failed(step: StepView | None) -> bool:
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class ToolCallPresenceCheck(BuiltIn):
+class ToolCallPresenceCheck(BuiltIn, Struct, frozen=True):
     """Requests the first step, and another one after each step that called tools; otherwise it votes `stop`.
 
     `getter` replaces the test whether there is more to do, also before the first step.
@@ -73,8 +73,7 @@ def _text_of_last_step(state: StateView) -> str | None:
 
 @final
 @built_in
-@dataclass(frozen=True, slots=True)
-class ResponseContentCheck(BuiltIn):
+class ResponseContentCheck(BuiltIn, Struct, frozen=True):
     """Requests another step while `predicate` is true for the last response; otherwise it votes `stop`.
 
     The response is the text of the last step, or the result of `getter`. Without a response it allows, and the

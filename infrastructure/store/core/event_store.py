@@ -198,6 +198,10 @@ class RecorderEventStore:
         """Return the rows of the index that a query asks for, the stream that began last first."""
         return await self._ask(lambda: [summary_of(row) for row in self.recorder.select_index(asked)])
 
+    async def count(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
+        return await self._ask(lambda: self.recorder.count_index(asked))
+
     async def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
         await _finished(self._submit(self._writer, lambda: self.recorder.list_anew(row)))

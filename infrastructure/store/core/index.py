@@ -18,7 +18,18 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["COLUMNS", "WAIT_COLUMNS", "Dialect", "IndexRow", "as_json", "columns", "select", "summary_of", "waits"]
+__all__ = [
+    "COLUMNS",
+    "WAIT_COLUMNS",
+    "Dialect",
+    "IndexRow",
+    "as_json",
+    "columns",
+    "select",
+    "select_count",
+    "summary_of",
+    "waits",
+]
 
 IndexRow = tuple[object, ...]
 """Id, `COLUMNS`, damage, and the waits as JSON, as `select` asks for them."""
@@ -103,6 +114,24 @@ def as_json(row: RunSummary) -> str:
 
 def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str | int]]:
     """Return the statement that answers a query, and its parameters. The newest stream comes first."""
+    found, order, parameters = _found(asked, dialect)
+    listed = ", ".join(f"s.{column}" for column in COLUMNS)
+    wait = f"{dialect.array}({', '.join(f'w.{column}' for column in WAIT_COLUMNS)})"
+    awaited = dialect.all_of.format(wait)
+    return (
+        f"SELECT s.id, {listed}, s.damage, (SELECT {awaited} FROM {dialect.schema}waits w WHERE w.stream = s.number) "  # noqa: S608
+        f"{found} ORDER BY {order} LIMIT {dialect.mark}"
+    ), [*parameters, LARGEST if asked.limit is None else asked.limit]
+
+
+def select_count(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str | int]]:
+    """Return the statement that counts the rows of a query, whatever its limit, and its parameters."""
+    found, _, parameters = _found(asked, dialect)
+    return f"SELECT count(*) {found}", parameters
+
+
+def _found(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, LiteralString, list[str | int]]:
+    """Return where the rows of a query are found, in which order they come, and the parameters."""
     schema, mark = dialect.schema, dialect.mark
     where: list[LiteralString] = [f"s.status = '{ERASED}'" if asked.erased else "s.version IS NOT NULL"]
     parameters: list[str | int] = []
@@ -152,15 +181,7 @@ def select(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, list[str
     numbers, of_numbers = _numbers(asked, dialect)
     if numbers is not None:
         table, order = dialect.numbered.format(numbers), dialect.last_of_them
-    parameters[:0] = of_numbers
-    parameters.append(LARGEST if asked.limit is None else asked.limit)
-    listed = ", ".join(f"s.{column}" for column in COLUMNS)
-    wait = f"{dialect.array}({', '.join(f'w.{column}' for column in WAIT_COLUMNS)})"
-    awaited = dialect.all_of.format(wait)
-    return (
-        f"SELECT s.id, {listed}, s.damage, (SELECT {awaited} FROM {schema}waits w WHERE w.stream = s.number) "  # noqa: S608
-        f"FROM {table} WHERE {' AND '.join(where)} ORDER BY {order} LIMIT {mark}"
-    ), parameters
+    return f"FROM {table} WHERE {' AND '.join(where)}", order, [*of_numbers, *parameters]
 
 
 def _numbers(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString | None, list[str | int]]:

@@ -162,6 +162,10 @@ class Recorder(Protocol):
         """Return the rows of the index that a query asks for."""
         ...
 
+    def count_index(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
+        ...
+
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
         ...

@@ -21,7 +21,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
-from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select
+from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
@@ -211,6 +211,11 @@ class PostgresRecorder:
         """Return the rows of the index that a query asks for."""
         statement, parameters = select(asked, DIALECT)
         return self._fetch(statement, parameters)
+
+    def count_index(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
+        statement, parameters = select_count(asked, DIALECT)
+        return int(self._fetch(statement, parameters)[0][0])
 
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""

@@ -13,7 +13,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow
-from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select
+from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.sqlite.append import (
@@ -157,6 +157,11 @@ class SqliteRecorder:
         """Return the rows of the index that a query asks for."""
         statement, parameters = select(asked, DIALECT)
         return self._fetch(statement, parameters)
+
+    def count_index(self, asked: IndexQuery) -> int:
+        """Return how many rows of the index a query asks for, whatever its limit."""
+        statement, parameters = select_count(asked, DIALECT)
+        return int(self._fetch(statement, parameters)[0][0])
 
     def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""

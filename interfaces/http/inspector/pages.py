@@ -199,14 +199,19 @@ class Pages(Answering):
 
         due = await visible(self.trail.store, access, await self.trail.due(limit=PAGE))
         newest = await page_of_runs(self.trail, access, IndexQuery())
-        facts = {
+        facts: dict[str, str | int | None] = {
             "version": version("steptrail"),
             "position": await self.trail.store.last_position() if access.tenant is None else None,
+            "engine": None,
         }
         try:
             views = await self.trail.views.status() if access.tenant is None else None
         except (ConfigurationError, StoreError):
             views = None
+        try:
+            fleet = await self.trail.fleet() if access.tenant is None else None
+        except (ConfigurationError, StoreError) as error:
+            fleet, facts["engine"] = None, str(error)
         damaged = [row for row in newest.rows if row.damage is not None]
         return self.shown(
             request,
@@ -214,6 +219,7 @@ class Pages(Answering):
             page="health",
             facts=facts,
             views=views,
+            fleet=fleet,
             due=due,
             damaged=damaged,
             looked=len(newest.rows),

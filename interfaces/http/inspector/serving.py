@@ -30,6 +30,7 @@ async def serve(
     user: str | None = None,
     store: str | None = None,
     projections: Sequence[Projection[Any]] = (),
+    engine: str | None = None,
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve the inspector of a store until the process is asked to end; `on_ready` is told its address.
@@ -50,7 +51,7 @@ async def serve(
         return access if door is None or door.knows(connection) else None
 
     async with (
-        Steptrail.open(url, create=False, read_only=user is None, projections=projections) as trail,
+        Steptrail.open(url, create=False, read_only=user is None, engine=engine, projections=projections) as trail,
         trail.views.kept_going(),  # so that no page has to wait until what is new is counted
     ):
         hosts = {"localhost", host, socket.gethostname()}

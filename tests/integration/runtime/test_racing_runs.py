@@ -98,6 +98,9 @@ class ComesSecond:
     async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
         return await self._store.index(asked)
 
+    async def count(self, asked: IndexQuery) -> int:
+        return await self._store.count(asked)
+
     async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
         return await self._store.erase(streams, at=at, by=by, reason=reason)
 

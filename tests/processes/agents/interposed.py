@@ -110,6 +110,9 @@ class Interposed:
     async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
         return await self.inner.index(asked)
 
+    async def count(self, asked: IndexQuery) -> int:
+        return await self.inner.count(asked)
+
     async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
         return await self.inner.erase(streams, at=at, by=by, reason=reason)
 

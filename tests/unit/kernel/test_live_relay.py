@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from steptrail.domain.live import LiveUpdate, ReplyDelta, ToolProgress, UpdatesLost
 from steptrail.runtime.kernel.live_bus import Letter, LiveTraffic

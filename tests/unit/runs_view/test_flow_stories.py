@@ -23,9 +23,9 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
-from steptrail.projections.runs_view import RunsView
 from steptrail.projections.runs_view.sums import FAILURES_DAILY, TOOLS_DAILY
 from steptrail.projections.runs_view.tables import EXECUTIONS, SIGNATURES, TRIES, VISITS
+from steptrail.projections.runs_view.view import RunsView
 from tests.harness.projecting import Tables, entries, projected
 
 SECOND = 1_000_000

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.runs_view import RunsView
+from steptrail.projections.runs_view.view import RunsView
 from tests.golden import flows
 from tests.golden.streams import FOLDER, read
 from tests.harness.projecting import entries, joined_log, projected

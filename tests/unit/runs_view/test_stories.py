@@ -42,7 +42,6 @@ from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.projections.kernel.table import Row, Table
-from steptrail.projections.runs_view import RunsView
 from steptrail.projections.runs_view.sums import FAILURES_DAILY, RUNS_DAILY
 from steptrail.projections.runs_view.tables import (
     ATTEMPTS,
@@ -53,6 +52,7 @@ from steptrail.projections.runs_view.tables import (
     TAGS,
     TOOL_CALLS,
 )
+from steptrail.projections.runs_view.view import RunsView
 from tests.harness.projecting import Tables, entries, projected
 
 SECOND = 1_000_000

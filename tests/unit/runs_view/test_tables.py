@@ -5,7 +5,8 @@ import re
 import pytest
 
 from steptrail.projections.kernel.table import ColumnKind, Table
-from steptrail.projections.runs_view import ROWS, SUMS
+from steptrail.projections.runs_view.sums import SUMS
+from steptrail.projections.runs_view.tables import ROWS
 
 TABLES = (*ROWS, *SUMS)
 

@@ -40,7 +40,9 @@ def measured(parts: bool = True) -> list[Measure]:
 
 def test_every_instrument_is_used_and_says_what_it_counts_in() -> None:
     assert {each.metric for each in measured()} == set(INSTRUMENTS)
-    assert set(Metric) - set(INSTRUMENTS) == {Metric.OPEN, Metric.OLDEST_DUE, Metric.PROJECTION_LAG}
+    looked_up = {Metric.OPEN, Metric.OLDEST_DUE, Metric.PROJECTION_LAG}
+    of_a_fleet = {Metric.FLEET_WAITING, Metric.FLEET_OLDEST, Metric.WORKER_RUNNING, Metric.WORKER_WAKES}
+    assert set(Metric) - set(INSTRUMENTS) == looked_up | of_a_fleet
     assert {name: INSTRUMENTS[Metric(name)].unit for name in UNITS} == UNITS
     assert all(each.value >= 0 for each in measured())
 

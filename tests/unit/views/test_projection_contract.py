@@ -7,7 +7,7 @@ import pytest
 
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry
-from steptrail.projections.runs_view import RunsView
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.projection_contract import ProjectionContract, project, sample_log
 from steptrail.testing.store_samples import Noted
 from tests.golden import flows, streams
