@@ -10,6 +10,7 @@ STORE ?= sqlite
 BASE ?= origin/main
 # `no` leaves the local model out of an environment.
 LOCAL_MODEL ?= yes
+PYTHONS ?=
 SOAK_ARGS ?=
 BENCH_ARGS ?=
 MUTANTS_ARGS ?=
@@ -21,6 +22,8 @@ export PYTHONPYCACHEPREFIX ?= $(abspath $(VENV))/bytecode
 export PIP_NO_COMPILE ?= 1
 
 BIN := $(VENV)/bin
+# What the workers of a test run have seen of the library.
+MEASURED := $(abspath $(VENV))/measured
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV ?= $(BIN)/uv
 ALL := --editable '.[agui,anthropic,fleet,flow,mcp,openai,otel,postgres,pusher,testing,web]' --group dev
@@ -51,24 +54,25 @@ $(STAMP): pyproject.toml Makefile
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@
 
+# Of what `--fast` leaves out, which comes first, a worker gets no long row at once.
+ALL_TESTS := -n auto --maxprocesses 4 --maxschedchunk 40
+
 test: setup others
-	$(BIN)/pytest -n auto --maxprocesses 4 $(PYTEST_ARGS)
+	$(BIN)/pytest $(ALL_TESTS) $(PYTEST_ARGS)
 
 # Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs.
 fast: setup lint
 	$(BIN)/pytest --fast -q -n 2 $(PYTEST_ARGS)
 
-# How much of each layer the fast tests run: it may not become less. The others start processes, and would take half as
-# long again to say what these say already. Tracing doubles what a test costs, so properties are tried with few examples.
-coverage: setup
-	$(BIN)/coverage erase
-	HYPOTHESIS_PROFILE=coverage $(BIN)/coverage run -m pytest --fast -n 2 $(PYTEST_ARGS)
-	$(BIN)/coverage combine -q
-	$(BIN)/coverage json -q -o - | $(BIN)/python -m scripts.coverage_of_layers
+# All tests, and how much of each layer they run: it may not become less.
+coverage: setup others
+	@rm -rf $(MEASURED) && mkdir -p $(MEASURED)
+	STEPTRAIL_MEASURED=$(MEASURED) $(BIN)/python -m pytest -p scripts.measuring $(ALL_TESTS) $(PYTEST_ARGS)
+	$(BIN)/python -m scripts.coverage_of_layers $(MEASURED)
 
-# The fast tests on every other supported Python that is on this machine.
+# The fast tests on every other supported Python that is on this machine (`PYTHONS=--newest`: on one).
 pythons: setup
-	$(BIN)/python -m scripts.pythons -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m scripts.pythons $(PYTHONS) -n 2 $(PYTEST_ARGS)
 
 # What the tests of front ends need and pip cannot install. The packages of npm are installed by the tests themselves.
 others:
@@ -146,6 +150,6 @@ smoke: setup
 check: lint types contracts test smoke
 
 clean:
-	rm -rf $(VENV) .venv-* .npm .peers build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mutants \
+	rm -rf $(VENV) .venv-* .npm .peers build dist .hypothesis .import_linter_cache .mutants \
 		.mypy_cache .pytest_cache .ruff_cache
 	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,7 +31,6 @@ __all__ = ["BesideFigures", "ProjectorFigures", "main", "measure_beside", "measu
 
 _AT_ONCE = 5_000
 """So many rows are in one transaction of the floor."""
-_TURNS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +83,11 @@ async def measure_projector(site: Site, sessions: int, steps: int, passes: int) 
         place.remove()
 
 
-async def measure_beside(site: Site, sessions: int, steps: int) -> BesideFigures:
-    """Measure appends beside a process that builds the views of such a log again and again, in turns with none."""
+async def measure_beside(site: Site, sessions: int, steps: int, turns: int, appended: int) -> BesideFigures:
+    """Measure sessions of `appended` steps beside a process that builds the views of such a log again and again.
+
+    They take turns with sessions that nothing runs beside.
+    """
     progress(f"{site.name}: appends beside a projector")
     place = site.fresh()
     try:
@@ -93,8 +95,8 @@ async def measure_beside(site: Site, sessions: int, steps: int) -> BesideFigures
             await store_again(trail, sessions, agent(steps))
             alone: list[float] = []
             beside: list[float] = []
-            for turn in range(_TURNS):
-                alone += await _appends(trail, steps, f"alone-{turn}")
+            for turn in range(turns):
+                alone += await _appends(trail, appended, f"alone-{turn}")
                 with subprocess.Popen(
                     [sys.executable, "-m", "benchmarks.projecting", place.url], stdout=subprocess.PIPE, text=True
                 ) as process:
@@ -102,7 +104,7 @@ async def measure_beside(site: Site, sessions: int, steps: int) -> BesideFigures
                         assert process.stdout is not None
                         # It says when it begins.
                         await asyncio.to_thread(process.stdout.readline)
-                        beside += await _appends(trail, steps, f"beside-{turn}")
+                        beside += await _appends(trail, appended, f"beside-{turn}")
                     finally:
                         process.terminate()
         return BesideFigures(
@@ -117,7 +119,7 @@ async def measure_beside(site: Site, sessions: int, steps: int) -> BesideFigures
 
 
 async def _appends(trail: Steptrail, steps: int, name: str) -> list[float]:
-    """Return how long each append of a session of a hundred times as many steps took, in milliseconds."""
+    """Return how long each append of a session of so many steps took, in milliseconds."""
     times: list[float] = []
     append = trail.store.append
 
@@ -130,7 +132,7 @@ async def _appends(trail: Steptrail, steps: int, name: str) -> list[float]:
 
     setattr(trail.store, "append", timed)  # noqa: B010 - the clock stands between the runs and their store
     try:
-        await run(trail, agent(100 * steps), f"{session_name(0)}-{name}")
+        await run(trail, agent(steps), f"{session_name(0)}-{name}")
     finally:
         delattr(trail.store, "append")
     return times

@@ -47,6 +47,8 @@ class Plan:
     asked_runs: int = 100_000
     projected: int = 2_000
     projected_steps: int = 5
+    beside_turns: int = 3
+    beside_steps: int = 500
     chains: Sequence[int] = (1_000, 5_000, 10_000)
     fan: int = 1_000
     fleets: Sequence[Fleet] = (Fleet(1, 1, 200), Fleet(8, 1, 50), Fleet(2, 16, 20))
@@ -125,7 +127,7 @@ async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) 
         index=await measure_index(site, plan.index_steps, plan.passes),
         answers=await measure_asking(site, plan.asked_runs),
         projector=await measure_projector(site, plan.projected, plan.projected_steps, plan.passes),
-        beside=await measure_beside(site, plan.projected, plan.projected_steps),
+        beside=await measure_beside(site, plan.projected, plan.projected_steps, plan.beside_turns, plan.beside_steps),
         chains=await measure_chains(site, plan.chains, min(3, plan.passes)),
         fans=await measure_fans(site, plan.fan),
         several=measure_several(server, plan.fleets, plan.commit_ms, min(3, plan.passes)) if server else (),

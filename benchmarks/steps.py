@@ -129,7 +129,7 @@ class _Length:
                 state=sum(_length(row[state]) for commit in rows.commits for row in commit),
                 events=sum(map(len, rows.commits)),
                 commits=len(rows.commits),
-                votes=max(len(event.votes) for _, _, event, _ in events if isinstance(event, EvaluationsRecorded)),
+                votes=max(len(each.event.votes) for each in events if isinstance(each.event, EvaluationsRecorded)),
                 by_step=bytes_by_step(rows)[: self._steps],
             )
         )

@@ -1,9 +1,10 @@
 """Print how much of each layer the tests run, lines and branches, and hold it to what pyproject.toml asks for.
 
-coverage json -q -o - | python -m scripts.coverage_of_layers
+python -m scripts.coverage_of_layers FOLDER
 
-The numbers in `[tool.steptrail.coverage]` are percent of lines and
-branches together; they are raised when more is tested, and never lowered.
+The folder holds what the workers of a test run saw, in files of `scripts.measuring`. The numbers in
+`[tool.steptrail.coverage]` are percent of lines and branches together; they are raised when more is tested, and never
+lowered.
 """
 
 import json
@@ -14,9 +15,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Layer", "complaints", "main", "measured"]
+from slipcover import (  # type: ignore[import-untyped]  # pyright: ignore[reportMissingTypeStubs]
+    merge_coverage,  # pyright: ignore[reportUnknownVariableType]
+)
+
+__all__ = ["Layer", "complaints", "main", "measured", "report_of"]
 
 _ROOT = Path(__file__).parents[1]
+_PACKAGE = Path("src/steptrail")
 _SLACK = 2
 """Percent above what is asked for, from where on the number is to be raised."""
 
@@ -30,8 +36,19 @@ class Layer(NamedTuple):
     percent: float
 
 
-def _share(part: int, whole: int) -> float:
-    return 100 * part / whole if whole else 100.0
+def _share(run: int, missing: int) -> float:
+    return 100 * run / (run + missing) if run + missing else 100.0
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """Return what all workers saw together. Raises `SystemExit` when no worker wrote into the folder."""
+    found = sorted(folder.glob("*.json"))
+    if not found:
+        sys.exit(f"coverage: no worker wrote into {folder}; run pytest with -n 2 -p scripts.measuring")
+    report, *others = [json.loads(path.read_text(encoding="utf-8")) for path in found]
+    for other in others:
+        merge_coverage(report, other)
+    return dict(report)
 
 
 def measured(report: Mapping[str, Any]) -> list[Layer]:
@@ -39,13 +56,15 @@ def measured(report: Mapping[str, Any]) -> list[Layer]:
     sums: dict[str, Counter[str]] = {}
     for path, file in report["files"].items():
         counted = {name: number for name, number in file["summary"].items() if isinstance(number, int)}
-        sums.setdefault(Path(path).parts[0], Counter()).update(counted)
+        # The layers are links below src/steptrail; what lies beside them is src.
+        below = Path(path).relative_to(_PACKAGE).parts[0]
+        sums.setdefault(below if (_ROOT / _PACKAGE / below).is_symlink() else "src", Counter()).update(counted)
     return [
         Layer(
             name,
-            _share(of["covered_lines"], of["num_statements"]),
-            _share(of["covered_branches"], of["num_branches"]),
-            _share(of["covered_lines"] + of["covered_branches"], of["num_statements"] + of["num_branches"]),
+            _share(of["covered_lines"], of["missing_lines"]),
+            _share(of["covered_branches"], of["missing_branches"]),
+            _share(of["covered_lines"] + of["covered_branches"], of["missing_lines"] + of["missing_branches"]),
         )
         for name, of in sorted(sums.items())
     ]
@@ -67,9 +86,9 @@ def numbers_of_the_project() -> dict[str, float]:
     return dict(settings["tool"]["steptrail"]["coverage"])
 
 
-def main(report: str, asked: Mapping[str, float]) -> int:
-    """Print the table of a report that `coverage json` made; 1 when a layer is below its number."""
-    layers = measured(json.loads(report))
+def main(report: Mapping[str, Any], asked: Mapping[str, float]) -> int:
+    """Print the table of a report; 1 when a layer is below its number."""
+    layers = measured(report)
     print(f"{'layer':16}{'lines':>8}{'branches':>10}{'both':>8}{'asked':>8}")
     for layer in layers:
         least = asked.get(layer.name)
@@ -85,4 +104,4 @@ def main(report: str, asked: Mapping[str, float]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.stdin.read(), numbers_of_the_project()))
+    sys.exit(main(report_of(Path(sys.argv[1])), numbers_of_the_project()))

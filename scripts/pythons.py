@@ -1,7 +1,8 @@
 """Run the fast tests on every other Python that we say we support and that this machine has.
 
-python -m scripts.pythons [arguments of pytest]
+python -m scripts.pythons [--newest] [arguments of pytest]
 
+`--newest` takes only the newest of those that are here.
 Each gets an environment beside ours, `.venv-3.12` and so on, made and kept up to date by `make setup`. That a version
 is not here is said, and is no failure.
 """
@@ -50,12 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 when the tests passed on each Python that is here."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     failed: list[str] = []
+    here: dict[str, Path] = {}
     for version in supported():
         if version == "{}.{}".format(*sys.version_info[:2]):
             continue
         if (python := interpreter(version)) is None:
             print(f"pythons: no Python {version} on this machine", flush=True)
             continue
+        here[version] = python
+    if given[:1] == ["--newest"]:
+        given, here = given[1:], dict(list(here.items())[-1:])
+    for version, python in here.items():
         ours = os.environ.get("VENV", ".venv")
         venv = f"{ours}-{version}"
         print(f"pythons: {version} in {venv}", flush=True)

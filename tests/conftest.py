@@ -4,7 +4,8 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
+from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,20 +30,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A deadline is a wall-clock assertion, and so is the complaint that drawing took long: we make none.
 settings.register_profile(
     "steptrail",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("steptrail-fast", settings.get_profile("steptrail"), max_examples=10)
+settings.register_profile("steptrail-fast", settings.get_profile("steptrail"), max_examples=5)
 settings.register_profile("steptrail-nightly", settings.get_profile("steptrail"), max_examples=1000)
-# Traced, and the same in every run: a share that is asked for may not depend on luck.
-settings.register_profile(
-    "steptrail-coverage", settings.get_profile("steptrail"), max_examples=5, derandomize=True, database=None
-)
-_GIVEN = f"steptrail-{os.environ.get('HYPOTHESIS_PROFILE', '')}"
-_PROFILE = _GIVEN if _GIVEN in {"steptrail-nightly", "steptrail-coverage"} else "steptrail"
-settings.load_profile(_PROFILE)
+settings.load_profile("steptrail-nightly" if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else "steptrail")
 
 LEFT_OUT = {
     "agui": "servers and clients of npm",
@@ -130,7 +125,6 @@ def store_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def pytest_addoption(parser: pytest.Parser) -> None:
     why = "only what takes less than a minute: no slow test, none with a server, none of LEFT_OUT, few examples"
     parser.addoption("--fast", action="store_true", help=why)
-    parser.addoption("--rest", action="store_true", help="only what --fast leaves out or tries with fewer examples")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -160,18 +154,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (mark := item.get_closest_marker("slow")) is not None and not mark.args:
             raise pytest.UsageError(f"{item.nodeid} does not say why it is slow: @pytest.mark.slow('why')")
     if config.getoption("--fast"):
-        choose(config, items, lambda item: not is_slow(item))
-    if config.getoption("--rest"):
-        choose(config, items, is_left_out)
+        config.hook.pytest_deselected(items=list(filter(is_slow, items)))
+        items[:] = filterfalse(is_slow, items)
+    # Workers that begin with what takes long end at the same time.
+    long = {item.path for item in items if takes_long(item)}
+    items.sort(key=lambda item: item.path not in long)
 
 
-def choose(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
-    """Leave the wanted items and report the others as deselected."""
-    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-    items[:] = filter(wanted, items)
-
-
-def is_left_out(item: pytest.Item) -> bool:
+def takes_long(item: pytest.Item) -> bool:
     """Whether `--fast` leaves this test out, or tries it with fewer examples."""
     folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
     is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
@@ -221,22 +211,8 @@ class EveryTestRan:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--fast") and _PROFILE != "steptrail-coverage":
+    if config.getoption("--fast"):
         settings.load_profile("steptrail-fast")
-    # What `make coverage` measures are the workers; the thousand processes that tests start would each pay for it.
-    if hasattr(config, "workerinput"):
-        os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
     # A worker of xdist sees a part of the run; the process that started it sees all reports.
     if os.environ.get("STEPTRAIL_CI") == "1" and not hasattr(config, "workerinput"):
         config.pluginmanager.register(EveryTestRan(), "steptrail-every-test-ran")
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    # xdist waits for the end of a worker's session, but not long for its exit, when coverage would write by itself.
-    if hasattr(session.config, "workerinput") and "coverage" in sys.modules:
-        from coverage import Coverage
-
-        if (measuring := Coverage.current()) is not None:
-            measuring.stop()
-            measuring.save()

@@ -43,14 +43,15 @@ def evolve_all(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> Ag
 def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentState:
     """Return the same as `evolve_all`, faster, by changing `state` in place. Nobody may use `state` afterwards."""
     fold = state.fold
-    for version, at, event, _ in records:
+    for record in records:
+        at, event = record.at, record.event
         before = fold.phase
         returns_to = fold.wait_origin if before is Phase.WAITING else fold.resume_to
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
         HANDLERS[type(event)](fold, event, at)
         fold.phase = phase_after(before, event, returns_to)
         # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
-        fold.version = version
+        fold.version = record.version
         if at > fold.updated_at:
             fold.updated_at = at
         if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life

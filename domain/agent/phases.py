@@ -132,16 +132,26 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
 
 TRANSITIONS: Mapping[Phase, Mapping[Key, Transition]] = _table()
 
+_QUALIFIED = frozenset({ContinuationEvaluated, ExecutionStarted})
+"""The events whose class alone may not be their key. To look in here is quicker than to ask of what class an event is,
+and each event of a long log is asked."""
+
+
+def _key_of(event: AgentEvent) -> Key:
+    match event:
+        case ContinuationEvaluated(should_continue=goes_on):
+            return ContinuationEvaluated, Outcome.GO if goes_on else Outcome.STOP
+        case ExecutionStarted(worker=None):
+            return ExecutionStarted, Outcome.LATER
+        case _:
+            return type(event)
+
 
 def phase_after(phase: Phase, event: AgentEvent, returns_to: Phase) -> Phase:
     """Return the phase that follows `event` in `phase`. `returns_to` is the phase to which a `Target` returns."""
-    key: Key = type(event)
-    if isinstance(event, ContinuationEvaluated):
-        key = (ContinuationEvaluated, Outcome.GO if event.should_continue else Outcome.STOP)
-    elif isinstance(event, ExecutionStarted) and event.worker is None:
-        key = (ExecutionStarted, Outcome.LATER)
-    target = TRANSITIONS[phase].get(key, phase)
-    if isinstance(target, Phase):
+    kind = type(event)
+    target = TRANSITIONS[phase].get(_key_of(event) if kind in _QUALIFIED else kind, phase)
+    if type(target) is Phase:
         return target
     back = target is Target.RETURN or returns_to is Phase.BOUNDARY
     return returns_to if back else Phase.RECOVERING

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Struct, structs
@@ -69,6 +70,7 @@ CALL_STATUS: Mapping[CallPhase, CallStatus] = {
 }
 """Phase of a call -> its status as it is shown."""
 
+_is_answer = attrgetter("is_answer")
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.RUNNING})
 _UNKNOWN_TEXT = (
     "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
@@ -266,7 +268,7 @@ class AgentStep(Value, frozen=True, kw_only=True):
 
 def asks_for_tools(calls: Iterable[ToolExecution]) -> bool:
     """Tell whether any of the calls is one of a tool, and not the answer."""
-    return any(not call.is_answer for call in calls)
+    return not all(map(_is_answer, calls))
 
 
 def cut_reply_error() -> ErrorInfo:

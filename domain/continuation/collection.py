@@ -28,7 +28,7 @@ Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
 
 _OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID})
 
-_Voter: TypeAlias = Callable[[StateView], object]
+_Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
 """Asks a criterion for its vote; None when it abstains. A criterion of a service may return anything."""
 
 
@@ -56,7 +56,7 @@ class ContinuationCriteria:
         self._heard = frozenset(ContinuationDecision)
         self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
         self._name = chosen_name(name, "ContinuationCriteria")
-        self._voters: tuple[tuple[str, _Voter, bool], ...] = tuple(_voter(criterion) for criterion in criteria)
+        self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
 
     @classmethod
     def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
@@ -111,13 +111,11 @@ class ContinuationCriteria:
         `failed` returns the vote of a criterion that raised.
         """
         cast: list[ContinuationEvaluation] = []
-        for criterion, (name, ask, is_ours), setting in zip(self._criteria, self._voters, self._settings, strict=True):
+        for criterion, (name, ask), setting in zip(self._criteria, self._voters, self._settings, strict=True):
             try:
-                if isinstance(criterion, ContinuationCriteria):
-                    vote = criterion.explain(state, failed)
-                    vote = vote and vote.as_stored()  # collections may be nested deeper than the log can hold
-                else:
-                    vote = _checked(ask(state), is_ours)
+                vote = criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else ask(state)
+                if vote is not None and not vote.is_plain:
+                    vote = vote.as_stored()  # collections may be nested deeper than the log can hold
             except Exception as error:
                 vote = failed(name, error)
             if vote is not None and vote.decision in self._heard:
@@ -163,31 +161,31 @@ class ContinuationCriteria:
         )
 
 
-def _voter(criterion: object) -> tuple[str, _Voter, bool]:
-    """Return the name of a criterion, a function that asks it for its vote, and whether it is one of ours."""
+def _voter(criterion: object) -> tuple[str, _Voter]:
+    """Return the name of a criterion, and a function that asks it for its vote."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
+    if isinstance(criterion, BuiltIn):
+        return own_name(criterion), criterion.explain
     if isinstance(criterion, CanExplainContinuation):
-        return own_name(criterion), criterion.explain, isinstance(criterion, BuiltIn)
+        explain = criterion.explain
+        return own_name(criterion), lambda state: _checked(explain(state))
     if isinstance(criterion, CanDecideToContinue):
         name, decide = own_name(criterion), criterion.decide
-        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state)), False
+        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state)).as_stored()
     raise ConfigurationError(
         f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
         "wrap a function in `CallableCriterion`"
     )
 
 
-def _checked(answer: object, is_ours: bool) -> ContinuationEvaluation | None:
-    """Return the answer of a criterion as a vote that can be stored. Raises for one that is none.
-
-    The context of a vote of ours is nobody else's, so it needs no copy.
-    """
+def _checked(answer: object) -> ContinuationEvaluation | None:
+    """Return a copy of the answer of a criterion as a vote that can be stored. Raises for one that is none."""
     if answer is None:
         return None
     if not isinstance(answer, ContinuationEvaluation):
         raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
-    return answer if is_ours and answer.is_plain else answer.as_stored()
+    return answer.as_stored()
 
 
 def _inner(vote: ContinuationEvaluation) -> dict[str, JsonValue]:

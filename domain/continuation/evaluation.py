@@ -4,7 +4,6 @@ The text of a vote is not stored if it can be rendered from the rest. For built-
 context, and for a vote without a reason it is the default text. Both are rendered only when they are read.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from steptrail.domain.storable import storable
 
 __all__ = ["ContinuationEvaluation"]
 
+_NUMBERS = frozenset({bool, float, int})
 _SHORT = {
     "criterion_class": "c",
     "decision": "d",
@@ -57,19 +57,17 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
         if type(self.decision) is not ContinuationDecision or self.given_reason is not None:
             return False
         for value in self.context.values():
-            if type(value) is int:
-                if not -LARGEST <= value <= LARGEST:
+            kind = type(value)
+            if kind in _NUMBERS:  # neither an integer beyond all readers nor an infinity lies between, nor does NaN
+                if not -LARGEST <= value <= LARGEST:  # type: ignore[operator]
                     return False
-            elif type(value) is str:
-                if not value.isascii():
+            elif kind is str:
+                if not value.isascii():  # type: ignore[union-attr]
                     return False
-            elif type(value) is float:
-                if not math.isfinite(value):
+            elif kind is list:
+                if not all(type(item) is str and item.isascii() for item in value):  # type: ignore[union-attr]
                     return False
-            elif type(value) is list:
-                if not all(type(item) is str and item.isascii() for item in value):
-                    return False
-            elif value is not None and type(value) is not bool:
+            elif value is not None:
                 return False
         return True
 

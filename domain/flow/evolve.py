@@ -37,13 +37,14 @@ def evolve_all(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> Flow
 def extend(state: FlowState, records: Iterable[Recorded[FlowEvent]]) -> FlowState:
     """Return the same as `evolve_all`, faster, by changing `state` in place. Nobody may use `state` afterwards."""
     fold = state.fold
-    for version, at, event, _ in records:
+    for record in records:
+        at, event = record.at, record.event
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
         HANDLERS[type(event)](fold, event, at)
         is_ending = fold.run is not None and fold.run.ended_by is not None
         fold.phase = phase_after(fold.phase, event, is_ending=is_ending)
         # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
-        fold.version, fold.updated_at = version, max(fold.updated_at, at)
+        fold.version, fold.updated_at = record.version, max(fold.updated_at, at)
         if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
             fold.seen_at = at
         state.as_of = at

@@ -4,9 +4,7 @@ They change only inside one call of `evolve_all`, which works on copies. What gr
 persistent collections, so a copy costs the same after ten nodes and after ten thousand.
 """
 
-import copy
-
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.events import FlowStarted, LimitReached, NodeFailed, StepAnswered, Token
@@ -185,12 +183,12 @@ class FlowFold(Struct):
 
     def copied(self) -> "FlowFold":
         """Return a copy that can be changed without changing this one."""
-        other = copy.copy(self)
+        other = structs.replace(self)
         if self.run is not None:
-            run = other.run = copy.copy(self.run)
+            run = other.run = structs.replace(self.run)
             run.views = dict(run.views)
-            run.open = {node: copy.copy(visit) for node, visit in run.open.items()}
-            run.tasks = {key: copy.copy(task) for key, task in run.tasks.items()}
+            run.open = {node: structs.replace(visit) for node, visit in run.open.items()}
+            run.tasks = {key: structs.replace(task) for key, task in run.tasks.items()}
         return other
 
     def remember(self, key: str | None, what: str) -> None:

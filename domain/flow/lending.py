@@ -74,12 +74,15 @@ def lent_to(run: RunFold, graph: Graph, task: Task) -> Lent | None:
     """Return what the stream of a task may use, with what it has used so far; None for no limit."""
     node, visit, prices = graph.node(task.node), run.open.get(task.node), run.options.prices
     own = task.billed or BilledUsage()
-    budgets = [(run.options.budget, BilledUsage.of(run.usage, run.model_usage))]
-    if visit is not None:
-        budgets.append((node.budget, BilledUsage.of(visit.usage, visit.model_usage)))
-    if task.item is not None:
-        budgets.append((working_node(node, task.item).budget, own))
-    known = [(budget, used.beyond(own)) for budget, used in budgets if budget is not None]
+    known: list[tuple[Budget, BilledUsage]] = []
+    if run.options.budget is not None:
+        known.append((run.options.budget, BilledUsage.of(run.usage, run.model_usage).beyond(own)))
+    if visit is not None and node.budget is not None:
+        known.append((node.budget, BilledUsage.of(visit.usage, visit.model_usage).beyond(own)))
+    if task.item is not None and (of_an_item := working_node(node, task.item).budget) is not None:
+        known.append((of_an_item, own.beyond(own)))
+    if not known:
+        return None
 
     def left(name: str, count: Callable[[BilledUsage], int]) -> int | None:
         limits = ((getattr(budget, name), used) for budget, used in known)

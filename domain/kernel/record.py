@@ -27,7 +27,7 @@ class CommitHead(Struct, frozen=True, kw_only=True):
     key_id: str | None = None
 
 
-class Recorded(NamedTuple, Generic[E_co]):
+class Recorded(Struct, Generic[E_co], frozen=True, gc=False):
     """One event with its place and time.
 
     `version` is the position in the stream, from 1. `at` is an instant in microseconds of UTC. Inside a segment it

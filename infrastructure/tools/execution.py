@@ -27,6 +27,7 @@ from steptrail.runtime.agent.tool_port import (
 )
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
+from steptrail.runtime.kernel.time_bound import TimeBound
 
 __all__ = ["Executable", "execute", "patience_of"]
 
@@ -139,15 +140,14 @@ async def execute(
 
 
 async def _run_async(tool: Executable, bound: Mapping[str, object], timeout: float | None) -> _Ended | _OutOfTime:
-    task, limit = asyncio.current_task(), asyncio.timeout(timeout)
+    task, limit = asyncio.current_task(), TimeBound(timeout)
     cancelled_before = task.cancelling() if task is not None else 0
-    async with limit:
-        ended = await _awaited(tool, bound)
+    ended = await limit.around(partial(_awaited, tool, bound))
     match ended:
         case _Raised(error=asyncio.CancelledError() as error) if task and task.cancelling() > cancelled_before:
             raise error
         case _:
-            return _OutOfTime(cancelled=True) if limit.expired() else ended
+            return _OutOfTime(cancelled=True) if limit.is_over else ended
 
 
 async def _awaited(tool: Executable, bound: Mapping[str, object]) -> _Ended:

@@ -54,7 +54,7 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
     state, records = initial(recording.session), list[Recorded[AgentEvent]]()
     for record in recording.records:
         event = _made_true(redaction.event(record.event), state, requests)
-        records.append(record._replace(event=event))
+        records.append(structs.replace(record, event=event))
         state = evolve_all(state, records[-1:])
     return Recording(recording.session, records, tuple(sorted({*recording.redacted, *keys})))
 
@@ -68,7 +68,7 @@ def redact_flow(recording: FlowRecording, keys: Collection[str]) -> FlowRecordin
     if not keys:
         return recording
     redaction = _Redaction(keys)
-    records = [record._replace(event=redaction.flow_event(record.event)) for record in recording.records]
+    records = [structs.replace(record, event=redaction.flow_event(record.event)) for record in recording.records]
     return replace(recording, records=records, redacted=tuple(sorted({*recording.redacted, *keys})))
 
 

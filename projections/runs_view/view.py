@@ -47,7 +47,7 @@ class RunsView(Projection[StreamMemory]):
 
     def apply(self, fold: StreamMemory, entry: Entry, changes: Changes) -> StreamMemory:
         """Write what an event changes, and return the memory after it, which is the same object."""
-        version, at, event, _ = entry.record
+        version, at, event = entry.record.version, entry.record.at, entry.record.event
         handler = _HANDLERS[f"{fold.kind}:"].get(type(event))
         if handler is not None:
             handler(fold, event, RunMoment(entry.position, version, at, changes))

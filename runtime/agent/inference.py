@@ -28,6 +28,7 @@ from steptrail.runtime.kernel.asked_model import ShowPiece, reply_of
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import OnUpdate, Watching, tell
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
+from steptrail.runtime.kernel.time_bound import TimeBound
 
 __all__ = ["Inference"]
 
@@ -65,15 +66,11 @@ class Inference:
             return
         self._reach("before-inference")
         # The deadline is enforced here, so that a driver need not know how.
-        limit = asyncio.timeout(request.timeout)
+        limit = TimeBound(request.timeout)
         end = partial(self._ended, due=due, began=journal.now(), request=request, limit=limit)
-        reply = self._reply(request, limit)
+        reply = limit.around(partial(self._asked, request))
         self._flight.begin(_MODEL, reply, end, patience=_PATIENCE_SECONDS, at_most=request.timeout)
         await self._flight.land()
-
-    async def _reply(self, request: ModelRequest, limit: asyncio.Timeout) -> ModelReply:
-        async with limit:
-            return await self._asked(request)
 
     async def _asked(self, request: ModelRequest) -> ModelReply:
         watcher = self._watching()
@@ -127,7 +124,7 @@ class Inference:
         due: CallModel,
         began: int,
         request: ModelRequest,
-        limit: asyncio.Timeout,
+        limit: TimeBound,
     ) -> None:
         self._reach("after-inference")
         if isinstance(outcome, Deaf):
@@ -135,7 +132,7 @@ class Inference:
         if isinstance(outcome, Cut):
             self._journal.record(model_interrupted(outcome.by))
         elif isinstance(outcome, Exception):
-            self._failed(outcome, due, began, request, expired=limit.expired())
+            self._failed(outcome, due, began, request, expired=limit.is_over)
         else:
             try:
                 self._journal.record(self._completed(outcome, began))

@@ -75,7 +75,7 @@ class Runner:
         draw: Callable[[], float],
     ) -> None:
         self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
-        self._place: tuple[str, str | None, int | None] | None = None
+        self._place: LogPlace | None = None
         self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
         self._flight, self._means = flight, _means(journal, agent)
@@ -119,10 +119,10 @@ class Runner:
         state = journal.state.at(journal.asked.as_of) if keeps else journal.asked
         fold = state.fold
         execution, step = fold.execution, fold.step
-        place = (fold.agent_id, execution.id if execution else None, step.number if step else None)
+        place = LogPlace(fold.agent_id, execution.id if execution else None, step.number if step else None)
         if place != self._place:
             self._place = place
-            log_place.set(LogPlace(*place))
+            log_place.set(place)
         if self._unopened is not None and isinstance(effect, _NEED_RESOURCES):
             await self._open(state)
             return  # a command may have come meanwhile, so the machine is asked again

@@ -1,6 +1,5 @@
 """Makes the tries of nodes as effects: each is recorded before it is made, and when it ends, in whatever way."""
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +50,7 @@ from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, within
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
+from steptrail.runtime.kernel.time_bound import TimeBound
 
 __all__ = ["Attempts"]
 
@@ -338,12 +338,11 @@ def _kept(
 
 async def _in_time(call: NodeCall, made: Try, node: Node) -> Outcome:
     """Make the try, at most for what is left of the time of its node."""
-    limit = asyncio.timeout(made.timeout)
+    limit = TimeBound(made.timeout)
     try:
-        async with limit:
-            return await call.run(made)
+        return await limit.around(partial(call.run, made))
     except TimeoutError as error:
-        if limit.expired():
+        if limit.is_over:
             return TimedOut(error=_late(node))
         raise error
 

@@ -1,9 +1,11 @@
 """The functions of a service that a workflow calls: what they are given, and what they may return."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, get_type_hints
+from weakref import WeakKeyDictionary
 
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
@@ -68,6 +70,17 @@ def takes_context(function: NodeFunction) -> bool:
     """
     if not callable(function):
         raise ConfigurationError(f"{function!r} is no function")
+    # It is asked before each call, and Python reads a signature anew each time.
+    try:
+        return _taking_context[function]
+    except (KeyError, TypeError):  # a callable object need not have a hash
+        wants = _takes_context(function)
+    with suppress(TypeError):
+        _taking_context[function] = wants
+    return wants
+
+
+def _takes_context(function: NodeFunction) -> bool:
     try:
         signature = inspect.signature(function)
     except ValueError:
@@ -80,6 +93,9 @@ def takes_context(function: NodeFunction) -> bool:
         why = f"it is called with an Envelope, or an Envelope and a NodeContext: {error}"
         raise ConfigurationError(f"{function_name(function)} cannot be a node: {why}") from None
     return wants
+
+
+_taking_context: MutableMapping[NodeFunction, bool] = WeakKeyDictionary()
 
 
 def _is_context(function: NodeFunction, parameter: inspect.Parameter) -> bool:

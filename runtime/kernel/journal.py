@@ -110,7 +110,8 @@ class Journal(Generic[S, E]):
         self._committed, self._head = state, head
         self._stands = machine.control.standing(state)
         self._overlay: list[Recorded[E]] = []
-        self._asked = state
+        self.asked = state
+        """The state for which the machine was asked last. Do not keep it: the next `record` may change it in place."""
         self._state, self._is_shown = state, True
         self._segment: int | None = None
         self._opened_by: str | None = None
@@ -231,17 +232,12 @@ class Journal(Generic[S, E]):
 
     def ask(self) -> S:
         """Return the state with the overlay for the machine to be asked. `conclude` records as of this instant."""
-        self._asked = self._state.at(self._clock.now())
-        return self._asked
-
-    @property
-    def asked(self) -> S:
-        """The state for which the machine was asked last. Do not keep it: the next `record` may change it in place."""
-        return self._asked
+        self.asked = self._state.at(self._clock.now())
+        return self.asked
 
     def conclude(self, *events: E) -> None:
         """Add events that follow from the state, all as of the instant at which the machine was asked."""
-        self._record(max(self._asked.as_of, self._state.as_of), events)
+        self._record(max(self.asked.as_of, self._state.as_of), events)
 
     def record(self, *events: E) -> None:
         """Add events that have happened, as of now."""

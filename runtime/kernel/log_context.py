@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
+
+from msgspec import Struct, structs
 
 __all__ = ["LogContext", "LogPlace", "log_place", "within"]
 
 T = TypeVar("T")
 
 
-class LogPlace(NamedTuple):
+class LogPlace(Struct, frozen=True):
     """The place in a session at which code runs.
 
     `session` is the id of the session of an agent, or of the run of a workflow. `step` counts from 1 and is None
@@ -42,7 +44,7 @@ class LogContext(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes to the record, and return True."""
-        for name, value in log_place.get()._asdict().items():
+        for name, value in structs.asdict(log_place.get()).items():
             if name not in record.__dict__:
                 record.__dict__[name] = value or None
         return True

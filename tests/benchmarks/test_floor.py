@@ -86,9 +86,9 @@ async def voters(place: SqlitePlace) -> set[str]:
         events = await trail.session(session_name(0)).events()
     return {
         vote.criterion_class
-        for _, _, event, _ in events
-        if isinstance(event, EvaluationsRecorded)
-        for vote in event.votes
+        for record in events
+        if isinstance(record.event, EvaluationsRecorded)
+        for vote in record.event.votes
     }
 
 

@@ -91,18 +91,19 @@ def kill_everywhere(
     *,
     points: Sequence[str] | None = None,
     most: int | None = None,
+    last: bool = False,
 ) -> list[Cell]:
     """Kill a run at every point and go on with it; at each at most `most` times, the first and the last among them.
 
-    `points` leaves the others out. `folder` is for the ledgers. Fails when a process does not come to the point it was
-    to be killed at, or when the one that goes on does not end.
+    Of once it is the first, or the `last`. `points` leaves the others out. `folder` is for the ledgers. Fails when a
+    process does not come to the point it was to be killed at, or when the one that goes on does not end.
     """
     subject = _AGENT if isinstance(variant, Variant) else _FLOW
     url = with_short_leases(url)
     counter = PointCounter()
     whole = asyncio.run(subject.undisturbed(url, folder, variant, counter))
     assert set(counter.reached) == set(variant.points), f"a run comes by {sorted(counter.reached)}"
-    cuts = [Fault(point, n) for point in points or variant.points for n in _spread(counter.reached[point], most)]
+    cuts = [Fault(point, n) for point in points or variant.points for n in _spread(counter.reached[point], most, last)]
     cells: list[Cell] = []
     for batch in _batches(cuts, os.cpu_count() or 1):
         workloads = [subject.new(url, folder, variant) for _ in batch]
@@ -157,10 +158,12 @@ def _counted(variant: Variant | FlowVariant, effect: ToolEffect, counts: Sequenc
     return sum(counts) if variant.effect is effect else None
 
 
-def _spread(reached: int, most: int | None) -> list[int]:
+def _spread(reached: int, most: int | None, last: bool) -> list[int]:
     """Return which times out of `reached` to die, evenly spread, from the first to the last."""
     if most is None or reached <= most:
         return list(range(1, reached + 1))
+    if most == 1:
+        return [reached if last else 1]
     return sorted({1 + round(i * (reached - 1) / max(1, most - 1)) for i in range(most)})
 
 

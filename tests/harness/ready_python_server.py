@@ -15,20 +15,18 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 
+from tests.harness.imported import COMMANDS
+
 __all__ = ["serve"]
 
 _IMPORTED_FOR_ALL = (
-    "steptrail.infrastructure.store.postgres.store",
-    "steptrail.infrastructure.store.sqlite.opening",
-    "steptrail.interfaces.cli.main",
-    "steptrail.testing",
+    *COMMANDS,
     "steptrail.tools.mcp",
     "anthropic",
     "mcp.client.stdio",
     "mcp.client.streamable_http",
     "mcp.server",
     "openai",
-    "psycopg",
     "pytest",
     "sse_starlette",
     "starlette.applications",

@@ -18,14 +18,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["serve"]
+from tests.harness.imported import COMMANDS
 
-_IMPORTED_FOR_ALL = (
-    "steptrail.infrastructure.store.sqlite.opening",
-    "steptrail.infrastructure.store.postgres.store",
-    "psycopg",
-)
-"""What a store imports when it is opened. It takes longer than most of what workers do."""
+__all__ = ["serve"]
 
 Job = Callable[[], object]
 
@@ -33,7 +28,7 @@ Job = Callable[[], object]
 def serve() -> None:
     """Fork a worker for every job until the input ends; then kill those that are left, and remove the files of all."""
     folder = Path(sys.argv[1])
-    for module in _IMPORTED_FOR_ALL:
+    for module in COMMANDS:
         # One that is not installed is missed by whoever needs it, and told then.
         with suppress(ImportError):
             import_module(module)

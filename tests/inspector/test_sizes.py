@@ -18,22 +18,34 @@ from tests.inspector.inspected import desk, look_up, search
 from tests.inspector.test_pages import words
 from tests.inspector.test_security import HERE
 
+pytestmark = pytest.mark.slow("stores a long run, and thousands of short ones")
 STEPS = 260
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncGenerator[httpx.AsyncClient]:
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run that has more events than a page draws bars of, and in which one call failed; and many short ones."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('stored') / 'runs.db'}"
+    asyncio.run(_store(url))
+    return url
+
+
+async def _store(url: str) -> None:
     script = [call("search", query=f"shelf {number}") for number in range(STEPS)]
     script[40] = call("look_up", key="missing")
     agent = AgentBuilder("long").with_model(ScriptedModel([*script, "Nowhere."])).with_tools(search, look_up)
     agent = agent.with_max_steps(STEPS + 1).with_max_tokens(10**6)
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+    async with Steptrail.open(url) as trail:
         policy = ErrorPolicy.retry_all(max_retries=3)
         await trail.run(agent.with_error_policy(policy).build(), "Look for it", session="long")
         for number in range(60):
             await trail.run(desk("Yes."), "Hi", session=f"quick-{number}")
         await trail.views.wait()
+
+
+@pytest.fixture
+async def client(stored: str) -> AsyncGenerator[httpx.AsyncClient]:
+    async with Steptrail.open(stored, create=False, read_only=True) as trail:
         transport = httpx.ASGITransport(inspector(trail, authorize=everything))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as made:
             yield made
@@ -101,7 +113,7 @@ LISTS = (
 @pytest.mark.acceptance("8.6-24")
 async def test_lists_of_many_runs_are_as_large_as_those_of_some(tmp_path: Path) -> None:
     some = await lists_of(f"sqlite:///{tmp_path / 'some.db'}", 2_000)
-    many = await lists_of(f"sqlite:///{tmp_path / 'many.db'}", 5_000)
+    many = await lists_of(f"sqlite:///{tmp_path / 'many.db'}", 3_000)
     for path, page in many.items():
         rows = len(re.findall(r"<tr>\n<th scope=\"row\"", page))
         assert (rows == 50) is (path == "next" or path.startswith("/runs")), path

@@ -1,6 +1,6 @@
 """One class name means one class."""
 
-import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,9 +12,9 @@ def defined_twice(sources: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]
     """Return the class names that more than one place of `sources`, pairs of a path and a text, defines."""
     places: dict[str, list[str]] = defaultdict(list)
     for path, source in sources:
-        for each in ast.walk(ast.parse(source)):
-            if isinstance(each, ast.ClassDef):
-                places[each.name].append(f"{path}:{each.lineno}")
+        for number, line in enumerate(source.splitlines(), start=1):
+            if (each := re.match(r"\s*class (\w+)[(:]", line)) is not None:
+                places[each[1]].append(f"{path}:{number}")
     return {name: found for name, found in places.items() if len(found) > 1}
 
 

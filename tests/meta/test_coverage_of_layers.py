@@ -2,27 +2,30 @@
 
 import json
 import tomllib
+from contextlib import suppress
+from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scripts.coverage_of_layers import Layer, complaints, main, measured
+import steptrail.domain
+from scripts.coverage_of_layers import Layer, complaints, main, measured, report_of
+from scripts.measuring import Finder, measured_library
 
 
 def file(lines: tuple[int, int], branches: tuple[int, int]) -> dict[str, Any]:
-    numbers = zip(
-        ("covered_lines", "num_statements", "covered_branches", "num_branches"), lines + branches, strict=True
-    )
-    return {"summary": {**dict(numbers), "percent_covered": 12.5, "percent_covered_display": "12"}}
+    """What was run and what was missed."""
+    names = ("covered_lines", "missing_lines", "covered_branches", "missing_branches")
+    return {"summary": {**dict(zip(names, lines + branches, strict=True)), "percent_covered": 12.5}}
 
 
 REPORT = {
     "files": {
-        "domain/agent/state.py": file((8, 8), (2, 4)),
-        "domain/__init__.py": file((0, 0), (0, 0)),
-        "domain/usage.py": file((1, 2), (1, 2)),
-        "runtime/loop.py": file((3, 4), (0, 0)),
+        "src/steptrail/domain/agent/state.py": file((8, 0), (2, 2)),
+        "src/steptrail/domain/__init__.py": file((0, 0), (0, 0)),
+        "src/steptrail/domain/usage.py": file((1, 1), (1, 1)),
+        "src/steptrail/runtime/loop.py": file((3, 1), (0, 0)),
     }
 }
 
@@ -32,6 +35,44 @@ def test_lines_and_branches_of_a_layer_are_summed_and_not_averaged() -> None:
         Layer("domain", lines=90.0, branches=50.0, percent=75.0),
         Layer("runtime", lines=75.0, branches=100.0, percent=75.0),
     ]
+
+
+def test_what_is_beside_the_layers_is_src_also_in_a_folder() -> None:
+    report = {"files": {f"src/steptrail/{name}.py": file((1, 1), (0, 0)) for name in ("agent", "tools/__init__")}}
+    assert measured(report) == [Layer("src", lines=50.0, branches=100.0, percent=50.0)]
+
+
+def seen(when: str) -> dict[str, Any]:
+    """Return what a worker tells that read this instant, and imported nothing else."""
+    measuring = measured_library()
+    spec = Finder(measuring).find_spec("steptrail.domain.instants", steptrail.domain.__path__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with suppress(ValueError):
+        module.from_iso(when)
+    told: dict[str, Any] = json.loads(json.dumps(measuring.get_coverage()))
+    return told
+
+
+def test_what_workers_saw_is_added_up(tmp_path: Path) -> None:
+    (report,) = seen("2026-01-01T00:00:00Z")["files"].values()
+    (other,) = seen("2026-01-01T00:00:00")["files"].values()
+    (missing,) = report["missing_branches"]
+    assert other["executed_branches"] == [missing]
+    assert other["missing_branches"] == report["executed_branches"]
+    for name, when in (("gw0", "2026-01-01T00:00:00Z"), ("gw1", "2026-01-01T00:00:00")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(seen(when)), encoding="utf-8")
+    (both,) = report_of(tmp_path)["files"].values()
+    assert both["missing_branches"] == []
+    assert set(both["executed_lines"]) == {*report["executed_lines"], *other["executed_lines"]}
+    assert both["missing_lines"], "nobody asked for the seconds between two instants"
+
+
+def test_a_run_without_workers_measures_nothing_and_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="no worker wrote into"):
+        report_of(tmp_path)
 
 
 def test_a_layer_below_its_number_is_named() -> None:
@@ -51,10 +92,10 @@ def test_a_layer_without_a_number_and_a_number_without_a_layer_are_named() -> No
 def test_the_run_fails_below_a_number_and_says_what_could_be_raised(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(json.dumps(REPORT), {"domain": 70, "runtime": 74}) == 0
+    assert main(REPORT, {"domain": 70, "runtime": 74}) == 0
     told = capsys.readouterr().out.splitlines()
     assert [line.endswith("raise it") for line in told] == [False, True, False]
-    assert main(json.dumps(REPORT), {"domain": 76, "runtime": 74}) == 1
+    assert main(REPORT, {"domain": 76, "runtime": 74}) == 1
     assert capsys.readouterr().err == "coverage: domain: 75.0 percent is less than the 76 of pyproject.toml\n"
 
 

@@ -76,17 +76,21 @@ def test_a_slow_test_is_left_out_and_counted(suite: pytest.Pytester) -> None:
     suite.runpytest_inprocess().assert_outcomes(passed=2)
 
 
-def test_the_rest_is_what_is_left_out_and_each_property_with_more_examples(
-    suite: pytest.Pytester, left_out: dict[str, str]
-) -> None:
-    folder = suite.path / min(left_out)
+def test_what_takes_long_comes_first_a_file_at_a_time(suite: pytest.Pytester, left_out: dict[str, str]) -> None:
+    folder = suite.path / max(left_out)
     folder.mkdir()
     folder.joinpath("test_left_out.py").write_text(PASSES, encoding="utf-8")
-    suite.makepyfile(test_slow=SLOW.format(why="'waits for a lease'"), test_property=PROPERTY)
-    suite.runpytest_inprocess("--fast").assert_outcomes(passed=2, deselected=1)
-    result = suite.runpytest_inprocess("--rest", "-v")
-    result.assert_outcomes(passed=3, deselected=1)
-    result.stdout.no_fnmatch_line("*test_passes.py::*")
+    slow = "def test_before_it(): pass\n" + SLOW.format(why="'waits for a lease'")
+    suite.makepyfile(test_a=PASSES, test_slow=slow, test_property=PROPERTY)
+    names = [line.split(" ")[0].rpartition("/")[2] for line in suite.runpytest_inprocess("-v").outlines if "::" in line]
+    assert names == [
+        "test_property.py::test_property",
+        "test_slow.py::test_before_it",
+        "test_slow.py::test_slow",
+        "test_left_out.py::test_passes",
+        "test_a.py::test_passes",
+        "test_passes.py::test_passes",
+    ]
 
 
 def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:
@@ -98,7 +102,7 @@ def test_a_slow_test_says_why(suite: pytest.Pytester) -> None:
 
 @pytest.mark.parametrize(
     ("profile", "arguments", "number"),
-    [("", ["--fast"], 10), ("", [], 30), ("nightly", [], 1000), ("coverage", ["--fast"], 5)],
+    [("", ["--fast"], 5), ("", [], 20), ("nightly", [], 1000)],
 )
 def test_properties_are_tried_with_fewest_examples_there_and_with_most_by_night(
     profile: str, arguments: list[str], number: int, suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

@@ -77,6 +77,38 @@ def test_that_no_other_python_is_here_is_said_and_no_failure(
     assert "no Python 3.90 on this machine" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "tried"),
+    [
+        (["-k", "x"], ["python3.90", "python3.91"]),
+        (["--newest", "-k", "x"], ["python3.91"]),
+        (["--newest"], ["python3.91"]),
+    ],
+)
+def test_each_that_is_here_is_tried_or_only_the_newest(
+    arguments: list[str], tried: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[list[str]] = []
+
+    def run(command: list[str], *, cwd: Path) -> subprocess.CompletedProcess[str]:
+        del cwd
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    def found(version: str) -> Path | None:
+        return None if version == "3.92" else Path(f"/nowhere/python{version}")
+
+    monkeypatch.setattr(pythons, "interpreter", found)
+    monkeypatch.setattr(pythons, "supported", lambda: ["3.90", "3.91", "3.92"])
+    monkeypatch.setattr("subprocess.run", run)
+    assert main(arguments) == 0
+    makes, tests = ran[::2], ran[1::2]
+    assert [next(word for word in make if word.startswith("PYTHON=")) for make in makes] == [
+        f"PYTHON=/nowhere/{name}" for name in tried
+    ]
+    assert all(command[-2:] == ["-k", "x"] or command[-1] == "-q" for command in tests)
+
+
 @pytest.mark.parametrize("failing", ["make", "pytest"])
 def test_a_python_on_which_the_tests_fail_is_named(
     failing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

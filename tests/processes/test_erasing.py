@@ -1,9 +1,7 @@
 """Processes that erase are killed, and race: a session is whole, or it is gone, and one of them has erased it."""
 
 import asyncio
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +12,10 @@ from steptrail.domain.shared.events import MetadataChanged
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from tests.conftest import store_of
+from tests.harness.ready_python import KILL, ready_python
 
 EVENTS, PAGE = 4_000, 500
+KILLS = 9
 PROGRAM = """
 import asyncio, sys
 from steptrail import Steptrail
@@ -47,7 +47,7 @@ async def long_session(url: str, name: str) -> None:
 
 def eraser(url: str, session: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, url, session],
+        [ready_python(), "-c", PROGRAM, url, session],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -66,16 +66,17 @@ def begin(process: subprocess.Popen[str]) -> None:
 @pytest.mark.acceptance("8.7-5")
 def test_a_session_whose_eraser_is_killed_is_whole_or_gone(store_url: str) -> None:
     gone = 0
-    for number in range(12):
+    for number in range(KILLS):
         name = f"s{number}"
         asyncio.run(long_session(store_url, name))
         process = eraser(store_url, name)
         begin(process)
-        time.sleep(number * 0.006)
-        process.send_signal(signal.SIGKILL)
+        time.sleep(number * 0.008)
+        process.send_signal(KILL)
         process.communicate()
         gone += asyncio.run(is_gone(store_url, f"agent:{name}"))
-    assert gone < 12
+    assert gone < KILLS
+    asyncio.run(examined(store_url))
 
 
 async def is_gone(url: str, stream: str) -> bool:
@@ -84,10 +85,17 @@ async def is_gone(url: str, stream: str) -> bool:
         erasure = await store.erasure(stream)
         records = [each async for each in store.log(stream=stream)]
         assert len(records) == (EVENTS if erasure is None else 1)
+        return erasure is not None
+    finally:
+        await store.close()
+
+
+async def examined(url: str) -> None:
+    store = open_store(url)
+    try:
         seen = await examine(store)
         # What was written here without a journal is in no list.
         assert [finding for finding in seen.findings if finding.check not in {"leases", "index"}] == []
-        return erasure is not None
     finally:
         await store.close()
 
@@ -102,3 +110,4 @@ def test_of_two_processes_one_erases_and_the_other_is_told(store_url: str) -> No
     (error,) = [stderr for _, stderr in told if stderr]
     assert "SessionErased" in error or "SessionBusy" in error
     assert asyncio.run(is_gone(store_url, "agent:s"))
+    asyncio.run(examined(store_url))

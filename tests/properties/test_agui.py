@@ -44,7 +44,7 @@ def worded(life: Life, state: AgentState) -> list[Recorded[AgentEvent]]:
             thinks = [ReasoningPart(text=f"thought {number}")] if number % 2 else []
             calls = [part for part in event.reply.parts if part.kind == "tool_call"]
             event = structs.replace(event, reply=structs.replace(event.reply, parts=(*thinks, *says, *calls)))
-        found.append(record._replace(event=event))
+        found.append(structs.replace(record, event=event))
     return found
 
 

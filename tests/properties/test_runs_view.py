@@ -128,7 +128,7 @@ CANARY, NUMBER = "canary", 987_654_321
 @examples(60)
 @given(lives(forks=True))
 def test_no_content_of_any_event_is_in_any_row_except_for_templates(life: Life) -> None:
-    records = [Recorded(version, at, _with_canaries(event, at)) for version, at, event, _ in life.committed]
+    records = [Recorded(each.version, each.at, _with_canaries(each.event, each.at)) for each in life.committed]
     assert any(CANARY in str(record.event) for record in records)
     tables = projected(RunsView(), entries(STREAM, records))
     for value in _values(tables, but="template"):

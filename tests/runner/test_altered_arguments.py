@@ -48,7 +48,7 @@ def alter(trail: Steptrail, change: Callable[[Event], Event]) -> None:
 
     async def changed(stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StoredStream:
         stored = await read(stream, after=after, limit=limit)
-        records = tuple(record._replace(event=change(record.event)) for record in stored.records)
+        records = tuple(structs.replace(record, event=change(record.event)) for record in stored.records)
         return cast("StoredStream", replace(cast("Any", stored), records=records))
 
     trail.store.read = changed  # type: ignore[method-assign]

@@ -64,7 +64,7 @@ class FinishReasonCheck(Limit):
         if step is None:
             return ()
         words = (step.finish_reason, step.raw_finish_reason)
-        return tuple(str(word) for word in words if word is not None)
+        return tuple([str(word) for word in words if word is not None])
 
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
@@ -107,7 +107,7 @@ class AnswerComplete(Guard):
         step = state.current_step
         finish = None if step is None else step.finish_reason
         calls = step is not None and step.has_tool_calls
-        context: dict[str, JsonValue] = {"finishReason": finish and finish.value, "hasToolCalls": calls}
+        context: dict[str, JsonValue] = {"finishReason": finish and str(finish), "hasToolCalls": calls}
         broken = finish is FinishReason.CONTENT_FILTER or (finish in _CUT and not calls)
         if step is not None and step.has_errors:
             broken = False

@@ -38,17 +38,19 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         """Vote with the error, the counts and the handling, and with `configuredHandling` if the policy had another."""
         error = (self.resolver or AgentErrorContextResolver(self.policy)).resolve(state)
         handling = self.policy.evaluate(error)
-        configured = self.policy.handling_for(error.type)
         context: dict[str, JsonValue] = {
-            "errorType": error.type.value,
+            "errorType": str(error.type),
             "consecutiveFailures": error.consecutive_failures,
             "totalFailures": error.total_failures,
             "maxRetries": self.policy.max_retries,
-            "handling": handling.value,
+            "handling": str(handling),
             "toolName": error.tool_name,
         }
-        if error.consecutive_failures and handling is not configured:
-            context["configuredHandling"] = configured.value
+        if error.consecutive_failures == 0:
+            return self._vote(context, None)
+        configured = self.policy.handling_for(error.type)
+        if handling is not configured:
+            context["configuredHandling"] = str(configured)
         if handling is not ErrorHandlingDecision.STOP:
             return self._vote(context, None)
         exhausted = configured is ErrorHandlingDecision.RETRY and not error.is_permanent

@@ -1,16 +1,17 @@
 """The tamper-evident chain: one SHA-256 per commit, over the commit before it and everything the commit says.
 
-Each field goes in behind its length (8 bytes, big endian), so no two different commits feed the same bytes; an absent
-text has the length 2**64 - 1 and no bytes, a number is 8 bytes, big endian. The order is: previous digest, stream,
-commit id, actor, causation, segment, key id, number of events, then version, type, state bytes and, as 32 bytes, the
-SHA-256 of the content of each event, absent like a text: a content that is sealed or erased leaves the chain whole.
+It is made of numbers (8 bytes each, big endian) and then of texts and bytes, one after another. The numbers are the
+segment, how many events there are, the version of each, and the length of each text that follows, -1 for one that is
+absent: so no two different commits feed the same bytes. The texts are the previous digest, stream, commit id, actor,
+causation and key id, and of each event its type, its state and the SHA-256 of its content: a content that is sealed or
+erased leaves the chain whole.
 A chain shows a change anywhere but a cut at its very end: for that, compare with a digest that was kept elsewhere.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from struct import Struct, error as StructError
+from struct import error as StructError, pack
 from typing import Any, NamedTuple
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
@@ -18,10 +19,6 @@ from steptrail.infrastructure.store.core.blobs import MARK, FetchBody, blob_faul
 from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
 
 __all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
-
-_ABSENT = b"\xff" * 8
-_number = Struct(">q").pack
-_LENGTH_OF_DIGEST = _number(32)
 
 _CommitColumns = tuple[str | None, str | None, str | None, int | None, str | None]
 
@@ -73,22 +70,13 @@ def commit_digest(
 
 def _digest(previous: bytes, stream: str, head: _CommitColumns, rows: Sequence[Sequence[Any]]) -> bytes:
     commit_id, actor, causation, segment, key_id = head
-    parts = [
-        _number(len(previous)),
-        previous,
-        _known_text(stream),
-        _text(commit_id),
-        _known_text(actor),
-        _text(causation),
-        _number(segment or 0),
-        _text(key_id),
-        _number(len(rows)),
-    ]
+    texts = [previous, _known_text(stream), _text(commit_id), _known_text(actor), _text(causation), _text(key_id)]
+    numbers = [segment or 0, len(rows), *[row[0] for row in rows]]
     for row in rows:
-        state, content = row[2], row[3]
-        parts += (_number(row[0]), _known_text(row[1]), _number(len(state)), state)
-        parts.append(_ABSENT if content is None else _LENGTH_OF_DIGEST + sha256(content).digest())
-    return sha256(b"".join(parts)).digest()
+        content = row[3]
+        texts += (_known_text(row[1]), row[2], None if content is None else sha256(content).digest())
+    numbers += [-1 if text is None else len(text) for text in texts]
+    return sha256(pack(f">{len(numbers)}q", *numbers) + b"".join([text for text in texts if text])).digest()
 
 
 def verify_chain(
@@ -153,8 +141,8 @@ def _fault(commit: Sequence[ChainRow], why: str) -> ChainFault:
     return ChainFault(commit[0].version, commit[0].commit_id, why)
 
 
-def _text(text: str | None) -> bytes:
-    return _ABSENT if text is None else _number(len(data := text.encode())) + data
+def _text(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 _known_text = lru_cache(maxsize=1024)(_text)

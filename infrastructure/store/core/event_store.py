@@ -69,6 +69,9 @@ _LARGE = 1 << 20
 _QUICK_SECONDS = 0.002
 """How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
 
+_REST_SECONDS = 0.005
+"""After how long without a write the recorder does what it has put off."""
+
 T = TypeVar("T")
 
 
@@ -107,7 +110,7 @@ class RecorderEventStore:
         self.origin: Origin | None = None
         """The address that the store was opened at; None for one that was put together otherwise."""
         self._leases, self._name = leases, name
-        self._writer = WorkThreads("steptrail-writer")
+        self._writer = WorkThreads("steptrail-writer", at_rest=recorder.catch_up, rest=_REST_SECONDS)
         self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
         self._keeper = WorkThreads("steptrail-keeper") if readers > 1 else self._reader
         self._waiting: deque[tuple[PendingCommit, Uncancellable[StreamHead]]] = deque()

@@ -3,7 +3,7 @@
 A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -124,6 +124,11 @@ class Recorder(Protocol):
         One commit that conflicts does not keep the others out. A commit whose id stands right after the head it
         follows has been stored before, and is answered with its head.
         """
+        ...
+
+    @property
+    def catch_up(self) -> Callable[[], None] | None:
+        """Does what an append may put off, to be called soon, and does not raise. None where nothing is put off."""
         ...
 
     def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:

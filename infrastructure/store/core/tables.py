@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 __all__ = ["FORMAT", "INDEXES", "MEANINGS", "MIN_READER"]
 
-FORMAT = 7
-"""The format that this version writes. Formats 1 to 6 were never released, and no version converts them."""
-MIN_READER = 7
+FORMAT = 8
+"""The format that this version writes. Formats 1 to 7 were never released, and no version converts them."""
+MIN_READER = 8
 """The oldest format whose readers understand what this version writes."""
 
 INDEXES: Mapping[str, str] = {

@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import ParamSpec, TypeVar
 
 __all__ = ["WorkThreads"]
@@ -22,10 +22,12 @@ class WorkThreads(Executor):
     """Begins jobs in order, on one thread or a few. They begin with the first jobs and end with `shutdown`.
 
     They are daemons: a process that forgot to shut them down ends all the same, and so do threads that are forgotten.
+    `at_rest`, which cannot raise, is called once on a thread that has done a job and got no other for `rest` seconds.
     """
 
-    def __init__(self, name: str, count: int = 1) -> None:
+    def __init__(self, name: str, count: int = 1, *, at_rest: Job | None = None, rest: float = 0.0) -> None:
         self._name, self._count = name, count
+        self._at_rest, self._rest = at_rest, rest
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -39,7 +41,9 @@ class WorkThreads(Executor):
                 msg = f"the threads {self._name} have been shut down"
                 raise RuntimeError(msg)
             if len(self._threads) < self._count:
-                thread = threading.Thread(target=_work, args=(self._jobs,), name=self._name, daemon=True)
+                thread = threading.Thread(
+                    target=_work, args=(self._jobs, self._at_rest, self._rest), name=self._name, daemon=True
+                )
                 self._threads.append(thread)
                 thread.start()
             self._jobs.put(job)
@@ -72,9 +76,18 @@ class WorkThreads(Executor):
                 thread.join()
 
 
-def _work(jobs: "SimpleQueue[Job | None]") -> None:
+def _work(jobs: "SimpleQueue[Job | None]", at_rest: Job | None, rest: float) -> None:
     # Not a method: a thread that referred to its executor would keep it from being forgotten.
-    while (job := jobs.get()) is not None:
+    has_done = False
+    while True:
+        try:
+            job = jobs.get(timeout=rest if has_done and at_rest is not None else None)
+        except Empty:
+            job, has_done = at_rest, False
+        else:
+            has_done = True
+        if job is None:
+            break
         job()
         del job
     # The others are to end too.

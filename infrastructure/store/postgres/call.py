@@ -9,12 +9,15 @@ import struct
 from collections.abc import Sequence
 from typing import Final, LiteralString
 
+import msgspec
+
 from steptrail.infrastructure.store.postgres.driver import Connection, answer_on
 
-__all__ = ["Call", "byte_strings", "integers", "texts"]
+__all__ = ["Call", "byte_strings", "integers", "json_object"]
 
 _BINARY = 1
-_BYTEA, _BIGINT, _TEXT = 17, 20, 25
+_BYTEA, _BIGINT = 17, 20
+_VERSION_OF_JSONB = b"\1"
 _EMPTY: Final = struct.Struct(">iiI")
 """How many dimensions an array has, whether an element is NULL, and the type of its elements."""
 _FILLED: Final = struct.Struct(">iiIii")
@@ -24,9 +27,9 @@ _NULL: Final = _LENGTH.pack(-1)
 _NUMBER: Final = struct.Struct(">q")
 
 
-def texts(values: Sequence[str | None]) -> bytes:
-    """Return a `text[]`. Raises `UnicodeEncodeError` for text that is no Unicode."""
-    return _array(_TEXT, [None if value is None else value.encode() for value in values])
+def json_object(value: object) -> bytes:
+    """Return a `jsonb`. Raises `UnicodeEncodeError` for text that is no Unicode."""
+    return _VERSION_OF_JSONB + msgspec.json.encode(value)
 
 
 def byte_strings(values: Sequence[bytes | None]) -> bytes:

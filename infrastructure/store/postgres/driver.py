@@ -8,7 +8,7 @@ server is there to keep them.
 import selectors
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, LiteralString, TypeVar, cast
 
@@ -189,8 +189,10 @@ def take_answer(connection: Connection) -> None:
     if connection.closed or not connection.owes_answer:
         return
     connection.owes_answer = False
-    with suppress(ServerFailure):
+    try:
         attempt(connection, answer_on)
+    except ServerFailure:
+        return
 
 
 def has_something_to_say(connection: Connection) -> bool:

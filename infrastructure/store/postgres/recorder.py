@@ -6,8 +6,12 @@ What a failure means follows from where it struck. While the connection holds, t
 when it is lost, the commit id of what stands in the log tells, or nobody can.
 """
 
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, LiteralString, cast
+
+import msgspec
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
@@ -25,7 +29,7 @@ from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
-from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, texts
+from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked
 from steptrail.infrastructure.store.postgres.erasing import erase_streams, erasure_of, scrubbed
@@ -38,9 +42,7 @@ __all__ = ["DIALECT", "PostgresRecorder", "newest_head"]
 _APPEND = Call(
     "steptrail_append",
     "SELECT is_stored, newest, seal FROM steptrail.append_commits("
-    "$1::text[], $2::bigint[], $3::bytea[], $4::text[], $5::text[], $6::text[], "
-    "$7::bigint[], $8::text[], $9::bytea[], $10::bigint[], $11::bigint[], $12::bytea[], "
-    "$13::bytea[], $14::bigint[], $15::bytea[], $16::bytea[], $17::text[])",
+    "$1::jsonb, $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])",
 )
 _TRUE = b"\1"
 _EVENTS: LiteralString = (
@@ -81,6 +83,9 @@ _LAST_VERSION = 2**63 - 1
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
 
+_ANNOUNCE_SECONDS = 0.005
+"""How much later than a commit it may be announced, where one was announced just before it."""
+
 _STANDING_IN_THE_WAY = {"55P03", "57014", "25006", "42501"}
 """Locked, too slow, read-only, no right: a smaller group would meet the same."""
 
@@ -93,6 +98,7 @@ class PostgresRecorder:
         self._name = connections.address.name
         self._types: dict[str, int] = {}
         self._settled = 0
+        self._announced, self._is_to_announce = 0.0, False
         self.auxiliary = PostgresAuxiliaryTables(connections)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
         self._listener = NotificationListener(connections, self.watch.look)
@@ -120,7 +126,22 @@ class PostgresRecorder:
             return _APPEND.rows(connection, _parameters(commits, self._types))
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
+            self._announce(connection)
+
+    def _announce(self, connection: Connection) -> None:
+        """Announce what was stored, unless something was announced just now: then it is put off."""
+        now = time.monotonic()
+        self._is_to_announce = now < self._announced + _ANNOUNCE_SECONDS
+        if not self._is_to_announce:
+            self._announced = now
             send_unasked(connection, ANNOUNCE)
+
+    def catch_up(self) -> None:
+        """Announce what was stored and not announced. One that is lost costs a look a second."""
+        if self._is_to_announce:
+            self._announced = 0.0
+            with suppress(StoreError, ServerFailure):
+                self._connections.write(self._announce)
 
     def _number_types(self, connection: Connection, names: set[str]) -> None:
         if new := sorted(names.difference(self._types)):
@@ -244,7 +265,7 @@ class PostgresRecorder:
             try:
                 return erase_streams(connection, streams, self._types[Erased.TYPE], at, by, reason)
             finally:
-                send_unasked(connection, ANNOUNCE)
+                self._announce(connection)
 
         try:
             erased = self._connections.write(work)
@@ -306,6 +327,7 @@ class PostgresRecorder:
 
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
+        self.catch_up()
         self.watch.close()
         self._listener.close()
         self._connections.close()
@@ -349,28 +371,34 @@ def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> t
     for commit in commits:
         rows = [(commit.expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         seals.append(commit_digest(commit.expected.digest, commit.stream, commit.head, rows))
-    heads = [commit.head for commit in commits]
     states = [state for commit in commits for state in commit.states]
     blobs = [blob for commit in commits for blob in commit.blobs]
     return (
-        texts([commit.stream for commit in commits]),
-        integers([commit.expected.version for commit in commits]),
+        json_object(list(map(_head, commits))),
         byte_strings([commit.expected.digest for commit in commits]),
-        texts([head.commit_id for head in heads]),
-        texts([head.actor for head in heads]),
-        texts([head.causation for head in heads]),
-        integers([head.segment for head in heads]),
-        texts([head.key_id for head in heads]),
         byte_strings(seals),
-        integers([len(commit.states) for commit in commits]),
         integers([types[topic] for topic, _, _ in states]),
         byte_strings([state for _, state, _ in states]),
         byte_strings([content for _, _, content in states]),
-        integers([len(commit.blobs) for commit in commits]),
         byte_strings([blob.digest for blob in blobs]),
         byte_strings([blob.body for blob in blobs]),
-        texts([None if commit.summary is None else as_json(commit.summary) for commit in commits]),
     )
+
+
+def _head(commit: PendingCommit) -> dict[str, object]:
+    head = commit.head
+    return {
+        "stream": commit.stream,
+        "expected": commit.expected.version,
+        "commit_id": head.commit_id,
+        "actor": head.actor,
+        "causation": head.causation,
+        "segment": head.segment,
+        "key_id": head.key_id,
+        "size": len(commit.states),
+        "blobs": len(commit.blobs),
+        "summary": None if commit.summary is None else msgspec.Raw(as_json(commit.summary).encode()),
+    }
 
 
 def _outcome(commit: PendingCommit, row: tuple[bytes | None, ...]) -> StreamHead | ConcurrencyConflict:

@@ -192,9 +192,8 @@ $function$
 
 _APPEND = """
 CREATE FUNCTION steptrail.append_commits(
-    streams text[], expected bigint[], previous bytea[], commit_ids text[], actors text[], causations text[],
-    segments bigint[], key_ids text[], digests bytea[], sizes bigint[], types bigint[], states bytea[],
-    contents bytea[], blob_counts bigint[], blob_digests bytea[], bodies bytea[], summaries text[])
+    heads jsonb, previous bytea[], digests bytea[], types bigint[], states bytea[], contents bytea[],
+    blob_digests bytea[], bodies bytea[])
 RETURNS TABLE (is_stored boolean, newest bigint, seal bytea)
 LANGUAGE plpgsql VOLATILE AS $function$
 DECLARE
@@ -206,35 +205,41 @@ DECLARE
     drawn bigint;
     is_first boolean;
     standing record;
+    head record;
 BEGIN
     PERFORM steptrail.take_off();
-    FOR i IN 1 .. cardinality(streams) LOOP
-        past := first + sizes[i];
-        past_blobs := first_blob + blob_counts[i];
-        SELECT s.number INTO place FROM steptrail.streams s WHERE s.id = streams[i];
-        IF place IS NULL AND expected[i] = 0 THEN
-            INSERT INTO steptrail.streams (id) VALUES (streams[i]) ON CONFLICT (id) DO NOTHING;
-            SELECT s.number INTO place FROM steptrail.streams s WHERE s.id = streams[i];
+    FOR head IN
+        SELECT * FROM ROWS FROM (jsonb_to_recordset(heads) AS (
+            stream text, expected bigint, commit_id text, actor text, causation text, segment bigint, key_id text,
+            size bigint, blobs bigint, summary jsonb)) WITH ORDINALITY AS h (
+            stream, expected, commit_id, actor, causation, segment, key_id, size, blobs, summary, i)
+    LOOP
+        past := first + head.size;
+        past_blobs := first_blob + head.blobs;
+        SELECT s.number INTO place FROM steptrail.streams s WHERE s.id = head.stream;
+        IF place IS NULL AND head.expected = 0 THEN
+            INSERT INTO steptrail.streams (id) VALUES (head.stream) ON CONFLICT (id) DO NOTHING;
+            SELECT s.number INTO place FROM steptrail.streams s WHERE s.id = head.stream;
         END IF;
         newest := coalesce((
             SELECT e.version FROM steptrail.events e WHERE e.stream = place ORDER BY e.version DESC LIMIT 1), 0);
         seal := coalesce((
             SELECT c.digest FROM steptrail.commits c WHERE c.stream = place ORDER BY c.version DESC LIMIT 1), '');
-        is_first := newest = expected[i] AND seal = previous[i];
+        is_first := newest = head.expected AND seal = previous[head.i];
         IF is_first THEN
-            drawn := steptrail.draw(sizes[i]);
+            drawn := steptrail.draw(head.size);
             INSERT INTO steptrail.commits VALUES (
-                place, expected[i] + 1, drawn, segments[i], commit_ids[i], actors[i], causations[i], key_ids[i],
-                digests[i])
+                place, head.expected + 1, drawn, head.segment, head.commit_id, head.actor, head.causation, head.key_id,
+                digests[head.i])
             ON CONFLICT DO NOTHING;
             is_first := FOUND;
         END IF;
         IF is_first THEN
             INSERT INTO steptrail.events
-            SELECT drawn + n - 1, place, expected[i] + n, r.type, r.state, r.content
+            SELECT drawn + n - 1, place, head.expected + n, r.type, r.state, r.content
             FROM unnest(types[first:past - 1], states[first:past - 1], contents[first:past - 1])
                 WITH ORDINALITY AS r (type, state, content, n);
-            IF blob_counts[i] > 0 THEN
+            IF head.blobs > 0 THEN
                 -- What is there is left alone, unless it is damaged: then this is its repair.
                 INSERT INTO steptrail.blobs AS there (digest, body)
                 SELECT DISTINCT ON (b.digest) b.digest, b.body
@@ -245,18 +250,18 @@ BEGIN
                 SELECT DISTINCT b.digest, place FROM unnest(blob_digests[first_blob:past_blobs - 1]) AS b (digest)
                 ON CONFLICT DO NOTHING;
             END IF;
-            IF summaries[i] IS NOT NULL THEN
-                PERFORM steptrail.list_stream(place, summaries[i]::jsonb);
+            IF head.summary IS NOT NULL THEN
+                PERFORM steptrail.list_stream(place, head.summary);
             END IF;
-            RETURN QUERY SELECT true, expected[i] + sizes[i], digests[i];
+            RETURN QUERY SELECT true, head.expected + head.size, digests[head.i];
         ELSE
             SELECT c.commit_id, c.digest INTO standing FROM steptrail.commits c
-            WHERE c.stream = place AND c.version = expected[i] + 1;
+            WHERE c.stream = place AND c.version = head.expected + 1;
             newest := coalesce((
                 SELECT e.version FROM steptrail.events e WHERE e.stream = place ORDER BY e.version DESC LIMIT 1), 0);
-            IF standing.commit_id = commit_ids[i] THEN
+            IF standing.commit_id = head.commit_id THEN
                 RETURN QUERY SELECT true, coalesce(min(c.version) - 1, newest), standing.digest
-                FROM steptrail.commits c WHERE c.stream = place AND c.version > expected[i] + 1;
+                FROM steptrail.commits c WHERE c.stream = place AND c.version > head.expected + 1;
             ELSE
                 RETURN QUERY SELECT false, newest, NULL::bytea;
             END IF;

@@ -8,7 +8,9 @@ conflict means: our own commit id there is a success whose reply was lost.
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
@@ -65,7 +67,7 @@ _HEAD = (
 T = TypeVar("T")
 
 
-class _Seen(NamedTuple):
+class _Seen(Struct, frozen=True):
     """The end of a stream after a commit of ours, and the number of the stream."""
 
     head: StreamHead

@@ -93,6 +93,10 @@ class SqliteRecorder:
         self.watch.look()
         return outcomes
 
+    @property
+    def catch_up(self) -> None:
+        """Nothing is put off."""
+
     def append_at_once(self, commit: PendingCommit) -> StreamHead | StoreError | None:
         """Store a commit or say why not; None, with nothing stored, when that would have to wait for somebody."""
         outcome = self._writer.append_at_once(commit)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from msgspec import structs
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import (
@@ -289,7 +290,7 @@ async def test_given_a_deadline_on_active_time_in_a_real_run_then_only_its_insta
 async def test_given_a_command_for_which_a_replay_has_no_place_then_it_names_the_event() -> None:
     recording = await recording_of(shop())
     first, *rest = recording.records
-    said = first._replace(version=99, event=StopRequested(by="ana"))
+    said = structs.replace(first, version=99, event=StopRequested(by="ana"))
     where = next(i for i, record in enumerate(rest) if record.event.TYPE == "tool.execution.completed.v1")
     torn = Recording("s", [first, *rest[: where + 1], said, *rest[where + 1 :]])
     with pytest.raises(NotARecording, match=r"event 99 \(stop\.requested\.v1\): it came between two effects"):

@@ -12,6 +12,7 @@ import pytest
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core import event_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.postgres import recorder as postgres_recorder
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -105,10 +106,10 @@ def everything(server: PostgresServer, database: str) -> list[tuple[int, str, in
 def append_of(stream: str) -> str:
     """Return an append as our function does it, for a transaction that somebody holds open."""
     return (
-        f"SELECT steptrail.append_commits(ARRAY['{stream}'], ARRAY[0]::bigint[], ARRAY[''::bytea], ARRAY['c'], "
-        "ARRAY['somebody'], ARRAY[NULL]::text[], ARRAY[0]::bigint[], ARRAY[NULL]::text[], ARRAY['digest'::bytea], "
-        "ARRAY[1]::bigint[], ARRAY[1]::bigint[], ARRAY['{\"@\":1700000000000000}'::bytea], ARRAY[NULL]::bytea[], "
-        "ARRAY[0]::bigint[], ARRAY[]::bytea[], ARRAY[]::bytea[], ARRAY[NULL]::text[])"
+        f'SELECT steptrail.append_commits(\'[{{"stream": "{stream}", "expected": 0, "commit_id": "c", '
+        '"actor": "somebody", "segment": 0, "size": 1, "blobs": 0}]\', '
+        "ARRAY[''::bytea], ARRAY['digest'::bytea], ARRAY[1]::bigint[], ARRAY['{\"@\":1700000000000000}'::bytea], "
+        "ARRAY[NULL]::bytea[], ARRAY[]::bytea[], ARRAY[]::bytea[])"
     )
 
 
@@ -265,6 +266,31 @@ async def test_given_somebody_who_waits_when_something_is_stored_then_its_announ
             assert not waits.done()
             head = await append(writer, head)
             await asyncio.wait_for(waits, 60)
+        await other.close()
+
+    await waiting(postgres_url, scenario)
+
+
+@pytest.mark.parametrize("ends_by", ["resting", "closing"])
+async def test_given_a_commit_right_after_another_then_it_is_announced_when_its_writer_rests_or_closes(
+    postgres_url: str, ends_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_recorder, "_POLL_SECONDS", 3600.0)
+    monkeypatch.setattr(postgres_recorder, "_ANNOUNCE_SECONDS", 3600.0)
+    monkeypatch.setattr(event_store, "_REST_SECONDS", 0.01 if ends_by == "resting" else 3600.0)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        other = open_postgres(postgres_url, "full", 5.0, create=False, read_only=False)
+        head = await append(other)
+        await asyncio.wait_for(store.wait_past(0, timeout=float("inf")), 60)
+        waits = asyncio.create_task(store.wait_past(1, timeout=float("inf")))
+        await asyncio.sleep(0.05)
+        await append(other, head)
+        if ends_by == "closing":
+            await asyncio.sleep(0.05)
+            assert not waits.done()
+            await other.close()
+        await asyncio.wait_for(waits, 60)
         await other.close()
 
     await waiting(postgres_url, scenario)

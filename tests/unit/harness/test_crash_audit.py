@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import InferenceCompleted, ToolExecutionCompleted, ToolExecutionStarted
 from steptrail.domain.tools import OnUnknown, ToolEffect
@@ -49,7 +50,7 @@ def test_events_that_were_there_after_a_kill_and_are_gone_are_lost(two: Made) ->
     shorter = replace(log, records=log.records[:-2])
     # Two that were seen, and the commit that the process was told of.
     assert found(two, killed=[log], after=shorter).events_lost == 3
-    changed = [log.records[0]._replace(at=1), *log.records[1:]]
+    changed = [structs.replace(log.records[0], at=1), *log.records[1:]]
     assert found(two, killed=[log], after=replace(log, records=changed)).events_lost == 1
 
 

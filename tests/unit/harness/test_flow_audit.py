@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.flow.events import (
     ExecutionFinished,
@@ -41,7 +42,7 @@ def found(
 def again(log: FlowLog, kind: type[object]) -> FlowLog:
     """Return a log with the last event of a kind once more at its end."""
     last = [record for record in log.records if isinstance(record.event, kind)][-1]
-    return replace(log, records=[*log.records, last._replace(version=len(log.records) + 1)])
+    return replace(log, records=[*log.records, structs.replace(last, version=len(log.records) + 1)])
 
 
 def without(log: FlowLog, kind: type[object]) -> FlowLog:

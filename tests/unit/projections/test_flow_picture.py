@@ -4,6 +4,7 @@ import re
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
+import pytest
 from hypothesis import given, strategies as st
 
 from steptrail.domain.flow.definition import EdgeWhen
@@ -98,6 +99,7 @@ def test_what_is_said_of_an_edge_is_its_end_and_how_often_it_was_taken() -> None
     assert [each.text for each in said.findall(f"{SVG}text")] == ["error, 3x", "2x"]
 
 
+@pytest.mark.slow("draws hundreds of long edges")
 def test_beyond_so_many_bends_edges_are_drawn_straight() -> None:
     count = 300
     row = [edge(n, n + 1) for n in range(count - 1)]

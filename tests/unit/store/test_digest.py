@@ -114,4 +114,4 @@ def test_two_commits_have_one_digest_only_if_they_are_equal(
 def test_the_encoding_stays_as_it_is() -> None:
     head = CommitHead(commit_id="c1", actor="runner", causation=None, segment=2, key_id="k")
     digest = commit_digest(b"\x01" * 32, "agent:a", head, [(1, "step.started.v1", b'{"@":1700000000000000}', b"{}")])
-    assert digest.hex() == "a6076159ca3c9a52df756a2a17a9b8a751e61bcedd15a1cee556d930252e1864"
+    assert digest.hex() == "4f9dbfc013b0ced5ba43dd23af559bae776ba3ca019cf66edbade6ad7b227f38"

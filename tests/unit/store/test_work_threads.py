@@ -36,6 +36,22 @@ def test_given_three_threads_then_three_jobs_run_at_once() -> None:
         assert sorted(each.result() for each in met) == [0, 1, 2]
 
 
+def test_what_was_put_off_is_done_once_when_no_job_comes() -> None:
+    caught_up, done = threading.Semaphore(0), list[str]()
+
+    def at_rest() -> None:
+        done.append("caught up")
+        caught_up.release()
+
+    with WorkThreads("worker", at_rest=at_rest, rest=0.001) as threads:
+        threads.put(partial(done.append, "job"))
+        assert caught_up.acquire(timeout=60)
+        assert not caught_up.acquire(timeout=0.01)
+        threads.put(partial(done.append, "job"))
+        assert caught_up.acquire(timeout=60)
+    assert done == ["job", "caught up"] * 2
+
+
 def test_threads_that_are_forgotten_end() -> None:
     threads = WorkThreads("forgotten", 3)
     for _ in range(3):

@@ -31,7 +31,9 @@ def of_agent(name: str) -> tuple[Span, ...]:
 
 def changed(records: list[Recorded[Any]], kind: type[Any], **fields: Any) -> list[Recorded[Any]]:
     return [
-        record._replace(event=structs.replace(record.event, **fields)) if isinstance(record.event, kind) else record
+        structs.replace(record, event=structs.replace(record.event, **fields))
+        if isinstance(record.event, kind)
+        else record
         for record in records
     ]
 
@@ -168,7 +170,7 @@ def test_a_segment_that_waits_for_a_person_ends_where_the_wait_began_and_not_wit
     (asked,) = [record.at for record in records if isinstance(record.event, WaitStarted)]
     settled = [place for place, record in enumerate(records) if isinstance(record.event, ExecutionResumed)][-1]
     later = [
-        record._replace(at=record.at + 86_400 * 10**6) if place >= settled - 1 else record
+        structs.replace(record, at=record.at + 86_400 * 10**6) if place >= settled - 1 else record
         for place, record in enumerate(records)
     ]
     waiting, after = segments(spans_of("agent:a", later))[1:]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.events import SessionStarted
 from steptrail.domain.kernel.record import CommitHead, Recorded
@@ -20,7 +21,9 @@ STORED = read(FOLDER / "agent-v1-approved.jsonl")
 def saved(tmp_path: Path) -> Path:
     """A recording in a file."""
     head = CommitHead(commit_id="c-1", actor='ana },"type":"x"', causation=None, segment=1)
-    Recording("golden", [record._replace(head=head) for record in STORED], ("card",)).save(tmp_path / "in" / "r.jsonl")
+    Recording("golden", [structs.replace(record, head=head) for record in STORED], ("card",)).save(
+        tmp_path / "in" / "r.jsonl"
+    )
     return tmp_path / "in" / "r.jsonl"
 
 

@@ -33,7 +33,7 @@ def with_result(recording: Recording, result: JsonValue, shown: int | None = Non
     return Recording(
         recording.session,
         [
-            record._replace(event=structs.replace(record.event, result=result, shown_characters=shown))
+            structs.replace(record, event=structs.replace(record.event, result=result, shown_characters=shown))
             if isinstance(record.event, ToolExecutionCompleted)
             else record
             for record in recording.records
