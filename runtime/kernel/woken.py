@@ -26,7 +26,9 @@ from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 __all__ = ["SWEEP_SECONDS", "Woken"]
 
 SWEEP_SECONDS = 5.0
-"""How often one worker looks for what no engine was told of, and each says what it does."""
+"""How often one worker looks for what no engine was told of."""
+_SAY_SECONDS = 2.0
+"""How often a worker says what it does."""
 _SWEEP = "fleet:sweep"
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
@@ -232,4 +234,4 @@ class Woken:
                 await self._engine.report(self.report(), self._name)
             except SteptrailError as error:
                 _log.debug("a worker could not say what it does: %s", error)
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(_SAY_SECONDS)
