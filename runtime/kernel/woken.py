@@ -222,7 +222,9 @@ class Woken:
         if hands is None:
             return
         strange = [row for row in rows if topic_of(row) not in self._topics and not hands.has_left(row.stream)]
-        topics = (await self._engine.status()).topics if strange else {}
+        if not strange:
+            return
+        topics = (await self._engine.status()).topics
         for row in strange:
             if (topic := topics.get(topic_of(row))) is None or not topic.is_served:
                 await hands.take(row)
