@@ -1,6 +1,6 @@
 """Let the crash harness loose for a long time, say what it did to the store, and write that into docs/reliability.md.
 
-python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals,fleet,rolling]
+python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals,fleet,woken,rolling]
     [--minutes 20] [--events 100000] [--sessions 240] [--approvals 2000] [--seed N]
 
 A run with fewer events or minutes than that, or with some of the runs, only prints what it found.
@@ -29,6 +29,7 @@ _KILLS_OF_A_SESSION = 6
 _EVENTS_BETWEEN_KILLS = 2500
 _SECONDS_BETWEEN_KILLS = 3.0
 _FULL_SIZE = 100_000
+_ONLY_ON_A_SERVER = frozenset({"woken"})
 _FULL_TIME = 20.0
 
 
@@ -60,7 +61,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _soak(store: str, folder: Path, given: argparse.Namespace) -> list[Soaked]:
     with store_to_use_up(store, folder) as url, WorkerPool() as pool:
-        return [_RUNS[name](pool, store, url, folder, given) for name in given.runs.split(",")]
+        runs = [name for name in given.runs.split(",") if store == "postgres" or name not in _ONLY_ON_A_SERVER]
+        return [_RUNS[name](pool, store, url, folder, given) for name in runs]
 
 
 def _tide(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
@@ -117,6 +119,24 @@ def _fleet(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse
     return Soaked(store, "8 workers on 500 sessions", size, found.kills, found.broken)
 
 
+def _woken(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    found = fleet(
+        pool,
+        url,
+        folder,
+        sessions=500,
+        workers=4,
+        kill_every=_SECONDS_BETWEEN_KILLS,
+        seconds=1.0,
+        seed=given.seed + 1,
+        concurrency=16,
+        is_woken=True,
+    )
+    print(f"{store}: woken: {found}", flush=True)
+    size = f"{found.sessions} sessions, {found.segments} segments"
+    return Soaked(store, "4 workers that procrastinate wakes, on 500 sessions", size, found.kills, found.broken)
+
+
 def _rolling(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
     del given
     found = roll(pool, url, folder, sessions=200, workers=4, seconds=0.5)
@@ -132,6 +152,7 @@ _RUNS = {
     "take-overs": _take_overs,
     "approvals": _approvals,
     "fleet": _fleet,
+    "woken": _woken,
     "rolling": _rolling,
 }
 

@@ -22,6 +22,7 @@ from steptrail.infrastructure.views.sqlite import SqliteSeries
 from steptrail.projections.kernel.changes import Key
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Scalar, Table
+from steptrail.projections.rendering import many
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["ViewsFault", "verified"]
@@ -66,11 +67,25 @@ async def verified(store: EventStore, series: Series, projections: Sequence[Proj
         if number is None:
             break
         try:
-            return [fault for each in projections for fault in await _verified(store, series.open(number), each)]
+            present = series.open(number)
+            found = [fault for each in projections for fault in await _verified(store, present, each)]
+            books = await asyncio.to_thread(present.database.read, present.progress)
+            known = {(each.name, each.version) for each in projections}
+            return [*found, *(fault for each in books if each[:2] not in known for fault in _of_others(each))]
         except StoreError:
             if not tries_left or await asyncio.to_thread(series.current) == number:
                 raise
     return []
+
+
+def _of_others(progress: ViewProgress) -> Iterator[ViewsFault]:
+    """Yield what is known of a projection whose rows cannot be compared, since it is not here."""
+    name = progress.name
+    if progress.skipped:
+        yield ViewsFault(name, f"{name}, which is not here, passed {many(progress.skipped, 'event')}")
+    if progress.error is not None:
+        why = progress.error.strip().rpartition("\n")[2]
+        yield ViewsFault(name, f"{name}, which is not here, has stopped: `steptrail views` says where: {why}")
 
 
 async def _verified(store: EventStore, present: Generation, projection: Projection[Any]) -> Sequence[ViewsFault]:
@@ -149,8 +164,8 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
         found = [ViewsFault(projection.name, why)]
     if counted.skipped:
         first = counted.skipped[0]
-        many, why = len(counted.skipped), first.error.strip().rpartition("\n")[2]
-        said = f"{projection.name} passed {many} event{'s' if many > 1 else ''}, the first at position {first.position}"
+        why, passed = first.error.strip().rpartition("\n")[2], many(len(counted.skipped), "event")
+        said = f"{projection.name} passed {passed}, the first at position {first.position}"
         found.append(ViewsFault(projection.name, f"{said}: {why}"))
     if stored.error is not None:
         why = stored.error.strip().rpartition("\n")[2]
@@ -210,8 +225,8 @@ def _difference(
         if not column.is_private
     }
     named = ", ".join(f"{name} {value!r}" for name, value in key.items())
-    many = "rows are" if rows > 1 else "row is"
-    said = f"of {table.name} {rows} {many} not as the log has it, the first with {named}, which {what}"
+    what_is = "rows are" if rows > 1 else "row is"
+    said = f"of {table.name} {rows} {what_is} not as the log has it, the first with {named}, which {what}"
     return ViewsFault(projection.name, f"{said}: `steptrail rebuild`", table.name, rows, key, True)
 
 

@@ -132,10 +132,11 @@ class Views:
         """Return how far each projection has come. One that was never begun is left out."""
         return [found for each in self._projections if (found := await self._progress_of(each)) is not None]
 
-    async def as_of(self) -> AsOf:
-        """Return up to where all projections have come."""
-        found = await self.progress()
-        return _slowest(found) if len(found) == len(self._projections) else AsOf(0, 0)
+    async def as_of(self, *, for_us: bool = False) -> AsOf:
+        """Return up to where all projections have come, or those that questions of ours need."""
+        names = {each.name for each in (self._asked if for_us else self._projections)}
+        found = [each for each in await self.progress() if each.name in names]
+        return _slowest(found) if len(found) == len(names) else AsOf(0, 0)
 
     async def end(self) -> int:
         """Return the last position of the log."""

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 
 from steptrail.domain.errors import StoreDamaged, StoreError
 from steptrail.domain.json_value import JsonValue
@@ -11,7 +12,7 @@ from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.findings import CHECKS, Examination, Finding
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, store_of
+from steptrail.interfaces.cli.parser import Commands, projection_option, store_of
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["register"]
@@ -29,6 +30,7 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="leave out the read models: comparing them reads the log once more, and needs as much room as they do",
     )
+    projection_option(doctor)
 
 
 def _doctor(arguments: argparse.Namespace, output: Output) -> int:
@@ -61,7 +63,7 @@ async def _examined(url: str, arguments: argparse.Namespace) -> Examination:
                 await store.list_anew(row)
             seen = await examine(store)
         if not arguments.no_views:
-            await _examine_views(store, seen)
+            await _examine_views(store, seen, arguments.projection)
         if url.startswith("sqlite") and (fault := known_fault()) is not None:
             seen.add("sqlite", "", fault, is_damage=False)
         return seen
@@ -69,12 +71,15 @@ async def _examined(url: str, arguments: argparse.Namespace) -> Examination:
         await store.close()
 
 
-async def _examine_views(store: EventStore, seen: Examination) -> None:
+async def _examine_views(store: EventStore, seen: Examination, projections: Sequence[str]) -> None:
     """Compare the read models with the log. That they cannot be compared says nothing of the store."""
-    from steptrail.interfaces.python.views_of_runs import views_of_runs  # no other command needs them all
+    # No other command needs them all.
+    from steptrail.interfaces.python.loading_projections import load_projections
+    from steptrail.interfaces.python.views_of_runs import own_projections, views_of_runs
 
+    own = own_projections(load_projections(projections))
     try:
-        views = views_of_runs(store)
+        views = views_of_runs(store, own)
         try:
             for fault in await views.verify():
                 seen.add("views", "", fault.what, is_damage=fault.is_damage)

@@ -7,7 +7,8 @@ import getpass
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, engine_of, store_of
+from steptrail.interfaces.cli.parser import Commands, count, engine_of, projection_option, store_of
+from steptrail.interfaces.python.loading_projections import load_projections
 
 __all__ = ["register"]
 
@@ -36,6 +37,7 @@ def register(commands: Commands) -> None:
         help="let the pages answer questions, pause and stop; without it the store is opened for reading only",
     )
     inspect.add_argument("--by", metavar="WHO", help="who does that, for the record (default: the name of the user)")
+    projection_option(inspect)
     inspect.add_argument("--shape", action="store_true", help="show no values at all, only of which kind they are")
 
 
@@ -48,6 +50,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
         else:
             output.line(f"the inspector is at {address} until Ctrl-C")
 
+    own = load_projections(arguments.projection)
     try:
         asyncio.run(
             serve(
@@ -58,6 +61,7 @@ def _inspect(arguments: argparse.Namespace, output: Output) -> int:
                 user=(arguments.by or _user()) if arguments.allow_actions else None,
                 show="shape" if arguments.shape else "values",
                 store=store_given(arguments),
+                projections=own,
                 engine=engine_of(arguments),
                 on_ready=ready,
             )

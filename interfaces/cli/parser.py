@@ -32,6 +32,7 @@ __all__ = [
     "most",
     "option_of",
     "prefix",
+    "projection_option",
     "seconds",
     "store_of",
     "use_option",
@@ -232,6 +233,17 @@ def use_option(parser: Parser) -> None:
         action="append",
         default=[],
         help="a file or module with what the nodes of a workflow in YAML or JSON use; may be said again",
+    )
+
+
+def projection_option(parser: Parser) -> None:
+    """Add the option that names the projections of a service."""
+    parser.add_argument(
+        "--projection",
+        metavar="FILE.py:NAME",
+        action="append",
+        default=[],
+        help="a projection of yours, FILE.py:NAME or package.module:NAME, to count with too; may be said again",
     )
 
 

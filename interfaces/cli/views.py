@@ -9,7 +9,8 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, age, amount, seconds, store_of
+from steptrail.interfaces.cli.parser import Commands, age, amount, projection_option, seconds, store_of
+from steptrail.interfaces.python.loading_projections import load_projections
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.interfaces.python.views import PruneReport, SqlAnswer, ViewsStatus
 from steptrail.projections.rendering import many
@@ -30,6 +31,8 @@ def register(commands: Commands) -> None:
     )
     views.add_argument("--yes", action="store_true", help="with --prune: delete them")
     rebuild = commands.add("rebuild", _rebuild, "Make the read models anew from the beginning of the log.")
+    projection_option(views)
+    projection_option(rebuild)
     rebuild.add_argument("--whole", action="store_true", help="also the rows that were pruned")
     sql = commands.add("sql", _sql, "Ask the read models in SQL; `SELECT * FROM view_columns` lists what there is.")
     sql.add_argument("text", metavar="SELECT", help='the question, such as "SELECT status, count(*) FROM executions …"')
@@ -89,9 +92,11 @@ def _troubles(each: ViewsStatus) -> Iterator[str]:
 
 
 def _prune(arguments: argparse.Namespace, output: Output) -> int:
+    own, is_dry = load_projections(arguments.projection), not arguments.yes
+
     async def pruned() -> PruneReport:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=not arguments.yes) as trail:
-            return await trail.views.prune(older_than=arguments.prune, dry_run=not arguments.yes)
+        async with Steptrail.open(store_of(arguments), create=False, read_only=is_dry, projections=own) as trail:
+            return await trail.views.prune(older_than=arguments.prune, dry_run=is_dry)
 
     report = asyncio.run(pruned())
     if output.as_json:
@@ -104,8 +109,10 @@ def _prune(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _rebuild(arguments: argparse.Namespace, output: Output) -> int:
+    own = load_projections(arguments.projection)
+
     async def rebuilt() -> int:
-        async with Steptrail.open(store_of(arguments), create=False) as trail:
+        async with Steptrail.open(store_of(arguments), create=False, projections=own) as trail:
             return await trail.views.rebuild(whole=arguments.whole)
 
     generation = asyncio.run(rebuilt())

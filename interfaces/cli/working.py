@@ -18,12 +18,14 @@ from steptrail.interfaces.cli.parser import (
     engine_of,
     json_value,
     most,
+    projection_option,
     seconds,
     store_of,
     use_option,
 )
 from steptrail.interfaces.python.flow_files import BroughtCode, is_flow_file
 from steptrail.interfaces.python.loading import close_models, load_runnable
+from steptrail.interfaces.python.loading_projections import load_projections
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
@@ -45,6 +47,7 @@ def register(commands: Commands) -> None:
     work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")
     work.add_argument("agents", metavar="AGENT", nargs="+", help=FORMS)
     use_option(work)
+    projection_option(work)
     work.add_argument("--concurrency", type=amount, metavar="N", default=8, help="at most N sessions at once (8)")
     for of in ("agent", "tenant"):
         work.add_argument(
@@ -92,13 +95,14 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
         raise Refusal("--use: every AGENT brings its own code: it is for workflows in YAML or JSON")
     code = BroughtCode(arguments.use)
     blocks = [load_runnable(each, code if each in files else None) for each in arguments.agents]
+    own = load_projections(arguments.projection)
     engine = engine_of(arguments)
     if engine is not None:
         # Its packages tell of a server that was away with tracebacks; what matters of that, our own log says.
         for name in ("procrastinate", "psycopg.pool"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     async with AsyncExitStack() as stack:
-        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), engine=engine))
+        trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), engine=engine, projections=own))
         # A worker is there all the time, so what people look at is as new as the log.
         await stack.enter_async_context(trail.views.kept_going())
         agents = [await stack.enter_async_context(block) for block in blocks]

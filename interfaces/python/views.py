@@ -185,7 +185,7 @@ class TrailViews(AskingRuns):
         if fresh == "now":
             await self.all.catch_up(for_us=for_us)
         elif fresh is not None:
-            counted = await self.all.as_of()
+            counted = await self.all.as_of(for_us=for_us)
             if self._now() - counted.at > fresh * 1_000_000:
                 await self.all.catch_up(for_us=for_us)
         return self.all

@@ -26,7 +26,9 @@ from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 __all__ = ["SWEEP_SECONDS", "Woken"]
 
 SWEEP_SECONDS = 5.0
-"""How often one worker looks for what no engine was told of, and each says what it does."""
+"""How often one worker looks for what no engine was told of."""
+_SAY_SECONDS = 2.0
+"""How often a worker says what it does."""
 _SWEEP = "fleet:sweep"
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
@@ -220,7 +222,9 @@ class Woken:
         if hands is None:
             return
         strange = [row for row in rows if topic_of(row) not in self._topics and not hands.has_left(row.stream)]
-        topics = (await self._engine.status()).topics if strange else {}
+        if not strange:
+            return
+        topics = (await self._engine.status()).topics
         for row in strange:
             if (topic := topics.get(topic_of(row))) is None or not topic.is_served:
                 await hands.take(row)
@@ -232,4 +236,4 @@ class Woken:
                 await self._engine.report(self.report(), self._name)
             except SteptrailError as error:
                 _log.debug("a worker could not say what it does: %s", error)
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(_SAY_SECONDS)

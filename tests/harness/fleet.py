@@ -21,12 +21,14 @@ from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
+from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.tools import tool
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.waking import Waking
 from steptrail.testing.crash import Ledger, finished_effects, repeated
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 from tests.harness.crash_audit import read_log
@@ -74,12 +76,21 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class _Yard:
-    """The store, the ledger of all, how long a call takes, and the file that ends the workers."""
+    """The store, the ledger of all, how long a call takes, the file that ends workers, and whether these are woken."""
 
     url: str
     ledger: Ledger
     seconds: float
     end: Path
+    is_woken: bool
+
+    def trail(self) -> Steptrail:
+        """Return a trail of the store, which wakes, and is woken, by an engine if that is so."""
+        store = opened(self.url)
+        waking = Waking(store)
+        if self.is_woken:
+            waking.engine = ProcrastinateEngine(self.url, heartbeat=0.5, stalled_after=_LEASE_SECONDS)
+        return Steptrail(Environment(store=store, waking=waking))
 
     def agent(self) -> Agent:
         """Return the agent; every process makes its own."""
@@ -129,13 +140,15 @@ def fleet(
     seconds: float,
     seed: int,
     concurrency: int = 8,
+    is_woken: bool = False,
 ) -> Fleet:
     """Start `sessions` sessions, let `workers` processes work, and kill one every `kill_every` seconds until all ended.
 
     Each session makes three calls of `seconds` seconds. A worker that is killed is replaced. On PostgreSQL what a dead
-    worker held is free when its lease has run out.
+    worker held is free when its lease has run out. There an engine may wake the workers, with `is_woken`.
     """
-    yard = _Yard(with_short_leases(url, _LEASE_SECONDS), Ledger(folder / "fleet.jsonl"), seconds, folder / "fleet.end")
+    ledger, end = Ledger(folder / f"fleet-{seed}.jsonl"), folder / f"fleet-{seed}.end"
+    yard = _Yard(with_short_leases(url, _LEASE_SECONDS), ledger, seconds, end, is_woken)
     names = [f"fleet-{seed}-{number}" for number in range(sessions)]
     draw = random.Random(seed)  # noqa: S311 - chooses victims
     kills = asyncio.run(_driven(pool, yard, names, workers, concurrency, kill_every, draw))
@@ -144,8 +157,7 @@ def fleet(
 
 def _work(yard: _Yard, concurrency: int) -> None:
     async def main() -> None:
-        trail = Steptrail(Environment(store=opened(yard.url)))
-        async with trail, trail.work(yard.agent(), concurrency=concurrency):
+        async with yard.trail() as trail, trail.work(yard.agent(), concurrency=concurrency):
             while not yard.end.exists():
                 await asyncio.sleep(_LOOK_SECONDS)
 
@@ -162,7 +174,7 @@ async def _driven(
     draw: random.Random,
 ) -> int:
     kills, loop = 0, asyncio.get_running_loop()
-    async with Steptrail(Environment(store=opened(yard.url))) as trail:
+    async with yard.trail() as trail:
         agent = yard.agent()
         working = [pool.start(_work, yard, concurrency) for _ in range(workers)]
         for number, name in enumerate(names):

@@ -19,6 +19,7 @@ PUBLIC_SUBMODULES = (
     "continuation",
     "errors",
     "events",
+    "fleet",
     "hooks",
     "inspector",
     "lifecycle",

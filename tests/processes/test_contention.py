@@ -61,6 +61,17 @@ def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_worke
     assert found.segments > found.sessions
 
 
+def test_of_sessions_whose_workers_an_engine_wakes_each_comes_to_its_end_though_workers_are_killed(
+    postgres_url: str, tmp_path: Path, pool: WorkerPool
+) -> None:
+    found = fleet(
+        pool, postgres_url, tmp_path, sessions=20, workers=3, kill_every=1.0, seconds=0.3, seed=21, is_woken=True
+    )
+    assert found.broken == 0, found
+    assert found.kills > 0
+    assert found.segments > found.sessions
+
+
 def test_while_all_workers_are_replaced_by_a_new_version_no_session_is_lost_and_each_says_what_changed(
     store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:

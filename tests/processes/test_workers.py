@@ -141,6 +141,7 @@ def test_a_worker_that_is_told_to_end_in_the_middle_of_a_tool_lets_it_end_and_an
         assert shop.log.read_text(encoding="utf-8").count("draining") == 2
 
 
+@pytest.mark.acceptance("9.2-2")
 def test_workers_that_are_killed_again_and_again_finish_every_session_and_start_no_step_twice(
     place: Place, tmp_path: Path
 ) -> None:
@@ -169,6 +170,7 @@ def test_workers_that_are_killed_again_and_again_finish_every_session_and_start_
         assert times.total() <= 2 * len(names) + 12
 
 
+@pytest.mark.acceptance("9.2-3")
 @pytest.mark.parametrize("place", ["postgres", "procrastinate"], indirect=True)  # SQLite frees only what has died
 def test_a_worker_that_was_stopped_past_its_lease_wakes_beside_the_one_that_took_over_and_does_nothing_more_to_it(
     place: Place, tmp_path: Path

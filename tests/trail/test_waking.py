@@ -197,6 +197,7 @@ async def test_a_session_of_an_agent_that_nobody_has_is_left_once_and_waits_with
     assert caplog.text.count("left to a worker that has agent 'calc'") == 1
 
 
+@pytest.mark.acceptance("9.2-7")
 async def test_an_engine_that_is_away_disturbs_no_run_and_is_said_once(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -242,6 +242,7 @@ async def test_no_more_run_at_once_than_are_allowed(place: Place, desk: Desk) ->
     assert desk.most == 2
 
 
+@pytest.mark.acceptance("9.2-1")
 async def test_two_workers_share_the_work_and_no_session_has_two_owners(place: Place, desk: Desk) -> None:
     names = [f"s{number}" for number in range(20)]
     await left_by_a_crash(place.url, desk.agent(), *names)
@@ -304,6 +305,7 @@ async def test_the_version_of_the_agent_that_began_goes_on(place: Place) -> None
     assert told == ["old", "new"]
 
 
+@pytest.mark.acceptance("9.2-5")
 async def test_with_strict_a_session_goes_on_only_with_the_very_agent_that_began_it(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -363,6 +365,7 @@ async def test_no_more_of_one_agent_run_at_once_than_are_allowed_and_others_go_o
     assert desk.most == 2
 
 
+@pytest.mark.acceptance("9.2-4")
 async def test_no_more_of_one_tenant_run_at_once_than_are_allowed_and_others_go_on(place: Place, desk: Desk) -> None:
     desk.gate.clear()
     async with place.opened() as trail:

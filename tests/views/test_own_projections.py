@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.errors import QueryRefused
 from steptrail.errors import ConfigurationError, ProjectionStopped
 from steptrail.events import ToolExecutionCompleted
+from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
 from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Entry, Projection, Table
 from steptrail.testing import ScriptedModel, call, say
@@ -190,6 +193,57 @@ def test_the_command_tells_of_projections_that_it_does_not_know(
     assert main(["views", "--json", "--store", store_url]) == 0
     found = {each["name"]: each["skipped"] for each in json.loads(capsys.readouterr().out)}
     assert found == {"refunds": 1, "runs": 0}
+
+
+async def test_the_pages_of_the_inspector_tell_of_them_and_count_without_them(tmp_path: Path) -> None:
+    def authorize(_: object) -> Access:
+        return Access()
+
+    async def pages(trail: Steptrail) -> tuple[str, str]:
+        transport = httpx.ASGITransport(inspector(trail, authorize=authorize))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
+            return (await client.get("/stats")).text, (await client.get("/health")).text
+
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with Steptrail.open(url, projections=[Refunds()]) as trail:
+        await trail.run(desk(13), "hi", session="a")
+        assert await refunds(trail) == []
+        stats, health = await pages(trail)
+        assert "counting has stopped" not in stats
+        assert "stopped at position" in health
+    async with Steptrail.open(url, projections=[Refunds(on_error="skip")]) as trail:
+        await trail.views.wait(timeout=60)
+        _, health = await pages(trail)
+        assert "1 of its events skipped because it failed" in health
+
+
+def test_commands_that_are_told_where_the_class_is_count_with_it(
+    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(*words: str) -> tuple[int, str]:
+        code = main([*words, "--store", store_url])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    own = f"{__file__}:of_the_command"
+    with Steptrail.open_sync(store_url) as trail:
+        trail.run(desk(450), "hi", session="a")
+        trail.run(desk(13), "hi", session="b")
+    assert command("rebuild", "--projection", own)[0] == 0
+    assert command("sql", "SELECT cents FROM refunds")[1].split() == ["cents", "450"]
+    for words in (("doctor",), ("doctor", "--projection", own)):
+        code, said = command(*words)
+        assert (code, "passed 1 event" in said) == (0, True)
+    assert "the rows of 0 runs" in command("views", "--prune", "9d", "--projection", own)[1]
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("x = 1\ndef boom():\n    raise ValueError('no')\n", "utf-8")
+    for reference in ("refunds", "nowhere.py:Refunds", "no.such:x", f"{wrong}:y", f"{wrong}:x", f"{wrong}:boom"):
+        code, said = command("rebuild", "--projection", reference)
+        assert (code, said.startswith("steptrail: "), said.count("\n")) == (2, True, 1), said
+
+
+def of_the_command() -> Refunds:
+    return Refunds(on_error="skip")
 
 
 class Odd(Refunds):

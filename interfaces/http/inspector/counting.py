@@ -11,6 +11,7 @@ from steptrail.infrastructure.views.views import Views
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.runs_view.view import RunsView
 
 __all__ = ["PATIENCE_SECONDS", "SHORTLY_SECONDS", "CountedAnswer", "Counting"]
 
@@ -63,9 +64,10 @@ class Counting:
         try:
             await self._caught_up(patience)
             answer = await question(views if access.tenant is None else views.of(access.tenant))
-            as_of = await views.as_of()
+            as_of = await views.all.as_of(for_us=True)
             lag = await views.all.lag(as_of)
-            stopped = next((each for each in await views.status() if each.error is not None and each.lag), None)
+            ours = [each for each in await views.status() if each.name == RunsView.name]
+            stopped = next((each for each in ours if each.error is not None and each.lag), None)
         except (StoreError, ProjectionStopped) as error:
             return CountedAnswer(None, trouble=str(error))
         if stopped is not None:
@@ -88,7 +90,7 @@ class Counting:
 
     async def _counted(self) -> None:
         try:
-            await self._trail.views.all.catch_up()
+            await self._trail.views.all.catch_up(for_us=True)
         except (ConfigurationError, StoreError, ProjectionStopped) as error:
             _log.warning("the read models could not be brought up to date: %s", error)
 

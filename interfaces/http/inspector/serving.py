@@ -2,14 +2,15 @@
 
 import secrets
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import MissingExtra
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.app import inspector
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.masking import Show
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ async def serve(
     show: Show = "values",
     user: str | None = None,
     store: str | None = None,
+    projections: Sequence[Projection[Any]] = (),
     engine: str | None = None,
     on_ready: Callable[[str], None],
 ) -> None:
@@ -49,7 +51,7 @@ async def serve(
         return access if door is None or door.knows(connection) else None
 
     async with (
-        Steptrail.open(url, create=False, read_only=user is None, engine=engine) as trail,
+        Steptrail.open(url, create=False, read_only=user is None, engine=engine, projections=projections) as trail,
         trail.views.kept_going(),  # so that no page has to wait until what is new is counted
     ):
         hosts = {"localhost", host, socket.gethostname()}

@@ -48,10 +48,11 @@ def read(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], f
     }
 
 
+@pytest.mark.acceptance("9.2-6")
 async def test_what_waits_and_who_works_is_on_the_health_page_and_in_the_metrics(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(woken, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(woken, "_SAY_SECONDS", 0.1)
     desk, reader = Desk(), InMemoryMetricReader()
     telemetry = Telemetry(processor=SimpleSpanProcessor(InMemorySpanExporter()), metrics=reader)
     async with asyncio.timeout(60), Steptrail.open(postgres_url, engine="procrastinate", telemetry=telemetry) as trail:
