@@ -1,7 +1,8 @@
-"""`erase` and `retain`: remove sessions for good, one by one or by their age."""
+"""`erase`, `retain`, `unarchive`: remove sessions for good, by their age into an archive, and read that again."""
 
 import argparse
 import asyncio
+from pathlib import Path
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import ErasureReport
@@ -9,6 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, age, amount, prefix, store_of
+from steptrail.interfaces.python.archive import Archived, unarchived
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
@@ -34,7 +36,14 @@ def register(commands: Commands) -> None:
     retain.add_argument("--by", default="retention", help="who erases, for the record (default: retention)")
     retain.add_argument("--reason", help="why, for the record (default: the age)")
     retain.add_argument("--dry-run", action="store_true", help="only say what would be erased: so it is without --yes")
+    retain.add_argument("--archive", metavar="DIR", type=Path, help="first write each to a file in DIR, and prove that")
     retain.add_argument("--yes", action="store_true", help="erase them")
+
+    unarchive = commands.add("unarchive", _unarchive, "Put sessions that `retain --archive` wrote into another store.")
+    unarchive.add_argument("files", metavar="FILE", type=Path, nargs="+")
+    unarchive.add_argument(
+        "--check", action="store_true", help="only prove them, also against the store they come from"
+    )
 
 
 _ENDED = {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.STOPPED}
@@ -84,9 +93,43 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
                 limit=arguments.limit,
                 by=arguments.by,
                 reason=arguments.reason,
+                archive=arguments.archive,
             )
 
     return _tell(asyncio.run(retained()), output)
+
+
+def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
+    archived = [Archived.load(path) for path in arguments.files]
+
+    async def checked() -> list[str]:
+        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
+            return [await _proof(trail, each) for each in archived]
+
+    async def stored() -> list[str]:
+        async with Steptrail.open(store_of(arguments)) as trail:
+            await unarchived(trail, archived)
+            return ["stored" for _ in archived]
+
+    found = asyncio.run(checked() if arguments.check else stored())
+    if output.as_json:
+        listed: list[JsonValue] = [
+            {"id": name_of(each.stream), "events": each.events, "digest": each.digest.hex(), "is": what}
+            for each, what in zip(archived, found, strict=True)
+        ]
+        output.data(listed)
+    else:
+        rows = [[what, name_of(each.stream), str(each.events)] for each, what in zip(archived, found, strict=True)]
+        output.table(["", "ID", "EVENTS"], rows)
+    return Exit.FAILED if "another" in found else Exit.OK
+
+
+async def _proof(trail: Steptrail, archived: Archived) -> str:
+    """Return what the store that is asked says of an archived session that holds what its own digest says."""
+    erasure = await trail.erasure(name_of(archived.stream))
+    if erasure is None:
+        return "whole"
+    return "as erased" if erasure.digest == archived.digest.hex() else "another"
 
 
 def _tell(report: ErasureReport, output: Output) -> int:

@@ -1,11 +1,14 @@
 """Erasing sessions and other runs for good, one by one or by their age."""
 
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 
 from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.python.archive import archive_streams
 from steptrail.interfaces.python.lists import one_of
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.environment import Environment
@@ -52,12 +55,15 @@ class Eraser:
         limit: int | None = None,
         by: str = "retention",
         reason: str | None = None,
+        archive: Path | str | None = None,
     ) -> ErasureReport:
         """Erase the sessions, and other runs, that ended longer ago than `older_than`. Does so if not `dry_run`.
 
         `status` and `agent` (its name) leave others out. Each is erased with the sessions below it and its forks, in a
         transaction of its own, and is kept, which the report tells, when one of them is open, younger, or has a message
-        to answer. `limit` ends the work when as many were erased. Raises `ConfigurationError` for what cannot be meant.
+        to answer. `limit` ends the work when as many were erased. With `archive`, a folder, each is first written to a
+        file there, which is read again and proved; one that cannot be is kept. Raises `ConfigurationError` for what
+        cannot be meant, and for a folder that cannot be written.
         """
         if older_than <= timedelta(0):
             raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
@@ -74,6 +80,7 @@ class Eraser:
             by=_said("by", by),
             reason=_said("reason", reason or f"older than {older_than}"),
             dry_run=dry_run,
+            keep=None if archive is None else partial(archive_streams, self._env.store, Path(archive)),
         )
         if dry_run or not report.erased:
             return report

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import orjson
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted
-from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
+from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecording, RecordTooNew
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import CommitHead, Recorded
@@ -21,7 +21,7 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
-__all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "save_lines", "written"]
+__all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "line_of", "record_of", "save_lines", "written"]
 
 FORMAT: Final = 1
 """The version of the file format. A higher one is refused."""
@@ -100,7 +100,7 @@ class Recording:
             expected, redacted = int(about["events"]), tuple(str(key) for key in about["redacted"])
         except (ConfigurationError, KeyError, TypeError, ValueError) as error:
             raise NotARecording(f"the header of {source} is damaged: {error}") from error
-        records = [_record(source, number, session, line) for number, line in enumerate(lines, start=2)]
+        records = [record_of(source, number, stream_of(session), line) for number, line in enumerate(lines, start=2)]
         if len(records) != expected:
             raise NotARecording(f"{source} holds {len(records)} events and says that there are {expected}")
         return cls(session, agent_records(records), redacted)
@@ -110,7 +110,7 @@ def written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) ->
     """Yield the lines of a file that holds a stream, each with its end."""
     yield orjson.dumps(header) + b"\n"
     for record in records:
-        yield _line(record)
+        yield line_of(record)
 
 
 def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
@@ -123,7 +123,8 @@ def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
     beside.replace(target)
 
 
-def _line(record: Recorded[Event]) -> bytes:
+def line_of(record: Recorded[Event]) -> bytes:
+    """Return the line of an event, with its end."""
     head = record.head
     commit = None
     if head is not None:
@@ -149,13 +150,14 @@ def _header(source: Path, line: bytes) -> dict[str, Any]:
     return about
 
 
-def _record(source: Path, number: int, session: SessionId, line: bytes) -> Recorded[Event]:
+def record_of(source: Path, number: int, stream: str, line: bytes) -> Recorded[Event]:
+    """Return the event that a line of a file holds. Raises `NotARecording`."""
     found = _LINE.fullmatch(line)
     if found is None:
         raise NotARecording(f"line {number} of {source} is no record")
     version, commit, name, state = found.groups()
     try:
-        return read_record(no_blobs, stream_of(session), int(version), name.decode(), state, _head(commit))
+        return read_record(no_blobs, stream, int(version), name.decode(), state, _head(commit))
     except RecordTooNew as error:
         raise NotARecording(f"line {number} of {source}: {error}") from error
     except (CorruptRecord, KeyError, TypeError, ValueError) as error:

@@ -4,7 +4,7 @@ Each stream is at rest and leased while it is erased. Whatever was looked at bef
 that erases, so nothing that came meanwhile is lost with it.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from steptrail.domain.errors import ConcurrencyConflict, ErasureRefused, SessionBusy, SessionErased, SessionNotFound
@@ -14,7 +14,10 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
 
-__all__ = ["erase_stream", "retain_streams"]
+__all__ = ["Keep", "erase_stream", "retain_streams"]
+
+Keep = Callable[[Sequence[str]], Awaitable[None]]
+"""Keeps streams elsewhere that are about to be erased, while nobody adds to them. What it raises keeps them here."""
 
 _PAGE = 200
 _TRIES = 10
@@ -22,9 +25,18 @@ _OWNER = "erasure"
 
 
 async def erase_stream(
-    environment: Environment, stream: str, *, by: str, reason: str, cascade: bool, dry_run: bool = False
+    environment: Environment,
+    stream: str,
+    *,
+    by: str,
+    reason: str,
+    cascade: bool,
+    dry_run: bool = False,
+    keep: Keep | None = None,
 ) -> Sequence[Erasure]:
     """Erase a stream, and with `cascade` all that was begun by it or goes on from its past; return what was erased.
+
+    `keep` is called before, with all that is about to be erased.
 
     Raises `ErasureRefused`, `SessionBusy`, `SessionNotFound` and `SessionErased`.
     """
@@ -42,6 +54,8 @@ async def erase_stream(
         async with _leased(environment, sorted(family)):
             if {each: version for each, (version, _) in family.items()} != await _versions(environment, family):
                 continue
+            if keep is not None:
+                await keep(list(family))
             try:
                 erased = await store.erase(
                     {each: version for each, (version, _) in family.items()}, at=at, by=by, reason=reason
@@ -62,6 +76,7 @@ async def retain_streams(
     by: str,
     reason: str,
     dry_run: bool,
+    keep: Keep | None = None,
 ) -> ErasureReport:
     """Erase the streams that ended before an instant, each with all that belongs to it; see `Steptrail.retain`."""
     erased, kept, gone, after = list[Erasure](), list[tuple[str, str]](), set[str](), None
@@ -75,7 +90,9 @@ async def retain_streams(
                 continue
             try:
                 await _refuse_if_young(environment, row.stream, before)
-                found = await erase_stream(environment, row.stream, by=by, reason=reason, cascade=True, dry_run=dry_run)
+                found = await erase_stream(
+                    environment, row.stream, by=by, reason=reason, cascade=True, dry_run=dry_run, keep=keep
+                )
             except (SessionErased, SessionNotFound):
                 continue  # by somebody else, meanwhile
             except SessionBusy as error:

@@ -66,6 +66,8 @@ class LiveRelay:
         self._followed: dict[str, float] = {}
         """The streams that are followed here, each with the time from which on it may be asked for anew."""
         self._anew = set[str]()
+        self._gaps = set[str]()
+        """The streams of which something is missing, and which were asked for anew just before that was seen."""
         self._heard: dict[str, dict[Place, _Heard]] = {}
         self._asks, self._renew_at = False, _NEVER
 
@@ -92,6 +94,7 @@ class LiveRelay:
             self._followed.pop(stream, None)
             self._heard.pop(stream, None)
             self._anew.discard(stream)
+            self._gaps.discard(stream)
 
     def note(self, stream: str, shown: ReplySoFar | tuple[int, Progress]) -> None:
         """Send what is new of a reply, or that it has ended, or how far something has come at which version."""
@@ -118,7 +121,7 @@ class LiveRelay:
             now = self._clock()
             letters = [Letter(None, text) for text in self._wants(now)]
             written, next_at = self._lines.letters()
-            next_at = min(next_at, self._renew_at)
+            next_at = min(next_at, self._renew_at, *(self._followed[stream] for stream in self._gaps))
             return letters + written, None if next_at == _NEVER else max(0.0, next_at - now)
 
     def heard(self, text: str) -> None:
@@ -136,6 +139,8 @@ class LiveRelay:
                 pass
 
     def _wants(self, now: float) -> Iterator[str]:
+        for stream in tuple(self._gaps):
+            self._ask_anew(stream)
         anew, again = self._anew, list[str]()
         if now >= self._renew_at:
             again = [stream for stream in self._followed if stream not in anew]
@@ -184,6 +189,11 @@ class LiveRelay:
             return show
 
     def _ask_anew(self, stream: str) -> None:
+        """Ask for the replies of a stream from their beginnings, at once or when it may be asked for again."""
         if (now := self._clock()) >= self._followed[stream]:
             self._followed[stream] = now + _ASK_AGAIN_SECONDS
             self._anew.add(stream)
+            self._gaps.discard(stream)
+        else:
+            # Nothing more may come of what has a gap, so nobody else would ask.
+            self._gaps.add(stream)

@@ -27,17 +27,18 @@ _NUMBERS: LiteralString = (
     "(WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a WHERE n < {number}) SELECT n FROM a) b"
 )
 _STREAMS: LiteralString = (
-    "INSERT INTO {schema}streams ({columns}) SELECT id, 9, 'patient', 'waiting', 'resting', due, above, {rest} FROM ("
-    "SELECT n, 1 AS kind, 'agent:asks-' || n AS id, NULL AS due, 'agent:above-' || n AS above FROM {numbers} UNION ALL "
-    "SELECT n, 2, 'agent:sleeps-' || n, {later} + n, NULL FROM {numbers} UNION ALL "
-    "SELECT n, 3, 'agent:above-' || n, NULL, NULL FROM {numbers}) c ORDER BY n, kind"
+    "INSERT INTO {schema}streams ({columns}) SELECT id, 9, '{name}', 'waiting', 'resting', due, above, {rest} FROM ("
+    "SELECT n, 1 AS kind, 'agent:{prefix}asks-' || n AS id, NULL AS due, "
+    "'agent:{prefix}above-' || n AS above FROM {numbers} UNION ALL "
+    "SELECT n, 2, 'agent:{prefix}sleeps-' || n, {later} + n, NULL FROM {numbers} UNION ALL "
+    "SELECT n, 3, 'agent:{prefix}above-' || n, NULL, NULL FROM {numbers}) c ORDER BY n, kind"
 )
 _WAITS: LiteralString = (
     "INSERT INTO {schema}waits (stream, id, kind, since, due_at, asked_at_version, answered_at, waits_on) "
     "SELECT number, id, "
     "CASE WHEN parent IS NOT NULL THEN 'approval' WHEN due_at IS NULL THEN 'child' ELSE 'retry' END, "
     "1, due_at, 8, NULL, CASE WHEN parent IS NULL AND due_at IS NULL THEN replace(id, 'above', 'asks') END "
-    "FROM {schema}streams"
+    "FROM {schema}streams WHERE name = '{name}'"
 )
 
 
@@ -51,16 +52,18 @@ class WaitingRows:
         self._file = None if url.startswith("postgresql:") else url.removeprefix("sqlite:///")
         self._url = url
 
-    def add(self, number: int, *, later: int) -> None:
-        """Add the sessions."""
+    def add(self, number: int, *, later: int, name: str = "patient") -> None:
+        """Add the sessions, of an agent of that name. The name is in their ids."""
         schema: LiteralString = "" if self._file is not None else "steptrail."
         numbers = _NUMBERS.format(number=number // 3)
-        columns, rest = _COLUMNS, _REST
+        columns, rest, prefix = _COLUMNS, _REST, "" if name == "patient" else f"{name}-"
         if self._file is None:
             rest = rest.replace("NULL", "NULL::text", 1)
         self._run(
-            _STREAMS.format(schema=schema, columns=columns, rest=rest, numbers=numbers, later=later),
-            _WAITS.format(schema=schema),
+            _STREAMS.format(
+                schema=schema, columns=columns, rest=rest, numbers=numbers, later=later, name=name, prefix=prefix
+            ),
+            _WAITS.format(schema=schema, name=name),
             "ANALYZE",
         )
 

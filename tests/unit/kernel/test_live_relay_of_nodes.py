@@ -88,6 +88,23 @@ async def test_the_progress_of_nodes_comes_and_that_of_an_ended_one_is_not_told_
     assert late.seen == news[1:]
 
 
+async def test_what_is_missing_just_after_all_was_asked_for_anew_is_asked_for_too() -> None:
+    net = Net()
+    here, there = net.process(), net.process()
+    here.fanout.watcher("flow:f", None, lambda: 1)
+    there.follow("flow:f")
+    net.settle(1)
+    for node in ("a", "b"):
+        net.loses = lambda: True
+        here.fanout.tell("flow:f", 1, of_node(node, f"{node} begins"))
+        net.settle(0.3)
+        net.loses = lambda: False
+        here.fanout.tell("flow:f", 1, of_node(node, " and ends"))
+        net.settle(0.3)
+    net.settle(5)
+    assert [text_of(there, node) for node in ("a", "b")] == ["a begins and ends", "b begins and ends"]
+
+
 @given(st.data())
 @examples(100)
 def test_whatever_is_lost_each_node_is_seen_from_its_beginning_and_at_the_end_whole(data: st.DataObject) -> None:

@@ -1,0 +1,221 @@
+"""Streams as files that prove what they hold: written before a stream is erased by its age, and read again later.
+
+A file is JSON lines like those of an exported session: a header, then every event as it is stored. The header has the
+digest of the last commit. It is what the digests of all commits come to, so a reader of the file computes it again, and
+compares it with the one that the store remembers of the stream that was erased.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import orjson
+
+from steptrail.domain.errors import (
+    ConcurrencyConflict,
+    ConfigurationError,
+    CorruptRecord,
+    ErasureRefused,
+    NotARecording,
+)
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
+from steptrail.domain.version import VERSION
+from steptrail.infrastructure.store.core.blobs import detach_all, encode_commit
+from steptrail.infrastructure.store.core.digest import commit_digest
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.recording import FORMAT, line_of, record_of
+from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.ports import EventStore
+
+if TYPE_CHECKING:
+    from steptrail.interfaces.python.trail import Steptrail
+
+__all__ = ["Archived", "archive_streams", "file_of", "unarchived"]
+
+_KIND: Final = "steptrail.archive"
+_PAGE = 500
+
+
+@dataclass(frozen=True)
+class Archived:
+    """One stream as it was archived; `digest` is that of its last commit, and proves all of `commits`."""
+
+    stream: str
+    digest: bytes
+    commits: Sequence[Commit]
+
+    @property
+    def events(self) -> int:
+        """How many events it has."""
+        return sum(len(commit.events) for commit in self.commits)
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Archived":
+        """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
+        source = Path(path)
+        try:
+            header, *lines = source.read_bytes().splitlines()
+        except OSError as error:
+            raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
+            raise NotARecording(f"{source} is empty: it is no archived session") from error
+        about = _header(source, header)
+        try:
+            stream, expected, digest = str(about["stream"]), int(about["events"]), bytes.fromhex(about["digest"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise NotARecording(f"the header of {source} is damaged: {error}") from error
+        chain, commits = _Chain(stream), list[Commit]()
+        for number, line in enumerate(lines, start=2):
+            commits += chain.add(record_of(source, number, stream, line))
+        commits += chain.end()
+        if chain.head.version != expected:
+            raise NotARecording(f"{source} holds {chain.head.version} events and says that there are {expected}")
+        if chain.head.digest != digest:
+            raise NotARecording(f"{source} is not what was archived: its events do not come to its digest")
+        return cls(stream, digest, tuple(commits))
+
+    async def restore(self, store: EventStore) -> None:
+        """Store it in a store in which it is not. May be repeated, also after a crash.
+
+        Raises `ConfigurationError` when another stream has that id, and for one that was erased there.
+        """
+        name = id_of(self.stream)
+        if (erasure := await store.erasure(self.stream)) is not None:
+            raise ConfigurationError(
+                f"session {name} was erased from this store by {erasure.by}, and ids are not used again: "
+                "take it out of the archive into another store"
+            )
+        head = EMPTY_STREAM
+        try:
+            for commit in self.commits:
+                head = await store.append(self.stream, head, commit)
+        except ConcurrencyConflict as error:
+            raise ConfigurationError(f"another session {name} is in this store already") from error
+
+
+async def unarchived(trail: "Steptrail", archived: Sequence[Archived]) -> None:
+    """Store streams, and list them; see `Archived.restore`."""
+    store = trail.store
+    if not isinstance(store, RecorderEventStore):
+        raise ConfigurationError("an archive is taken out into a store that was opened at an address")
+    for each in archived:
+        await each.restore(store)
+    # A fork is read with the past that it shares, so all are there by now.
+    for each in archived:
+        if (kind := KINDS.of(each.stream)) is not None:
+            await store.list_anew(kind.machine.control.summary(await trail.handle(name_of(each.stream)).state()))
+
+
+def file_of(folder: Path, stream: str) -> Path:
+    """Return the file in an archive that a stream is written to."""
+    return folder / f"{stream.replace(':', '-', 1)}.jsonl"
+
+
+async def archive_streams(store: EventStore, folder: Path, streams: Sequence[str]) -> None:
+    """Write each stream to its file, and read the file again. A file that holds less of it is replaced.
+
+    They must not grow meanwhile. Raises `ErasureRefused` for one that cannot be written as it is stored, and
+    `ConfigurationError` for a folder that cannot be written.
+    """
+    for stream in streams:
+        try:
+            await _archive(store, file_of(folder, stream), stream)
+        except (CorruptRecord, NotARecording) as error:
+            raise ErasureRefused(id_of(stream), f"it cannot be archived: {error}", (id_of(stream),)) from error
+        except OSError as error:
+            why = error.strerror or error
+            raise ConfigurationError(f"the archive {folder} cannot be written, nothing was erased: {why}") from error
+
+
+async def _archive(store: EventStore, path: Path, stream: str) -> None:
+    version = await store.version(stream)
+    digest = await store.digest(stream, version)
+    header = {
+        "kind": _KIND,
+        "format": FORMAT,
+        "steptrail": VERSION,
+        "stream": stream,
+        "events": version,
+        "digest": digest.hex(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
+        there = await asyncio.to_thread(Archived.load, path)
+        if there.stream != stream or there.digest != await store.digest(stream, there.events):
+            raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
+    beside = path.with_name(f"{path.name}.new")
+    head, is_end = EMPTY_STREAM, False
+    with beside.open("wb") as file:
+        file.write(orjson.dumps(header) + b"\n")
+        while not is_end:
+            page = await store.read(stream, after=head, limit=_PAGE)
+            head, is_end = page.head, page.is_end
+            await asyncio.to_thread(file.writelines, [line_of(record) for record in page.records])
+        file.flush()
+        await asyncio.to_thread(os.fsync, file.fileno())
+    # What is erased next is nowhere else: it is read from the file first, and proved.
+    await asyncio.to_thread(Archived.load, beside)
+    beside.replace(path)
+    await asyncio.to_thread(_sync_folder, path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _header(source: Path, line: bytes) -> dict[str, Any]:
+    try:
+        found: object = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        found = None
+    about = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if about.get("kind") != _KIND:
+        raise NotARecording(f"{source} is no archived session: `steptrail retain --archive DIR` writes some")
+    if about.get("format") != FORMAT:
+        raise NotARecording(
+            f"{source} has the format {about.get('format')!r}, and this Steptrail reads {FORMAT}: update"
+        )
+    return about
+
+
+class _Chain:
+    """Makes commits of records, and the digest that they come to."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._open: list[Recorded[Event]] = []
+        self.head: StreamHead = EMPTY_STREAM
+
+    def add(self, record: Recorded[Event]) -> Sequence[Commit]:
+        """Add a record, and return the commit before it, if it begins a new one."""
+        is_new = bool(self._open) and record.head != self._open[0].head
+        ended = self.end() if is_new else ()
+        self._open.append(record)
+        return ended
+
+    def end(self) -> Sequence[Commit]:
+        """Return the last commit, if there is one."""
+        if not self._open:
+            return ()
+        records, self._open = self._open, []
+        head = records[0].head or CommitHead(commit_id="", actor="")
+        commit = Commit(head, tuple((record.at, record.event) for record in records))
+        rows = zip(records, detach_all(encode_commit(commit))[0], strict=True)
+        digest = commit_digest(
+            self.head.digest, self._stream, head, [(record.version, *parts) for record, parts in rows]
+        )
+        self.head = StreamHead(self.head.version + len(records), digest)
+        return (commit,)
