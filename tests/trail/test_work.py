@@ -26,7 +26,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel import woken
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.hands import Hands, Work
+from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
 from steptrail.runtime.kernel.looking import Looking
 from steptrail.runtime.kernel.room import Room
 from steptrail.runtime.kernel.woken import Woken
@@ -412,6 +412,19 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
     if engine is not None:
         await engine.close()
     await store.close()
+
+
+async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: Path, desk: Desk) -> None:
+    gate = asyncio.Event()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.start(desk.agent(), "go", session="s")
+        (row,) = await trail.due()
+        hands = Hands(Environment(store=trail.store), lambda _: gate.wait, room=Room(2), grace=1.0)
+        taken = await asyncio.gather(hands.take(row), hands.take(row))
+        assert [each for each in taken if isinstance(each, NotTaken)] == [NotTaken.HELD]
+        gate.set()
+        await hands.drain()
+        assert await hands.take(row) in {NotTaken.LEFT, NotTaken.ENDING}
 
 
 async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_run(place: Place) -> None:

@@ -4,9 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import psycopg
 import pytest
+from procrastinate.exceptions import ConnectorException
+from procrastinate.manager import JobManager
 
 from steptrail.errors import ConfigurationError, StoreUnavailable
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
@@ -164,6 +167,25 @@ async def test_a_worker_goes_on_when_its_server_was_restarted() -> None:
                     except StoreUnavailable:
                         await asyncio.sleep(0.1)
             await worker.until(lambda it: "agent:after" in it.came and it.came.count("agent:before") >= 2)
+
+
+async def test_a_wake_whose_end_could_not_be_stored_does_not_keep_its_stream(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, failures = JobManager.finish_job, [ConnectorException("no line")]
+
+    async def failing_once(*given: Any, **named: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await finish(*given, **named)
+
+    monkeypatch.setattr(JobManager, "finish_job", failing_once)
+    async with opened(postgres_url) as engine, Woken(engine) as worker:
+        await engine.wake(a_wake())
+        await worker.until(lambda it: it.came == ["agent:s"])
+        await engine.wake(a_wake())
+        await worker.until(lambda it: len(it.came) >= 2)
+    assert failures == []
 
 
 async def test_names_of_any_length_and_letters_are_queues(postgres_url: str) -> None:
