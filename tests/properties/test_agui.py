@@ -1,6 +1,5 @@
 """Whoever looks at any life of a session through AG-UI, from anywhere, sees legal runs and ends with what is stored."""
 
-from dataclasses import replace
 from random import Random
 
 from ag_ui.core import Message
@@ -60,15 +59,15 @@ def deltas(chance: Random, state: AgentState, coming: AgentEvent | None) -> list
     )
     seen: list[ReplyDelta | UpdatesLost] = []
     if chance.random() < 0.5:
-        seen.append(replace(one, kind="reasoning", text="thought"))
+        seen.append(structs.replace(one, kind="reasoning", text="thought"))
     words = [f"{word} " for word in text.split(" ")]
     for word in words[: chance.randrange(len(words))]:
-        seen.append(replace(one, text=word))
+        seen.append(structs.replace(one, text=word))
         if chance.random() < 0.2:
             seen.append(UpdatesLost(session_id=SESSION, count=1))
         if chance.random() < 0.2:
-            seen.append(replace(one, step=step.number + 1, text="of another step"))
-    return [*seen, replace(one, is_final=True)] if chance.random() < 0.5 else seen
+            seen.append(structs.replace(one, step=step.number + 1, text="of another step"))
+    return [*seen, structs.replace(one, is_final=True)] if chance.random() < 0.5 else seen
 
 
 def without_ids(said: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -261,7 +261,7 @@ async def test_a_failed_tool_does_not_take_the_others_of_its_step_with_it() -> N
     script: list[Reply] = [calls(("note", {"number": 1}), ("note", {"number": 2}), ("note", {"number": 3})), "done"]
     model = ScriptedModel(script)
     ran = await run(AgentBuilder("x").with_model(model).with_tools(note).build())
-    assert ran_with == [1, 2, 3]
+    assert sorted(ran_with) == [1, 2, 3]
     assert ran.ending == ERROR
     assert ran.shown == ["1", "Error in tool call: two", "3"]
 
