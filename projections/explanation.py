@@ -101,6 +101,7 @@ class AgentExplanation:
     events: dict[str, int]
     error: StepError | None = None
     paused: Request | None = None
+    unpaused: Request | None = None
     stop_requested: Request | None = None
     retry_of: str | None = None
     retried_as: str | None = None
@@ -131,6 +132,7 @@ class AgentExplanation:
             "damage": self.damage,
             "error": error_data(self.error),
             "pausedBy": request_data(self.paused),
+            "unpausedBy": request_data(self.unpaused),
             "stopRequestedBy": request_data(self.stop_requested),
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
@@ -279,6 +281,7 @@ class AgentExplainer:
             events=dict(self._marks),
             error=deciding_error(state),
             paused=state.paused,
+            unpaused=state.unpaused,
             stop_requested=state.stop_request,
             retry_of=state.execution.retry_of if state.execution is not None else None,
             retried_as=_retried_as(self._started, state),
@@ -358,6 +361,9 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
         case ExecutionStatus.PENDING:
             if state.execution is None:
                 return "not started: no execution yet"
+            if state.unpaused is not None:
+                since = to_datetime(state.unpaused.at)
+                return f"not stopped: unpaused after {steps}, waiting for a worker since {since:%Y-%m-%d %H:%M:%S} UTC"
             since = to_datetime(state.execution.started_at)
             return f"not started: waiting for a worker since {since:%Y-%m-%d %H:%M:%S} UTC"
         case ExecutionStatus.IN_PROGRESS:

@@ -39,7 +39,7 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
-from steptrail.projections.rendering import by_whom, crash_text, many, request_data
+from steptrail.projections.rendering import by_whom, crash_text, instant_text, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
 __all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent", "verdict_of"]
@@ -150,6 +150,7 @@ class FlowExplanation:
     waits_for: str | None
     events: dict[str, int]
     paused: Request | None = None
+    unpaused: Request | None = None
     stop_requested: Request | None = None
     is_newest: bool = True
     is_owned: bool | None = None
@@ -194,6 +195,7 @@ class FlowExplanation:
             "waitsFor": self.waits_for,
             "waits": [full_form(wait) for wait in self.waits],
             "pausedBy": request_data(self.paused),
+            "unpausedBy": request_data(self.unpaused),
             "stopRequestedBy": request_data(self.stop_requested),
             "events": dict(self.events),
             "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
@@ -383,6 +385,7 @@ class FlowExplainer:
             waits_for=_waits_for(state),
             events=dict(self._events),
             paused=state.paused,
+            unpaused=state.unpaused,
             stop_requested=state.stop_request,
             is_newest=not self._is_over,
             is_owned=owned,
@@ -454,6 +457,8 @@ def verdict_of(state: FlowState) -> str:
         count = len(run.errors)
         said = f" with {many(count, 'recorded error')}" if count else ""
         return f"{status}{said}{reason}: nothing was left to do"
+    if state.unpaused is not None:
+        return f"unpaused, waiting for a worker since {instant_text(state.unpaused.at)}"
     if state.paused is not None:
         return f"paused {by_whom(state.paused)}"
     if (waits_for := _waits_for(state)) is not None:

@@ -22,6 +22,7 @@ from steptrail.domain.agent.events import (
     InferenceStarted,
     MessagesAppended,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionForked,
     SessionStarted,
@@ -63,10 +64,11 @@ _COMMANDS = (
     ExecutionResumed,
     ExecutionStarted,
     MessagesAppended,
+    PauseLifted,
     PauseRequested,
     StopRequested,
 )
-_AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED, Phase.WAITING})
+_AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED, Phase.UNPAUSED, Phase.WAITING})
 
 
 @dataclass(frozen=True)

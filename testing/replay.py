@@ -16,6 +16,7 @@ from steptrail.domain.agent.events import (
     ExecutionResumed,
     ExecutionStarted,
     MessagesAppended,
+    PauseLifted,
     PauseRequested,
     RetryScheduled,
     SessionForked,
@@ -198,6 +199,8 @@ class _Driver:
                 await session.send(agent, messages[0], by=by, key=key)
             case PauseRequested(by=by, reason=reason, key=key):
                 await session.pause(by=by, reason=reason, key=key)
+            case PauseLifted(by=by, reason=reason, key=key):
+                await session.unpause(by=by, reason=reason, key=key)
             case StopRequested(by=by, reason=reason, key=key):
                 await session.stop(by=by, reason=reason, key=key)
             case ApprovalGranted(approval_id=approval, by=by, reason=reason, arguments=arguments, key=key):

@@ -56,11 +56,12 @@ class Retry(FromOutside, frozen=True, kw_only=True):
     """Open an execution that goes on where the last one ended without an answer.
 
     Its messages stay in the conversation, and its tool calls are not repeated. `limits` and `error_policy` replace
-    those of the agent, and `context` replaces that of the session; None keeps them.
+    those of the agent, and `context` replaces that of the session; None keeps them. Without a `worker` the execution is
+    pending: a worker begins with it.
     """
 
     agent: AgentSnapshot
-    worker: str
+    worker: str | None
     by: str = "user"
     reason: str | None = None
     key: str | None = None

@@ -17,6 +17,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionForked,
     SessionStarted,
@@ -32,7 +33,7 @@ from steptrail.domain.agent.retrying import why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
-from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
+from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -64,6 +65,8 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
             return _resume(state, command)
         case Pause():
             return _pause(state, command)
+        case Unpause():
+            return _unpause(state, command)
         case Stop():
             return _stop(state, command)
         case Leave(at=at):
@@ -83,6 +86,7 @@ _DOING: dict[type[Command], str] = {
     Send: "send to",
     Resume: "resume",
     Pause: "pause",
+    Unpause: "unpause",
     Stop: "stop",
     Approve: "approve a call of",
     Deny: "deny a call of",
@@ -204,7 +208,7 @@ def _resume(state: AgentState, command: Resume) -> tuple[AgentEvent, ...]:
     )
 
 
-_AT_REST = {Phase.PAUSED: SegmentEnd.PAUSE, Phase.PENDING: SegmentEnd.START}
+_AT_REST = {Phase.PAUSED: SegmentEnd.PAUSE, Phase.UNPAUSED: SegmentEnd.PAUSE, Phase.PENDING: SegmentEnd.START}
 
 
 def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
@@ -224,6 +228,15 @@ def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
     return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
 
 
+def _unpause(state: AgentState, command: Unpause) -> tuple[AgentEvent, ...]:
+    if state.phase is Phase.UNPAUSED:
+        return ()
+    if state.phase is not Phase.PAUSED and state.pause_request is None:
+        why = "no execution is open" if not state.is_open else f"execution {state.execution_id} is not paused"
+        raise CommandRejected("unpause", state.agent_id, why)
+    return (PauseLifted(by=command.by, reason=command.reason, key=command.key),)
+
+
 def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("stop", state.agent_id, "no execution is open")
@@ -233,7 +246,7 @@ def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
 
 
 def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
-    if not state.is_open or state.phase is Phase.PAUSED:
+    if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
     asked = PauseRequested(by=CALLER, reason="cancelled")
     return (asked, paused(state.fold.step, at, by=asked.by, reason=asked.reason))
@@ -241,7 +254,7 @@ def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:
     # No step is open in these phases and no wait is going on, so the fork shares no effect that is in flight.
-    rests = state.phase is Phase.PAUSED and state.fold.resume_to is Phase.BOUNDARY
+    rests = state.phase in {Phase.PAUSED, Phase.UNPAUSED} and state.fold.resume_to is Phase.BOUNDARY
     if state.phase not in {Phase.BOUNDARY, Phase.IDLE} and not rests:
         why = f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"
         raise CommandRejected("fork", state.agent_id, why)

@@ -118,6 +118,7 @@ class ExecutionFold(Struct):
     productive: bool = False
     unanswered: bool = True
     paused: Request | None = None
+    unpaused: Request | None = None
     stop_request: Request | None = None
     pause_request: Request | None = None
     votes: tuple[ContinuationEvaluation, ...] = ()
@@ -162,7 +163,11 @@ class ExecutionFold(Struct):
         return None if prices is None else prices.cost(self.model_usage, billed=self.usage)
 
 
-_AT_REST = {Phase.PAUSED: ExecutionStatus.PAUSED, Phase.PENDING: ExecutionStatus.PENDING}
+_AT_REST = {
+    Phase.PAUSED: ExecutionStatus.PAUSED,
+    Phase.UNPAUSED: ExecutionStatus.PENDING,
+    Phase.PENDING: ExecutionStatus.PENDING,
+}
 
 
 class SessionFold(Struct):

@@ -11,6 +11,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionForked,
     SessionStarted,
@@ -53,7 +54,8 @@ def _session_forked(fold: SessionFold, event: SessionForked, at: int) -> None:
         if execution.retry_of is not None:
             execution.retry_of = execution_id(SessionId(fold.agent_id), execution.ordinal - 1)
         execution.key = execution.stop_request = execution.pause_request = execution.wait = None
-        execution.paused, execution.waits, execution.asked_again = None, (), False
+        execution.paused = execution.unpaused = None
+        execution.waits, execution.asked_again = (), False
         execution.productive = True
 
 
@@ -126,7 +128,7 @@ def _given_up(fold: SessionFold) -> Iterator[int]:
 @EXECUTION_HANDLERS.of(ExecutionResumed)
 def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
-    if fold.phase not in {Phase.PAUSED, Phase.RECOVERING, Phase.PENDING}:
+    if fold.phase not in {Phase.PAUSED, Phase.UNPAUSED, Phase.RECOVERING, Phase.PENDING}:
         fold.resume_to = fold.phase
     execution = fold.execution
     if execution is None:
@@ -137,7 +139,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         answers = (execution.input,) if execution.input is not None else ()
         fold.remember(event.key, said(*answers, context=execution.context))
     execution.wall_from, execution.wall_counted_us = at, 0
-    execution.pause_request = execution.paused = None
+    execution.pause_request = execution.paused = execution.unpaused = None
     execution.guard_votes = ()
     execution.waits = tuple(wait for wait in execution.waits if wait.answered_at is None)
     execution.asked_again = False
@@ -182,6 +184,15 @@ def _pause_requested(fold: SessionFold, event: PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
     if fold.execution is not None and fold.execution.finished is None and fold.phase is not Phase.PAUSED:
         fold.execution.pause_request = Request(event.by, event.reason, at)
+
+
+@EXECUTION_HANDLERS.of(PauseLifted)
+def _pause_lifted(fold: SessionFold, event: PauseLifted, at: int) -> None:
+    fold.remember(event.key, "unpause")
+    if fold.execution is not None:
+        fold.execution.pause_request = None
+        if fold.phase is Phase.PAUSED:
+            fold.execution.unpaused = Request(event.by, event.reason, at)
 
 
 @EXECUTION_HANDLERS.of(ExecutionFinished)

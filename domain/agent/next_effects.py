@@ -246,5 +246,6 @@ _PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], tuple[Effect, ..
     Phase.WAITING: _waiting,
     Phase.PENDING: _nothing,
     Phase.PAUSED: _nothing,
+    Phase.UNPAUSED: _nothing,
     Phase.RECOVERING: _recovering,
 }

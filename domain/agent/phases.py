@@ -19,6 +19,7 @@ from steptrail.domain.agent.events import (
     InferenceFailed,
     InferenceInterrupted,
     InferenceStarted,
+    PauseLifted,
     SessionForked,
     SessionStarted,
     StepCompleted,
@@ -56,6 +57,8 @@ class Phase(StrEnum):
     """The run waits for a time, a person, or another session."""
     PAUSED = "paused"
     """The segment was closed on request."""
+    UNPAUSED = "unpaused"
+    """The pause was lifted, and no worker has gone on yet."""
     RECOVERING = "recovering"
     """A new segment has begun elsewhere than at the boundary: the guards vote before anything else."""
 
@@ -81,6 +84,7 @@ _OPEN = (
     Phase.STOPPING,
     Phase.WAITING,
     Phase.PAUSED,
+    Phase.UNPAUSED,
     Phase.RECOVERING,
 )
 """The phases in which an execution is open."""
@@ -119,14 +123,15 @@ def _table() -> dict[Phase, dict[Key, Transition]]:
         Phase.SETTLING: {stop: Phase.STOPPING, WaitStarted: Phase.WAITING, StepCompleted: Phase.BOUNDARY},
         Phase.STOPPING: {go: Phase.CONTINUING, ExecutionFinished: Phase.IDLE},
         Phase.WAITING: {WaitEnded: Target.RETURN},
-        Phase.PAUSED: {},
+        Phase.PAUSED: {PauseLifted: Phase.UNPAUSED},
+        Phase.UNPAUSED: {SessionForked: Phase.PAUSED},
         Phase.RECOVERING: {go: Target.RETURN, stop: Phase.STOPPING},
     }
     for phase in _OPEN:
         table[phase][ExecutionPaused] = Phase.PAUSED
         table[phase][ExecutionResumed] = Phase.RECOVERING
     table[Phase.BOUNDARY][ExecutionResumed] = table[Phase.PENDING][ExecutionResumed] = Phase.BOUNDARY
-    table[Phase.PAUSED][ExecutionResumed] = Target.RESUME
+    table[Phase.PAUSED][ExecutionResumed] = table[Phase.UNPAUSED][ExecutionResumed] = Target.RESUME
     return table
 
 

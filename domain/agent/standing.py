@@ -17,7 +17,7 @@ from steptrail.domain.shared.summary import RunSummary
 
 __all__ = ["kind_below", "standing", "summary", "waits_of"]
 
-_AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED}
+_AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED, Phase.UNPAUSED}
 """The phases in which an owner is at work."""
 
 
@@ -80,6 +80,8 @@ def standing(state: AgentState) -> Standing:
     stands = partial(Standing, status=status, runs=runs, waits=execution.waits, asked_again=execution.asked_again)
     if phase is Phase.PENDING:
         return stands(state=StandingState.PENDING, due_at=execution.started_at)
+    if execution.unpaused is not None:
+        return stands(state=StandingState.PENDING, due_at=execution.unpaused.at)
     if phase is Phase.PAUSED:
         asked = execution.paused
         if asked is not None and asked.by == CALLER:

@@ -350,6 +350,11 @@ class AgentState:
         return self._fold.execution.paused if self._fold.execution else None
 
     @property
+    def unpaused(self) -> Request | None:
+        """The request by which that pause was lifted; None while it holds, and when the execution is not paused."""
+        return self._fold.execution.unpaused if self._fold.execution is not None else None
+
+    @property
     def pending_votes(self) -> tuple[ContinuationEvaluation, ...]:
         """The votes that no decision has resolved yet."""
         return self._fold.execution.votes if self._fold.execution else ()

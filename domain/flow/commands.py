@@ -83,10 +83,13 @@ class ResumeFlow(FromOutside, frozen=True, kw_only=True):
 
 
 class RetryFlow(FromOutside, frozen=True, kw_only=True):
-    """Open an execution that goes on where the last one failed or was stopped: what had failed is due again."""
+    """Open an execution that goes on where the last one failed or was stopped: what had failed is due again.
 
-    worker: str
-    flow: Brought
+    Without a `worker` the execution is pending, and the `flow` that the worker brings is told when it begins.
+    """
+
+    worker: str | None
+    flow: Brought | None
     options: RunOptions | None = None
     strict: bool = False
     reason: str | None = None

@@ -31,6 +31,8 @@ def standing(state: FlowState) -> Standing:
         return stands(state=StandingState.PENDING, due_at=run.started_at)
     # Questions are open from when they are asked, also while other nodes run and the run itself does not wait.
     waits = run.waits or questions_of(run)
+    if run.unpaused is not None:
+        return stands(state=StandingState.PENDING, due_at=run.unpaused.at, waits=waits)
     if phase is RunPhase.PAUSED:
         asked = run.paused
         if asked is not None and asked.by == CALLER:

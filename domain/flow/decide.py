@@ -22,6 +22,7 @@ from steptrail.domain.flow.events import (
     FlowRetried,
     FlowStarted,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StopRequested,
@@ -31,7 +32,7 @@ from steptrail.domain.flow.ids import execution_id, node_asked_in
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop
+from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -44,6 +45,7 @@ _DOING: dict[type[FlowCommand], str] = {
     ResumeFlow: "resume",
     RetryFlow: "retry",
     Pause: "pause",
+    Unpause: "unpause",
     Stop: "stop",
     AnswerQuestion: "answer",
     AnswerStep: "step",
@@ -77,6 +79,8 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
             return answer_approval(state, command)
         case Pause():
             return _pause(state, command)
+        case Unpause():
+            return _unpause(state, command)
         case Stop():
             return _stop(state, command)
         case Leave():
@@ -191,7 +195,7 @@ def _resume(state: FlowState, command: ResumeFlow) -> tuple[FlowEvent, ...]:
 
 def _how_the_segment_ended(state: FlowState, run: RunFold) -> SegmentEnd:
     match state.phase:
-        case RunPhase.PAUSED:
+        case RunPhase.PAUSED | RunPhase.UNPAUSED:
             return SegmentEnd.PAUSE
         case RunPhase.PENDING:
             return SegmentEnd.START
@@ -222,7 +226,7 @@ def _retry(state: FlowState, command: RetryFlow) -> tuple[FlowEvent, ...]:
         FlowRetried(
             execution_id=execution_id(state.flow_id, ordinal),
             ordinal=ordinal,
-            segment=state.fold.segment + 1,
+            segment=state.fold.segment + (command.worker is not None),
             worker=command.worker,
             library=VERSION,
             visits=tuple(visit.number for visit in run.open.values()),
@@ -243,6 +247,15 @@ def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
     return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
 
 
+def _unpause(state: FlowState, command: Unpause) -> tuple[FlowEvent, ...]:
+    if state.phase is RunPhase.UNPAUSED:
+        return ()
+    if state.phase is not RunPhase.PAUSED and state.pause_request is None:
+        why = "no execution is open" if not state.is_open else f"execution {state.execution_id} is not paused"
+        raise CommandRejected("unpause", state.flow_id, why)
+    return (PauseLifted(by=command.by, reason=command.reason, key=command.key),)
+
+
 def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
     if not state.is_open:
         raise CommandRejected("stop", state.flow_id, "no execution is open")
@@ -252,7 +265,7 @@ def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
 
 
 def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
-    if not state.is_open or state.phase is RunPhase.PAUSED:
+    if not state.is_open or state.phase in {RunPhase.PAUSED, RunPhase.UNPAUSED}:
         return ()
     asked = PauseRequested(by=CALLER, reason="cancelled")
     return (asked, ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0))

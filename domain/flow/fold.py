@@ -116,6 +116,7 @@ class RunFold(Struct):
     stop_request: Request | None = None
     pause_request: Request | None = None
     paused: Request | None = None
+    unpaused: Request | None = None
     wait: WaitStarted | None = None
     waits: tuple[Wait, ...] = ()
     waiting_since: int = 0

@@ -8,6 +8,7 @@ from steptrail.domain.flow.events import (
     FlowStarted,
     LimitReached,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StopRequested,
@@ -87,7 +88,7 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
             task.start_clock(at)
     run.options = event.options or run.options
     run.wall_from = at
-    run.pause_request = run.paused = None
+    run.pause_request = run.paused = run.unpaused = None
     run.waits = tuple(wait for wait in run.waits if wait.answered_at is None)
     run.unproductive_segments = 0 if event.was_productive else run.unproductive_segments + 1
     run.productive = False
@@ -95,7 +96,7 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
 
 @RUN_HANDLERS.of(FlowRetried)
 def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
-    fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker
+    fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
     fold.remember(event.key, "retry")
     if (run := fold.run) is None:
         return
@@ -104,7 +105,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.started_at = run.wall_from = at
     run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
     run.counts, run.unproductive_segments, run.productive = Layers(), 0, False
-    run.ended_by = run.stop_request = run.pause_request = run.paused = run.wait = None
+    run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()
     for visit in run.open.values():
@@ -123,6 +124,15 @@ def _pause_requested(fold: FlowFold, event: PauseRequested, at: int) -> None:
     fold.remember(event.key, "pause")
     if fold.run is not None and fold.run.finished is None and fold.phase is not RunPhase.PAUSED:
         fold.run.pause_request = Request(event.by, event.reason, at)
+
+
+@RUN_HANDLERS.of(PauseLifted)
+def _pause_lifted(fold: FlowFold, event: PauseLifted, at: int) -> None:
+    fold.remember(event.key, "unpause")
+    if fold.run is not None:
+        fold.run.pause_request = None
+        if fold.phase is RunPhase.PAUSED:
+            fold.run.unpaused = Request(event.by, event.reason, at)
 
 
 @RUN_HANDLERS.of(StopRequested)

@@ -28,7 +28,7 @@ __all__ = ["FLOW"]
 
 
 def _opens_segment(event: FlowEvent) -> bool:
-    return isinstance(event, FlowResumed | FlowRetried) or (isinstance(event, FlowStarted) and event.worker is not None)
+    return isinstance(event, FlowResumed) or (isinstance(event, FlowStarted | FlowRetried) and event.worker is not None)
 
 
 def _segment(state: FlowState) -> int:

@@ -30,6 +30,7 @@ from steptrail.domain.flow.events import (
     NodeFailed,
     NodeRetryScheduled,
     NodeThen,
+    PauseLifted,
     SessionStarted,
     StepAnswered,
     StepHeld,
@@ -57,6 +58,8 @@ class RunPhase(StrEnum):
     """Nothing can go on before an instant, an answer, or another stream."""
     PAUSED = "paused"
     """The segment was closed on request."""
+    UNPAUSED = "unpaused"
+    """The pause was lifted, and no worker has gone on yet."""
     ENDING = "ending"
     """The run has failed or is to stop: what runs is cut off, nothing is opened, and the run finishes."""
     DONE = "done"
@@ -70,7 +73,9 @@ class Goal(StrEnum):
     """The ending if the run is to end, else the work."""
 
 
-_OPEN = (RunPhase.PENDING, RunPhase.WORKING, RunPhase.WAITING, RunPhase.PAUSED, RunPhase.ENDING)
+_OPEN = (RunPhase.PENDING, RunPhase.WORKING, RunPhase.WAITING, RunPhase.PAUSED, RunPhase.UNPAUSED, RunPhase.ENDING)
+
+_AT_REST = {RunPhase.IDLE, RunPhase.DONE}
 
 
 def _table() -> dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]]:
@@ -86,7 +91,8 @@ def _table() -> dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]]:
         RunPhase.PENDING: {},
         RunPhase.WORKING: {**ends, WaitStarted: RunPhase.WAITING, ExecutionFinished: RunPhase.DONE},
         RunPhase.WAITING: {WaitEnded: Goal.ON},
-        RunPhase.PAUSED: {},
+        RunPhase.PAUSED: {PauseLifted: RunPhase.UNPAUSED},
+        RunPhase.UNPAUSED: {},
         RunPhase.ENDING: {ExecutionFinished: RunPhase.DONE},
         RunPhase.DONE: {FlowStarted: RunPhase.WORKING, FlowRetried: RunPhase.WORKING},
     }
@@ -104,7 +110,7 @@ TRANSITIONS: Mapping[RunPhase, Mapping[type[FlowEvent], RunPhase | Goal]] = _tab
 
 def phase_after(phase: RunPhase, event: FlowEvent, *, is_ending: bool) -> RunPhase:
     """Return the phase of the run after `event`. `is_ending` says whether the run is to end, with the event counted."""
-    if isinstance(event, FlowStarted) and event.worker is None and phase in {RunPhase.IDLE, RunPhase.DONE}:
+    if isinstance(event, FlowStarted | FlowRetried) and event.worker is None and phase in _AT_REST:
         return RunPhase.PENDING
     target = TRANSITIONS[phase].get(type(event), phase)
     if isinstance(target, RunPhase):

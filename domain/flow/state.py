@@ -26,6 +26,7 @@ _STATUS = {
     RunPhase.PENDING: ExecutionStatus.PENDING,
     RunPhase.WAITING: ExecutionStatus.WAITING,
     RunPhase.PAUSED: ExecutionStatus.PAUSED,
+    RunPhase.UNPAUSED: ExecutionStatus.PENDING,
 }
 
 
@@ -186,6 +187,11 @@ class FlowState:
     def paused(self) -> Request | None:
         """The request by which the execution was paused; None while it is not paused."""
         return self.run.paused if self.run is not None else None
+
+    @property
+    def unpaused(self) -> Request | None:
+        """The request by which that pause was lifted; None while it holds, and when the execution is not paused."""
+        return self.run.unpaused if self.run is not None else None
 
     @property
     def envelope(self) -> Envelope:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.storable import storable
 
-__all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop"]
+__all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause"]
 
 CALLER = "caller"
 """The `by` of the pause of a run whose caller was cancelled. No person asked for that pause, so the run stays due."""
@@ -33,6 +33,10 @@ class Pause(_Asked, frozen=True, kw_only=True):
     """Pause the open run at the next safe point."""
 
 
+class Unpause(_Asked, frozen=True, kw_only=True):
+    """Lift the pause of the open run, or withdraw the request for one. An owner is to go on with the run."""
+
+
 class Stop(_Asked, frozen=True, kw_only=True):
     """Stop the open run for good."""
 
@@ -46,5 +50,5 @@ class Leave(Struct, frozen=True, kw_only=True):
     at: int
 
 
-OwnersCommand = Pause | Stop | Leave
+OwnersCommand = Pause | Unpause | Stop | Leave
 """The commands that the kernel itself gives to a machine."""

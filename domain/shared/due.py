@@ -17,7 +17,7 @@ class DueCause(StrEnum):
     ANSWERED = "answered"
     """All that it waited for was answered."""
     STARTED = "started"
-    """It was started for a worker, and none has begun with it."""
+    """It was started or retried for a worker, or its pause was lifted, and no worker has begun with it."""
     CANCELLED = "cancelled"
     """It was paused because its caller was cancelled."""
     SAID = "said"

@@ -19,6 +19,7 @@ __all__ = [
     "ExecutionFinished",
     "ExecutionPaused",
     "MetadataChanged",
+    "PauseLifted",
     "PauseRequested",
     "SessionStarted",
     "StopRequested",
@@ -54,6 +55,17 @@ class PauseRequested(Event, frozen=True, kw_only=True):
     """A person or a program asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
+    KIND = EventKind.OUTSIDE
+    STATE = frozenset({"by", "key", "reason"})
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class PauseLifted(Event, frozen=True, kw_only=True):
+    """A person or a program lifted the pause of the execution, or withdrew the request for one: a worker goes on."""
+
+    TYPE = "pause.lifted.v1"
     KIND = EventKind.OUTSIDE
     STATE = frozenset({"by", "key", "reason"})
     by: str

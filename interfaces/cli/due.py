@@ -27,7 +27,7 @@ _SAID = {
     DueCause.CRASHED: "crashed",
     DueCause.TIMER: "timer over",
     DueCause.ANSWERED: "answered",
-    DueCause.STARTED: "started for a worker",
+    DueCause.STARTED: "handed to a worker",
     DueCause.CANCELLED: "its caller was cancelled",
     DueCause.SAID: "something was said to it",
 }

@@ -61,6 +61,7 @@ def flow_result_data(result: FlowResult) -> dict[str, JsonValue]:
         "error": full_form(result.error) if result.error is not None else None,
         "errors": [full_form(error) for error in result.errors],
         "pausedBy": request_data(state.paused),
+        "unpausedBy": request_data(state.unpaused),
         "stopRequestedBy": request_data(state.stop_request),
         "output": result.output,
         "vars": result.envelope.vars,
@@ -85,7 +86,7 @@ def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> 
         output.line(f"error    {error_text(result.error)}")
     for error in result.errors:
         output.line(f"recorded {error_text(error)}")
-    for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
+    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stop_request)):
         if asked is not None:
             output.line(f"{what:<8} {one_line(by_whom(asked))}")
     output.line(f"tokens   {result.usage.total}")

@@ -38,6 +38,7 @@ from steptrail.domain.shared.events import (
     ExecutionFinished,
     ExecutionPaused,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StopRequested,
@@ -63,6 +64,7 @@ Shared = (
     SessionStarted
     | MetadataChanged
     | PauseRequested
+    | PauseLifted
     | StopRequested
     | ExecutionPaused
     | ExecutionFinished

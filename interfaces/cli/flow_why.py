@@ -84,7 +84,8 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         yield from _reason(explained, explained.error)
     if explained.same_failure is not None:
         yield "the same", alike_to(explained.same_failure, store=store)
-    for what, asked in (("paused", explained.paused), ("stopped", explained.stop_requested)):
+    asked_for = (("paused", explained.paused), ("unpaused", explained.unpaused), ("stopped", explained.stop_requested))
+    for what, asked in asked_for:
         if asked is not None:
             yield what, f"{by_whom(asked)}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):

@@ -30,6 +30,7 @@ def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
         "decidedBy": decider.to_dict() if decider else None,
         "error": error_data(deciding_error(state)),
         "pausedBy": request_data(state.paused),
+        "unpausedBy": request_data(state.unpaused),
         "stopRequestedBy": request_data(state.stop_request),
         "output": state.output,
         "outputJson": state.output_json,
@@ -57,7 +58,7 @@ def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> N
         output.line(f"stopped  {how}{one_line(by)}")
     if result.error is not None:
         output.line(f"error    {one_line(str(result.error))}")
-    for what, asked in (("paused", state.paused), ("stopped", state.stop_request)):
+    for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stop_request)):
         if asked is not None:
             output.line(f"{what:<8} {one_line(by_whom(asked))}")
     output.line(f"steps    {state.step_count}")

@@ -1,4 +1,4 @@
-"""`pause`, `stop`, `settle`, `approve`, `deny`: commands to a session or a run from any process, without its agent."""
+"""`pause`, `stop`, `requeue`, `approve` and the like: commands to a session or a run from any process."""
 
 import argparse
 import asyncio
@@ -34,7 +34,9 @@ def register(commands: Commands) -> None:
     """Add the commands."""
     pause = commands.add("pause", _pause, "Pause session or run ID at the next safe point; what is running may end.")
     stop = commands.add("stop", _stop, "Stop session or run ID for good.")
-    for parser in (pause, stop):
+    unpause = commands.add("unpause", _unpause, "Lift the pause of session or run ID: a worker goes on with it.")
+    requeue = commands.add("requeue", _requeue, "Have a worker retry session or run ID, which came to no answer.")
+    for parser in (pause, unpause, stop, requeue):
         parser.add_argument("id", metavar="ID", type=prefix)
         parser.add_argument("--reason", help="why, for the record")
         _by(parser)
@@ -66,6 +68,14 @@ def _by(parser: Parser) -> None:
 
 def _pause(arguments: argparse.Namespace, output: Output) -> int:
     return carried_out(arguments, output, lambda session: session.pause(reason=arguments.reason, by=arguments.by))
+
+
+def _unpause(arguments: argparse.Namespace, output: Output) -> int:
+    return carried_out(arguments, output, lambda session: session.unpause(reason=arguments.reason, by=arguments.by))
+
+
+def _requeue(arguments: argparse.Namespace, output: Output) -> int:
+    return carried_out(arguments, output, lambda session: session.requeue(reason=arguments.reason, by=arguments.by))
 
 
 def _stop(arguments: argparse.Namespace, output: Output) -> int:
@@ -160,6 +170,10 @@ def _said(arguments: argparse.Namespace, result: AnyResult, on: WayOn) -> str:
         }:
             answered = isinstance(result, RunResult) and result.answered
             return f"finished, {status.value} ({how_it_stopped(result.stop_reason, answered=answered)})"
+        case "unpause" | "requeue", ExecutionStatus.PENDING:
+            return f"pending; the next worker goes on with it, or {on} here"
+        case "unpause", _:
+            return "the request to pause is withdrawn; the process that runs it goes on"
         case "pause" | "stop", _:
             return f"asked to {arguments.command}; the process that runs it will do so"
         case _:

@@ -28,6 +28,7 @@ from steptrail.domain.agent.events import (
     MessagesAppended,
     MetadataChanged,
     OutputEvent,
+    PauseLifted,
     PauseRequested,
     RetryScheduled,
     SessionEvent,
@@ -146,7 +147,7 @@ def _execution(event: ExecutionEvent) -> str:
         case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
             other = ", with another context" if context is not None else ""
             return f"segment {segment} on {worker}, after {ended_by.value}{other}"
-        case ExecutionPaused() | StopRequested() | PauseRequested():
+        case ExecutionPaused() | StopRequested() | PauseRequested() | PauseLifted():
             return f"{event.by}{because(event.reason)}"
         case StepStarted(number=number):
             return f"step {number}"

@@ -10,7 +10,7 @@ from steptrail.domain.flow.ids import checked_flow_id, flow_stream
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
@@ -87,6 +87,28 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         that is open or has completed.
         """
         return await self._control.retry(a_flow(flow), strict=strict, options=options, reason=reason, by=by, key=key)
+
+    async def requeue(
+        self,
+        *,
+        options: RunOptions | None = None,
+        reason: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+    ) -> FlowResult:
+        """Have a worker retry a run that failed, met a limit or was stopped; nothing is run here.
+
+        It is what `retry` does, with the recorded workflow. The run is `pending` until a process with `work` goes on.
+        Raises `SessionNotFound`, and `CommandRejected` for a run that is open or has completed.
+        """
+        return await self._control.requeue(options=options, reason=reason, by=by, key=key)
+
+    async def unpause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
+        """Lift a pause, or withdraw the request for one. The run is `pending` until a process with `work` goes on.
+
+        Raises `SessionNotFound`, and `CommandRejected` when it is not paused.
+        """
+        return await self._control.unpause(Unpause(by=by, reason=reason, key=key))
 
     async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
         """Pause when what runs has ended. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""

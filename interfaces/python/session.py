@@ -108,6 +108,25 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
             given, by=by, reason=reason, limits=limits, error_policy=error_policy, key=key, context=stored
         )
 
+    async def requeue(
+        self,
+        *,
+        by: str = "user",
+        reason: str | None = None,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        key: str | None = None,
+    ) -> RunResult[JsonValue]:
+        """Have a worker retry the last execution; this needs no agent, and runs nothing here.
+
+        It is the new execution of `retry`, begun with the agent as it is recorded. The session is `pending` until a
+        process with `work` goes on. `limits` and `error_policy` hold for it in place of the recorded ones; `key` makes
+        it safe to ask again. Raises `SessionNotFound`, and `CommandRejected` for a session that has answered or is not
+        over.
+        """
+        requeued = self._control.requeue(by=by, reason=reason, limits=limits, error_policy=error_policy, key=key)
+        return RunResult(await requeued)
+
     async def resume(
         self,
         agent: Agent[OutputT, ContextT],
@@ -162,6 +181,16 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
     ) -> RunResult[JsonValue]:
         """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
         return RunResult(await self._control.pause(by=by, reason=reason, key=key))
+
+    async def unpause(
+        self, *, reason: str | None = None, by: str = "user", key: str | None = None
+    ) -> RunResult[JsonValue]:
+        """Lift a pause, or withdraw the request for one; this needs no agent, and runs nothing here.
+
+        The session is `pending` until a process with `work` goes on; `resume` goes on at once. The pauses of sessions
+        that its tool calls run are lifted too. Raises `SessionNotFound`, and `CommandRejected` when it is not paused.
+        """
+        return RunResult(await self._control.unpause(by=by, reason=reason, key=key))
 
     async def stop(
         self, *, by: str = "user", reason: str | None = None, key: str | None = None

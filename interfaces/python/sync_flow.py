@@ -17,7 +17,9 @@ class SyncFlow(Twin[Flow]):
 
     resume = blocking(Flow.resume)
     retry = blocking(Flow.retry)
+    requeue = blocking(Flow.requeue)
     pause = blocking(Flow.pause)
+    unpause = blocking(Flow.unpause)
     stop = blocking(Flow.stop)
     settle = blocking(Flow.settle)
     answer = blocking(Flow.answer)

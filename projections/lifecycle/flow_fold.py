@@ -109,6 +109,7 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
     stored.MetadataChanged,
     stored.NodeAttemptSettledLate,
     stored.NodeEvaluated,
+    stored.PauseLifted,
     stored.PauseRequested,
     stored.SessionStarted,
 )

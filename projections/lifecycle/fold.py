@@ -33,6 +33,7 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
     stored.EvaluationsRecorded,
     stored.InferenceRequestAmended,
     stored.MetadataChanged,
+    stored.PauseLifted,
     stored.PauseRequested,
     stored.RetryScheduled,
     stored.SessionForked,

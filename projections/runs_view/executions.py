@@ -13,6 +13,7 @@ from steptrail.domain.shared.events import (
     ExecutionFinished,
     ExecutionPaused,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StopRequested,
@@ -224,6 +225,16 @@ def _paused(memory: StreamMemory, event: ExecutionPaused, moment: RunMoment) -> 
     run.active_us, run.active_since = run.active_at(moment.at), None
     is_for_people = event.by != CALLER
     begin_rest(run, RestMemory(moment.version, "pause", is_for_people, moment.at, by=event.by), moment)
+    put_execution(memory, run, moment)
+
+
+@SHARED_HANDLERS.of(PauseLifted)
+def _pause_lifted(memory: StreamMemory, event: PauseLifted, moment: RunMoment) -> None:
+    """End the rest that is for a person: from now on it is for a worker."""
+    if (run := memory.run) is None or run.standing is not ExecutionStatus.PAUSED:
+        return  # only the request for a pause was withdrawn
+    run.standing = ExecutionStatus.PENDING
+    begin_rest(run, RestMemory(moment.version, "pause", False, moment.at, by=event.by), moment)
     put_execution(memory, run, moment)
 
 

@@ -18,12 +18,12 @@ from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
-from steptrail.domain.agent.retrying import can_be_retried
+from steptrail.domain.agent.retrying import can_be_retried, why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
@@ -333,6 +333,34 @@ class SessionControl:
                 return ended
             journal = await journal.reloaded()
 
+    async def requeue(
+        self,
+        *,
+        by: str = "user",
+        reason: str | None = None,
+        limits: Limits | None = None,
+        error_policy: ErrorPolicy | None = None,
+        key: str | None = None,
+    ) -> AgentState:
+        """Store that the last execution is to be retried, as it is recorded, and run nothing: a worker begins with it.
+
+        Calls with the same `key` are one retry. Raises `CommandRejected` when the last execution has answered or is not
+        over.
+        """
+        journal = await self.stream.existing()
+        if (agent := journal.committed.agent) is None:
+            raise CommandRejected("retry", self._session, str(why_no_retry(journal.committed)))
+        command = Retry(
+            agent=agent,
+            worker=None,
+            by=by,
+            reason=reason,
+            key=key,
+            limits=limits,
+            error_policy=error_policy,
+        )
+        return (await self.stream.append(journal, command)).committed
+
     async def resume(
         self,
         agent: AnyAgent,
@@ -422,6 +450,10 @@ class SessionControl:
         The sessions that its tool calls run are asked as well.
         """
         return await self.stream.request(Pause(by=by, reason=reason, key=key))
+
+    async def unpause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
+        """Lift the pause, of the sessions that its tool calls run too. A worker goes on; nothing is run here."""
+        return await self.stream.unpause(Unpause(by=by, reason=reason, key=key))
 
     async def stop(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
         """Ask for a stop. If no process runs the session, it is finished when this returns.

@@ -23,7 +23,7 @@ from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop
+from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
@@ -145,6 +145,22 @@ class FlowControl:
         journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
         state = await self.stream.own(lambda _, took_over: (command,), performed, key=key, journal=journal)
         return FlowResult(state)
+
+    async def requeue(
+        self,
+        *,
+        options: RunOptions | None = None,
+        reason: str | None = None,
+        by: str = "user",
+        key: str | None = None,
+    ) -> FlowResult:
+        """Store that a run that failed or was stopped is to go on where it was, and run nothing: a worker does."""
+        command = RetryFlow(worker=None, flow=None, options=options, reason=reason, by=by, key=key)
+        return FlowResult(await self.stream.tell(command))
+
+    async def unpause(self, command: Unpause) -> FlowResult:
+        """Lift the pause, of the streams that its nodes run too. A worker goes on; nothing is run here."""
+        return FlowResult(await self.stream.unpause(command))
 
     async def request(self, command: Pause | Stop) -> FlowResult:
         """Ask for a pause or a stop."""

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
-from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop
+from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
@@ -130,6 +130,17 @@ class StreamControl(StreamCommands[S, C, E, F]):
                     await self._pause_children(journal.committed, command)
         await self._carry_out_request_of(journal)
         return (await journal.reloaded()).committed
+
+    async def unpause(self, command: Unpause) -> S:
+        """Lift the pause of this stream and of those that it began, and drive nothing; return the state after it.
+
+        Raises `CommandRejected` for a stream that is not paused, and `SessionNotFound`.
+        """
+        journal = await self.append(await self.existing(), command)
+        for child in self._control.children(journal.committed):
+            with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that is not paused
+                await self._below(child).unpause(Unpause(by=command.by, reason=command.reason))
+        return journal.committed
 
     def _lease(
         self, journal: Journal[S, E], *, take_over: bool = False, looks: int = LOOKS

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy
-from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
@@ -75,6 +75,10 @@ class Process:
     async def request(self, command: Pause | Stop) -> Standing:
         """Ask for a pause or a stop."""
         return self._standing(await self.control.request(command))
+
+    async def unpause(self) -> Standing:
+        """Lift the pause."""
+        return self._standing(await self.control.unpause(Unpause(by="ben")))
 
     async def approve(self) -> Standing:
         """Say yes to what is asked."""
@@ -185,6 +189,34 @@ class MachineContract:
         assert (stands.state, stands.paused_by_person) == (StandingState.PAUSED, True)
         assert not (await other.looks()).is_due(scene.clock.utc() + HOUR)
         assert (await other.resume()).state is StandingState.DONE
+        assert scene.world.counted == [1, 2, 3]
+
+    async def test_a_pause_that_is_lifted_is_due_and_can_be_paused_again(self, scene: Scene) -> None:
+        await scene.crashed(after=2)
+        process = scene.process()
+        with pytest.raises(CommandRejected, match="unpause"):
+            await process.unpause()
+        await process.request(Pause(by="ana"))
+        for _ in range(2):
+            stands = await process.unpause()
+            assert (stands.state, stands.paused_by_person) == (StandingState.PENDING, False)
+            assert stands.is_due(scene.clock.utc())
+        trail = Steptrail(scene.environments[-1])
+        assert [row.stream for row in await trail.due()] == [process.control.stream]
+        assert (await scene.process().request(Pause(by="ana"))).paused_by_person
+        assert await trail.due() == []
+        await process.unpause()
+        assert (await scene.process().resume()).state is StandingState.DONE
+        assert scene.world.counted[-1] == 3
+        with pytest.raises(CommandRejected, match="unpause"):
+            await process.unpause()
+
+    async def test_the_request_for_a_pause_is_withdrawn_and_the_owner_goes_on(self, scene: Scene) -> None:
+        running, other = await scene.hanging(scene.process()), scene.process()
+        await other.request(Pause(by="ana"))
+        assert (await other.unpause()).state is StandingState.WORKING
+        scene.world.go_on.set()
+        assert (await running).state is StandingState.DONE
         assert scene.world.counted == [1, 2, 3]
 
     async def test_a_stop_cuts_off_what_runs(self, scene: Scene) -> None:

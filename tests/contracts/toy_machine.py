@@ -13,6 +13,7 @@ from msgspec import structs
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StopRequested,
@@ -20,7 +21,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.kernel.commands import CALLER, Leave, OwnersCommand, Pause, Stop
+from steptrail.domain.kernel.commands import CALLER, Leave, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import Machine
@@ -102,7 +103,7 @@ class Count:
 
 ToyEvent = (
     SessionStarted | ToyOpened | ToyStarted | ToyCounted | ToyForked
-    | WaitStarted | WaitEnded | PauseRequested | StopRequested | ExecutionPaused | ExecutionFinished
+    | WaitStarted | WaitEnded | PauseRequested | PauseLifted | StopRequested | ExecutionPaused | ExecutionFinished
 )  # fmt: skip
 ToyCommand = Begin | Approve | Fork | OwnersCommand
 ToyEffect = ToyEvent | Count | Wait
@@ -124,6 +125,7 @@ class Toy:
     wait: Wait | None = None
     asked: Pause | Stop | None = None
     paused_by: str | None = None
+    unpaused_at: int | None = None
     key: str | None = None
     keys: Mapping[str, int | None] = field(default_factory=dict[str, int | None])
 
@@ -142,7 +144,9 @@ def evolve(toy: Toy, record: Recorded[ToyEvent]) -> Toy:
         case ToyOpened(segment=segment):
             wait = toy.wait if toy.wait is not None and toy.wait.answered_at is None else None
             asked = toy.asked if isinstance(toy.asked, Stop) else None
-            return replace(toy, segment=segment, counting=False, paused_by=None, wait=wait, asked=asked)
+            return replace(
+                toy, segment=segment, counting=False, paused_by=None, unpaused_at=None, wait=wait, asked=asked
+            )
         case ToyStarted():
             return replace(toy, counting=True)
         case ToyCounted(refused=refused):
@@ -158,6 +162,8 @@ def evolve(toy: Toy, record: Recorded[ToyEvent]) -> Toy:
             return replace(toy, asked=Stop(by=by, reason=reason))
         case PauseRequested(by=by, reason=reason):
             return replace(toy, asked=Pause(by=by, reason=reason))
+        case PauseLifted():
+            return replace(toy, asked=None, unpaused_at=record.at if toy.paused_by is not None else None)
         case ExecutionPaused(by=by):
             return replace(toy, counting=False, paused_by=by, asked=None)
         case ToyForked():
@@ -191,7 +197,10 @@ def decide(toy: Toy, command: ToyCommand) -> tuple[ToyEvent, ...]:
         case Leave() if toy.is_open and toy.paused_by is None:
             return (ExecutionPaused(by=CALLER, reason="cancelled", step_seconds=0.0),)
         case Pause(by=by, reason=reason) if toy.is_open:
-            return () if toy.asked or toy.paused_by else (PauseRequested(by=by, reason=reason),)
+            is_held = toy.paused_by is not None and toy.unpaused_at is None
+            return () if toy.asked or is_held else (PauseRequested(by=by, reason=reason),)
+        case Unpause(by=by, reason=reason) if toy.paused_by or isinstance(toy.asked, Pause):
+            return () if toy.unpaused_at is not None else (PauseLifted(by=by, reason=reason),)
         case Stop(by=by, reason=reason) if toy.is_open:
             return () if isinstance(toy.asked, Stop) else (StopRequested(by=by, reason=reason),)
         case _:
@@ -224,6 +233,8 @@ def standing(toy: Toy) -> Standing:
     waits = () if toy.wait is None else (toy.wait,)
     if not toy.is_open:
         return Standing(state=StandingState.DONE if toy.version else StandingState.ABSENT)
+    if toy.unpaused_at is not None:
+        return Standing(state=StandingState.PENDING, due_at=toy.unpaused_at, waits=waits)
     if toy.paused_by == CALLER:
         return Standing(state=StandingState.PAUSED, due_at=toy.as_of, waits=waits)
     if toy.paused_by is not None:

@@ -20,6 +20,7 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     InferenceStarted,
     MessagesAppended,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StepCompleted,
@@ -135,7 +136,7 @@ def _started_in_spite(records: Sequence[Recorded[AgentEvent]]) -> int:
                 to_pause = True
             case ExecutionFinished():
                 to_stop = to_pause = False
-            case ExecutionPaused() | ExecutionResumed():
+            case ExecutionPaused() | ExecutionResumed() | PauseLifted():
                 to_pause = False
             case event if isinstance(event, _STARTS):
                 count += to_stop or to_pause

@@ -112,7 +112,7 @@ async def test_an_approval_is_answered_from_its_page_and_kept_with_who_and_why(
     assert buttons(page)[:2] == ["deny", "approve"]
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/asks")
     assert (granted.by, granted.reason) == ("inspector:ana", "the order is hers")
-    assert buttons(after) == ["pause", "stop"]
+    assert buttons(after) == ["pause", "stop", "fork"]
     assert "steptrail resume" in words(after)
 
 
@@ -146,6 +146,45 @@ async def test_a_run_is_paused_and_stopped_and_a_second_click_is_the_same(trail:
     (asked,) = await heard(trail, "crashed", "stop.requested.v1")
     assert (asked.by, asked.reason) == ("inspector:ana", "it is over")
     assert not (await trail.session("crashed").state()).is_open
+
+
+@pytest.mark.acceptance("8.6-25")
+async def test_a_paused_run_and_one_that_failed_are_handed_to_a_worker_from_their_pages(
+    trail: Steptrail, clients: Clients
+) -> None:
+    await trail.session("crashed").pause(by="ben", reason="not now")
+    async with clients() as client:
+        for name, do in (("crashed", "unpause"), ("failed", "requeue")):
+            page = (await client.get(f"/runs/{name}")).text
+            assert do in buttons(page), name
+            form = forms(page)[0]
+            clicks = [await post(client, dict(form), do=do, reason="it is mended") for _ in range(2)]
+            # A second click on a retry is told that another execution has begun.
+            assert [each.status_code for each in clicks] == [303, 409 if do == "requeue" else 303], name
+            assert do not in buttons((await client.get(f"/runs/{name}")).text)
+            assert (await post(client, {**form, "shown": "9"}, do=do)).status_code == 409
+    pending = {row.stream: row.due for row in await trail.due() if row.status is ExecutionStatus.PENDING}
+    assert {"agent:crashed", "agent:failed"} <= pending.keys()
+    (lifted,) = await heard(trail, "crashed", "pause.lifted.v1")
+    assert (lifted.by, lifted.reason) == ("inspector:ana", "it is mended")
+
+
+@pytest.mark.acceptance("8.6-26")
+async def test_a_session_is_forked_from_its_page_and_a_second_click_leads_to_the_same_fork(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients() as client:
+        form = forms((await client.get("/runs/failed")).text)[-1]
+        clicks = [await post(client, dict(form), do="fork", reason="try another way") for _ in range(2)]
+        assert [each.status_code for each in clicks] == [303, 303]
+        (where,) = {each.headers["location"] for each in clicks}
+        assert "forked" in words((await client.get(where)).text)
+        (within_a_step, *_) = await trail.session("failed").history(types=["inference.completed.v1"])
+        refused = {"x": 422, "-1": 422, "9" * 20: 422, "999999": 409, str(within_a_step.version): 409}
+        for after, status in refused.items():
+            assert (await post(client, dict(form), do="fork", after=after)).status_code == status, after
+    fork = await trail.session(where.removeprefix("/runs/")).state()
+    assert (fork.version, len(fork.messages)) == (1, len((await trail.session("failed").state()).messages))
 
 
 @pytest.mark.acceptance("8.6-12")

@@ -12,6 +12,7 @@ import pytest
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
 from steptrail.inspector import inspector
 from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import BuiltWorkflow, Envelope, RunOptions, Workflow
 from tests.harness.asked_views import AskedViews
 from tests.inspector.conftest import everything
 from tests.inspector.inspected import desk, look_up, search
@@ -38,9 +39,28 @@ async def _store(url: str) -> None:
     async with Steptrail.open(url) as trail:
         policy = ErrorPolicy.retry_all(max_retries=3)
         await trail.run(agent.with_error_policy(policy).build(), "Look for it", session="long")
+        await trail.run(chain(), "x", session="chain")
         for number in range(60):
             await trail.run(desk("Yes."), "Hi", session=f"quick-{number}")
         await trail.views.wait()
+
+
+def chain() -> BuiltWorkflow:
+    """Return a workflow of twice as many nodes, for each has half as many events; one fails and is recorded."""
+
+    def work(envelope: Envelope) -> str:
+        return "done"
+
+    def fail(envelope: Envelope) -> str:
+        raise ConnectionError("away")
+
+    names, flow = (
+        [f"n{number}" for number in range(2 * STEPS)],
+        Workflow("chain", options=RunOptions(continue_on_error=True)),
+    )
+    for name in names:
+        flow = flow.function(name, fail if name == "n40" else work)
+    return flow.chain(*names).build()
 
 
 @pytest.fixture
@@ -80,6 +100,17 @@ async def test_a_long_run_has_all_its_steps_in_a_minimap_that_leads_to_each_part
     assert "look_up" in words(there)
     assert "step 1 " in earlier
     assert "chart map" not in (await client.get("/runs/quick-1")).text
+
+
+@pytest.mark.acceptance("8.6-23")
+async def test_a_long_workflow_has_all_its_visits_in_a_minimap(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/runs/flow:chain")).text
+    drawn = re.findall(r'class="chart map".*?</svg>', page, re.DOTALL)[0]
+    columns = re.findall(r'\?w=(\d+)#bars" tabindex="-1"><rect class="bar (\w+)( out)?".*?<title>(.*?)</title>', drawn)
+    (way,) = re.findall(r'Errors: <a href="([^"]+)">n40</a>', page)
+    assert len(columns) == 2 * STEPS // 3 + 1
+    assert [said.partition(":")[0] for _, tone, _, said in columns if tone == "bad"] == ["visits 39 to 41"]
+    assert "n40" in words((await client.get(way.replace("&amp;", "&"))).text)
 
 
 async def lists_of(url: str, runs: int) -> dict[str, str]:

@@ -15,7 +15,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop
+from steptrail.domain.kernel.commands import Leave, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.machine import Machine
@@ -161,7 +161,7 @@ def _decide(bell: Bell, command: OwnersCommand) -> tuple[BellEvent, ...]:
                     status=ExecutionStatus.COMPLETED, stop_reason=StopReason.USER_REQUESTED, resolved_by=by
                 ),
             )
-        case Leave():
+        case Leave() | Unpause():
             return ()
 
 

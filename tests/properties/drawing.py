@@ -30,7 +30,7 @@ from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
-from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
 from steptrail.domain.policy.backoff import Backoff
@@ -222,7 +222,7 @@ def answers_in(step: int, positions: list[int]) -> st.SearchStrategy[tuple[Agent
 
 
 VERDICTS: tuple[Literal["completed", "failed", "rerun", "tell"], ...] = ("completed", "failed", "rerun", "tell")
-PAUSE, STOP = Pause(by="ana"), Stop(by="ana")
+PAUSE, UNPAUSE, STOP = Pause(by="ana"), Unpause(by="ana"), Stop(by="ana")
 SEND = Send(messages=(Message.user("and this?"),))
 
 

@@ -69,6 +69,7 @@ from tests.properties.drawing import (
     ANYTHING,
     EVENTFUL,
     PAUSE,
+    UNPAUSE,
     VERDICTS,
     Mix,
     answers_in,
@@ -190,7 +191,8 @@ class Life:
             self.troubles -= 1
         match trouble:
             case "command":
-                self.command(self.draw(st.sampled_from(self.mix.commands)))
+                may_unpause = self.stored.pause_request is not None
+                self.command(self.draw(st.sampled_from([*self.mix.commands, *[UNPAUSE] * may_unpause])))
                 return False
             case "crash before":
                 self.crash()
@@ -343,6 +345,9 @@ class Life:
                 continue
             elif self.state.is_open:
                 assert self.state.phase in {Phase.PAUSED, Phase.PENDING}
+                if self.state.phase is Phase.PAUSED and self.draw(st.booleans()):
+                    self.command(UNPAUSE)
+                    assert (self.state.phase, next_effects(self.state, self.now)) == (Phase.UNPAUSED, ())
                 self.resume(last_seen=self.state.as_of)
             else:
                 return

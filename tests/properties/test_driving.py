@@ -26,7 +26,7 @@ def test_every_event_occurs_in_the_lives_that_are_drawn() -> None:
     several = Counter[str]()
     sizes: list[int] = []
 
-    @seed(1)
+    @seed(3)
     @settings(
         max_examples=LIVES,
         database=None,

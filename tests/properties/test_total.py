@@ -11,7 +11,7 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.next_effects import next_effects
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.kernel.commands import Pause, Stop
+from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.testing.scenario import SECOND, START
@@ -21,6 +21,7 @@ from tests.properties.driving import SESSION, Life, lives
 COMMANDS = (
     Send(messages=(Message.user("more"),)),
     Pause(by="ana"),
+    Unpause(by="ana"),
     Stop(by="ana"),
     Settle(effect_id=f"{SESSION}:1:1:0", by="ana", verdict="rerun"),
 )

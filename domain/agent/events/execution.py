@@ -13,7 +13,13 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import Cost
-from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, PauseRequested, StopRequested
+from steptrail.domain.shared.events import (
+    ExecutionFinished,
+    ExecutionPaused,
+    PauseLifted,
+    PauseRequested,
+    StopRequested,
+)
 from steptrail.domain.shared.run import SegmentEnd
 
 __all__ = [
@@ -118,6 +124,7 @@ ExecutionEvent = (
     | ExecutionPaused
     | StopRequested
     | PauseRequested
+    | PauseLifted
     | StepStarted
     | StepCompleted
     | ExecutionFinished

@@ -39,6 +39,7 @@ from steptrail.domain.shared.events import (
     ExecutionFinished,
     ExecutionPaused,
     MetadataChanged,
+    PauseLifted,
     PauseRequested,
     SessionStarted,
     StopRequested,
@@ -80,6 +81,7 @@ __all__ = [
     "NodeRetryScheduled",
     "NodeSkipped",
     "NodeThen",
+    "PauseLifted",
     "PauseRequested",
     "SessionStarted",
     "StepAnswered",
@@ -98,6 +100,7 @@ FlowEvent = (
     | FlowResumed
     | FlowRetried
     | PauseRequested
+    | PauseLifted
     | StopRequested
     | ExecutionPaused
     | ExecutionFinished

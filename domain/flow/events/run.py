@@ -72,7 +72,8 @@ class FlowResumed(Event, frozen=True, kw_only=True):
 class FlowRetried(Event, frozen=True, kw_only=True):
     """A run that failed or was stopped goes on in the next execution: what had failed is due again.
 
-    `visits` are the numbers of the visits that are due again. What was finished stays finished.
+    `visits` are the numbers of the visits that are due again. What was finished stays finished. Without a `worker`
+    it is pending: a worker begins with it.
     """
 
     TYPE = "flow.retried.v1"
@@ -81,7 +82,7 @@ class FlowRetried(Event, frozen=True, kw_only=True):
     execution_id: str
     ordinal: Positive
     segment: Positive
-    worker: str
+    worker: str | None
     library: str
     visits: tuple[int, ...]
     changes: tuple[str, ...] = ()

@@ -1,15 +1,16 @@
 """Actions: what somebody says to a run from its page. Each is a command of the library, with a reason, for the record.
 
-A form names what was shown: the question with its values and its time, or the execution. If that is not what there is
-now, nothing is done and the page says so.
+A form names what was shown: the question with its values and its time, or the execution and how far it was. If that is
+not what there is now, nothing is done and the page says so. Nothing is run here: what is to go on is for a worker.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, ConfigurationError, NotStorable, OwnershipLost, SessionBusy
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
@@ -19,9 +20,11 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere
 from steptrail.interfaces.http.inspector.forms import FormRefused, read_form
+from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.projections.questions import Question
 
 if TYPE_CHECKING:
@@ -30,53 +33,11 @@ if TYPE_CHECKING:
 
     from steptrail.interfaces.python.flow import Flow
 
-__all__ = ["Acting", "Way", "shown_digest", "ways_to_answer"]
+__all__ = ["Acting"]
 
 _LONGEST_REASON: Final = 2_000
-_STEERING: Final = ("pause", "stop")
-
-
-class Way(NamedTuple):
-    """A button of a question: the value that it sends, its word, and the field that it needs; None for none."""
-
-    value: str
-    word: str
-    field: str | None = None
-
-
-def ways_to_answer(question: Question) -> Sequence[Way]:
-    """Return the buttons under a question, the careful ones first."""
-    match question.kind:
-        case "approval":
-            return [Way("deny", "Deny"), Way("approve", "Approve")]
-        case "step":
-            middle = [Way("skip", "Skip it")] if question.type != "after" else []
-            return [Way("abort", "Abort the run"), *middle, Way("continue", "Go on")]
-        case "human":
-            return _human(question)
-        case _:
-            tell = [Way("tell", "Tell the model that nobody knows")] if question.node is None else []
-            return [
-                *tell,
-                Way("failed", "It failed"),
-                Way("rerun", "Run it again"),
-                Way("done", "It completed", "data"),
-            ]
-
-
-def _human(question: Question) -> Sequence[Way]:
-    match question.type:
-        case "approval":
-            return [Way("reject", "Reject"), Way("approve", "Approve")]
-        case "choice":
-            return [Way(f"choice:{option}", option) for option in question.options]
-        case _:
-            return [Way("reject", "Reject"), Way("data", "Send", "data")]
-
-
-def shown_digest(question: Question) -> str:
-    """Return what a form says that was shown: a question that is asked anew has another one."""
-    return digest_of([question.kind, question.id, question.digest, question.asked_at.isoformat()])
+_STEERING: Final = ("pause", "unpause", "stop", "requeue")
+_MOST_OF_A_NAME: Final = 80
 
 
 class Acting(Answering):
@@ -92,7 +53,7 @@ class Acting(Answering):
         root, name = request.scope.get("root_path", ""), name_of(row.stream)
         try:
             form = await read_form(request)
-            await self._done(row, form, f"inspector:{access.user}")
+            name = await self._done(row, form, f"inspector:{access.user}")
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
         except (CommandRejected, NotStorable, ConfigurationError, SessionBusy, OwnershipLost) as error:
@@ -100,15 +61,19 @@ class Acting(Answering):
             return self.shown(request, "refused.html", HTTPStatus.CONFLICT, said=said, name=name)
         return RedirectResponse(f"{root}/runs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER)
 
-    async def _done(self, row: RunSummary, form: Mapping[str, str], by: str) -> None:
+    async def _done(self, row: RunSummary, form: Mapping[str, str], by: str) -> str:
+        """Do what a form says, and return the name of the run to look at then."""
         reason, do = form.get("reason", "").strip(), form.get("do", "")
         if not reason or len(reason) > _LONGEST_REASON:
             said = f"Say why, in at most {_LONGEST_REASON:,} characters: it is kept with the run."
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, said)
-        handle: Any = self.trail.handle(name_of(row.stream))
+        name = name_of(row.stream)
+        handle: Any = self.trail.handle(name)
+        if do == "fork" and isinstance(handle, Session):
+            return await self._forked(handle, row, form, by, reason)
         if do in _STEERING:
             await _steered(handle, row, form, by, reason)
-            return
+            return name
         asked = await open_questions(self.trail.store, IndexQuery(streams=[row.stream]), self.trail.clock.utc())
         question = next((each for each in asked if each.id == form.get("to")), None)
         if question is None or shown_digest(question) != form.get("shown"):
@@ -117,6 +82,21 @@ class Acting(Answering):
         if do not in [way.value for way in ways_to_answer(question)]:
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such answer. Nothing was done.")
         await _answered(handle, question, do, form, by, reason)
+        return name
+
+    async def _forked(self, session: Session, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
+        """Fork a session after an event, and return the name of the fork. A second click leads to the same one."""
+        after = form.get("after", "").strip() or form.get("at", "")
+        if not (after.isascii() and after.isdigit() and len(after) < 16):
+            said = "The event is a number: the fork goes on after it. Nothing was done."
+            raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, said)
+        once = digest_of([row.stream, by, after, form.get("once", "")])
+        into = f"{row.session_id[:_MOST_OF_A_NAME]}-fork-{once[:8]}"
+        if not await self.trail.store.index(IndexQuery(streams=[stream_of(SessionId(into))])):
+            tenant = await tenant_of(self.trail.store, row)
+            metadata: dict[str, JsonValue] = {} if tenant is None else {"tenant": tenant}
+            await session.fork(at=int(after), session=into, by=by, reason=reason, metadata=metadata)
+        return into
 
 
 async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> None:
@@ -125,10 +105,15 @@ async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str,
         raise FormRefused(HTTPStatus.CONFLICT, said)
     # A second click is the same command.
     key = f"{by} {form['do']} {row.executions} {form.get('at', '')}"[:200]
-    if form["do"] == "pause":
-        await handle.pause(reason=reason, by=by, key=key)
-    else:
-        await handle.stop(reason=reason, by=by, key=key)
+    match form["do"]:
+        case "pause":
+            await handle.pause(reason=reason, by=by, key=key)
+        case "unpause":
+            await handle.unpause(reason=reason, by=by, key=key)
+        case "requeue":
+            await handle.requeue(reason=reason, by=by, key=key)
+        case _:
+            await handle.stop(reason=reason, by=by, key=key)
 
 
 async def _answered(handle: Any, question: Question, do: str, form: Mapping[str, str], by: str, reason: str) -> None:

@@ -26,12 +26,13 @@ from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.http.inspector import words
 from steptrail.interfaces.http.inspector.access import Authorize
-from steptrail.interfaces.http.inspector.acting import Acting, shown_digest, ways_to_answer
+from steptrail.interfaces.http.inspector.acting import Acting
 from steptrail.interfaces.http.inspector.counted import CountedPages
 from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.pages import Pages
 from steptrail.interfaces.http.inspector.security import Guarded
 from steptrail.interfaces.http.inspector.told import asked_text
+from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer, ways_to_steer
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Mask, Masking, Show
@@ -143,6 +144,7 @@ def _templates() -> "Environment":
         "status_of_row": words.status_of_row,
         "usd": words.usd,
         "ways": ways_to_answer,
+        "ways_to_steer": ways_to_steer,
         "shown_digest": shown_digest,
         "stopped": how_it_stopped,
     }

@@ -1,4 +1,4 @@
-"""The minimap of a long run of an agent: all its steps as some columns, of which the page shows a window."""
+"""The minimap of a long run: all its steps, or visits of nodes, as some columns, of which the page shows a window."""
 
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -18,8 +18,24 @@ _MOST_ERRORS: Final = 20
 _RUN: Final = "execution = (SELECT execution FROM executions WHERE stream = $1 AND ordinal = $2)"
 
 
+class _Source(NamedTuple):
+    """The view with a row a step or a visit: its name, its column of numbers, and what is a failure in it."""
+
+    view: str
+    number: str
+    failed: str
+    word: str
+    name: str
+
+
+_STEPS: Final = _Source("steps", "step", "errors", "step", "NULL")
+_VISITS: Final = _Source(
+    "visits", "number", "CASE WHEN status IN ('failed', 'recorded') THEN 1 ELSE 0 END", "visit", "node"
+)
+
+
 class MapColumn(NamedTuple):
-    """Some steps one after the other: where they stand, the last event of them, and their words."""
+    """Some steps or visits one after the other: where they stand, the last event of them, and their words."""
 
     x: float
     width: float
@@ -30,45 +46,49 @@ class MapColumn(NamedTuple):
 
 
 class Minimap(NamedTuple):
-    """The columns, and the first steps with an error, each with its event."""
+    """The columns, and the first errors, each in words and with its event."""
 
     columns: Sequence[MapColumn]
-    errors: Sequence[tuple[int, int]]
+    errors: Sequence[tuple[str, int]]
 
 
 async def minimap(
     trail: Steptrail, counting: Counting, access: Access, row: RunSummary, ordinal: int | None
 ) -> Minimap | None:
-    """Return the minimap of an execution; None where its steps are not counted."""
-    of = (row.stream, ordinal or row.executions)
-    each = max(1, -(-row.steps // _COLUMNS))
+    """Return the minimap of an execution; None where it is not counted."""
+    of, source = (row.stream, ordinal or row.executions), _VISITS if row.kind == "flow" else _STEPS
+    view, number, failed, _, name = source
 
     async def question(_: object) -> tuple[Sequence[Sequence[Any]], Sequence[Sequence[Any]]]:
-        columns = await trail.views.sql(
-            "SELECT min(step), max(step), max(coalesce(end_version, version)), sum(active_seconds), sum(errors) "  # noqa: S608
-            f"FROM steps WHERE {_RUN} GROUP BY step / {each} ORDER BY 1",
-            *of,
-            fresh=None,
+        async def rows(text: str) -> Sequence[Sequence[Any]]:
+            return (await trail.views.sql(text, *of, fresh=None)).rows
+
+        # Not the index: of a run that goes on, it knows only how many there were when the run was at rest.
+        ((most,),) = await rows(f"SELECT max({number}) FROM {view} WHERE {_RUN}")  # noqa: S608
+        each = max(1, -(-int(most or 0) // _COLUMNS))
+        columns = await rows(
+            f"SELECT min({number}), max({number}), max(coalesce(end_version, version)), sum(active_seconds), "  # noqa: S608
+            f"sum({failed}), min({name}) FROM {view} WHERE {_RUN} GROUP BY {number} / {each} ORDER BY 1"
         )
-        errors = await trail.views.sql(
-            f"SELECT step, version FROM steps WHERE {_RUN} AND errors > 0 ORDER BY step LIMIT {_MOST_ERRORS}",  # noqa: S608
-            *of,
-            fresh=None,
+        errors = await rows(
+            f"SELECT {number}, version, {name} FROM {view} WHERE {_RUN} AND {failed} > 0 "  # noqa: S608
+            f"ORDER BY {number} LIMIT {_MOST_ERRORS}"
         )
-        return columns.rows, errors.rows
+        return columns, errors
 
     found = (await counting.ask(access, question, patience=SHORTLY_SECONDS)).answer
     if found is None or not found[0]:
         return None
-    return Minimap(_columns(found[0]), [(int(step), int(version)) for step, version in found[1]])
+    errors = [(name or f"{source.word} {number}", int(version)) for number, version, name in found[1]]
+    return Minimap(_columns(found[0], source.word), errors)
 
 
-def _columns(rows: Sequence[Sequence[Any]]) -> Sequence[MapColumn]:
+def _columns(rows: Sequence[Sequence[Any]], word: str) -> Sequence[MapColumn]:
     most = max(float(row[3] or 0) for row in rows) or 1.0
     width = 1000 / len(rows)
     made: list[MapColumn] = []
-    for place, (first, last, until, active, errors) in enumerate(rows):
-        named = f"step {first}" if first == last else f"steps {first} to {last}"
+    for place, (first, last, until, active, errors, name) in enumerate(rows):
+        named = name or f"{word} {first}" if first == last else f"{word}s {first} to {last}"
         failed = f", {errors} error{'s' if errors > 1 else ''}" if errors else ""
         made.append(
             MapColumn(

@@ -120,7 +120,7 @@ class Pages(Answering):
         if head is not None and head.status.word == ExecutionStatus.FAILED.value:
             others = await alike(self.counting, access, row, number)
         steps = None
-        if (view.window.before or view.window.behind) and row.kind == "agent":
+        if view.window.before or view.window.behind:
             steps = await minimap(self.trail, self.counting, access, row, number)
         shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "others": others, "minimap": steps}
         return self.shown(request, "run.html", tag=tag, page="run", **shown)

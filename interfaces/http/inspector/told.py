@@ -4,6 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from steptrail.domain.agent.retrying import can_be_retried
+from steptrail.domain.agent.state import AgentState
+from steptrail.domain.flow.decide import why_no_retry
+from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
@@ -24,13 +28,14 @@ class Told:
 
     `said` is the sentence, `facts` are lines with their labels, and `command` is what takes the run further. `events`
     maps what happened to the number of its event. `damage` is why no more could be read. `is_newest` says whether no
-    execution came after this one.
+    execution came after this one, and `can_be_retried` whether it ended without an answer.
     """
 
     said: str
     status: Status
     is_open: bool
     is_newest: bool
+    can_be_retried: bool
     execution: str | None
     facts: Sequence[tuple[str, str]]
     command: str
@@ -58,6 +63,7 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
         is_open=is_open,
         is_newest=is_newest,
+        can_be_retried=is_newest and _can_be_retried(of_kind.state),
         execution=of_kind.execution_id,
         facts=tuple(_facts(data, masking)),
         command=command if isinstance(command, str) else "",
@@ -65,6 +71,12 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
         events=explained.events,
         damage=explained.damage,
     )
+
+
+def _can_be_retried(state: object) -> bool:
+    if isinstance(state, AgentState):
+        return can_be_retried(state)
+    return isinstance(state, FlowState) and why_no_retry(state) is None
 
 
 def asked_text(question: Question) -> str:
@@ -104,7 +116,7 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
             yield "at", str(error["place"])
     for cause in _list(error.get("causes"))[1:4]:
         yield "caused by", str(cause)
-    for label, key in (("paused", "pausedBy"), ("stop asked", "stopRequestedBy")):
+    for label, key in (("paused", "pausedBy"), ("unpaused", "unpausedBy"), ("stop asked", "stopRequestedBy")):
         asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
         if asked:
             yield label, f"by {asked.get('by')}{': ' + str(asked['reason']) if asked.get('reason') else ''}"
