@@ -10,7 +10,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Literal, cast
 from uuid import NAMESPACE_URL, uuid4, uuid5
@@ -214,7 +214,7 @@ def _shown(each: Followed) -> ServerSentEvent:
         return ServerSentEvent(
             event=each.event.TYPE, id=str(each.version), data=msgspec.json.encode(each.event).decode()
         )
-    return ServerSentEvent(event=UPDATES[type(each)], data=_json(asdict(each)))
+    return ServerSentEvent(event=UPDATES[type(each)], data=_json(msgspec.structs.asdict(each)))
 
 
 def _json(data: object) -> str:

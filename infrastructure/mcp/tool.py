@@ -1,7 +1,7 @@
 """A tool of a server as the runner sees it. Its arguments go to the server as they are, which validates them."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
@@ -83,4 +83,4 @@ class McpTool:
     def _late(self, outcome: ToolTimedOut, timeout: float | None) -> ToolTimedOut:
         # Only our side of the call is sure to have ended.
         late = f"tool {self.name!r} did not end within {timeout} seconds; its MCP server was told to cancel it"
-        return replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=late))
+        return structs.replace(outcome, cancelled=False, error=structs.replace(outcome.error, message=late))

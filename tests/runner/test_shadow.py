@@ -50,7 +50,9 @@ async def ran_with(limits: Limits, kinds: Sequence[str]) -> tuple[Run, Sequence[
         "answer": "done",
     }
     model = ScriptedModel([replies[kind] for kind in kinds])
-    builder = agent_of([]).with_model(model).with_limits(limits).with_error_policy(ErrorPolicy.retry_all(2))
+    # Which of two calls side by side ends first is left to the threads.
+    one_by_one = structs.replace(limits, max_concurrent_tools=1)
+    builder = agent_of([]).with_model(model).with_limits(one_by_one).with_error_policy(ErrorPolicy.retry_all(2))
     return await run(builder.build(), clock=clock), model.requests
 
 

@@ -116,6 +116,7 @@ def test_no_command_prints_what_a_terminal_obeys(
         run("run", f"agents.py:{name}", HOSTILE, "--id", name, "--log", "debug")
     for name in ("asking", "denied", "parked"):
         run("pause", name, *by)
+    run("unpause", "asking", *by)
     for name in ("asking", "denied"):
         approval = json.loads(run("why", name, "--json"))["approvals"][0]["id"]
         run("approve" if name == "asking" else "deny", name, approval, *by)
@@ -123,6 +124,7 @@ def test_no_command_prints_what_a_terminal_obeys(
     run("settle", "parked", "parked:1:1:0", "--failed", HOSTILE, "--by", HOSTILE)
     run("stop", "parked", *by)
     run("retry", "agents.py:failing", "failing", *by)
+    run("requeue", "failing", *by)
     run("send", "agents.py:agent", "agent", HOSTILE)
     for words in (["--json"], []):
         for name in ("agent", "unknown", "failing", "away", "asking", "denied", "parked", "judged"):
