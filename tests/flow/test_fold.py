@@ -37,6 +37,7 @@ ANY: list[FlowEvent] = [
     E.FlowResumed(segment=2, worker="w", library="0", ended_by=SegmentEnd.CRASH, was_productive=True, by="ana"),
     E.FlowRetried(execution_id="f:2", ordinal=2, segment=2, worker="w", library="0", visits=(), by="ana"),
     E.PauseRequested(by="ana"),
+    E.PauseLifted(by="ana"),
     E.StopRequested(by="ana"),
     E.ExecutionPaused(by="ana", step_seconds=0.0),
     E.ExecutionFinished(status=ExecutionStatus.COMPLETED, stop_reason=StopReason.COMPLETED, resolved_by="x"),
