@@ -167,6 +167,7 @@ def _answered(config: BroadcastConfig, event: nodes.FlowQuestionAnswered) -> Mes
     runs.FlowExecutionResumed,
     runs.FlowExecutionStarted,
     runs.FlowExecutionStopped,
+    runs.FlowExecutionUnpaused,
     runs.FlowExecutionWaitEnded,
     runs.FlowExecutionWaiting,
     runs.FlowStopSignalReceived,

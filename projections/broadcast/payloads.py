@@ -167,6 +167,7 @@ def _tool_cancelled(config: BroadcastConfig, event: tools.CallCancelled) -> Mess
     executions.AgentExecutionResumed,
     executions.AgentExecutionStarted,
     executions.AgentExecutionStopped,
+    executions.AgentExecutionUnpaused,
     executions.AgentExecutionWaitEnded,
     executions.AgentExecutionWaiting,
     executions.StopSignalReceived,

@@ -11,6 +11,7 @@ from steptrail.projections.lifecycle.executions import (
     AgentExecutionResumed,
     AgentExecutionStarted,
     AgentExecutionStopped,
+    AgentExecutionUnpaused,
     AgentExecutionWaitEnded,
     AgentExecutionWaiting,
     MessagesAdded,
@@ -43,6 +44,13 @@ def _resumed(moment: Moment, event: stored.ExecutionResumed) -> LifecycleEvents:
 @OF_EXECUTIONS.of(stored.ExecutionPaused)
 def _paused(moment: Moment, event: stored.ExecutionPaused) -> LifecycleEvents:
     yield AgentExecutionPaused(**moment.head(), by=event.by, reason=event.reason)
+
+
+@OF_EXECUTIONS.of(stored.PauseLifted)
+def _unpaused(moment: Moment, event: stored.PauseLifted) -> LifecycleEvents:
+    # Otherwise a request was withdrawn that nobody has obeyed: the execution is at work.
+    if moment.state.unpaused is not None:
+        yield AgentExecutionUnpaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @OF_EXECUTIONS.of(stored.WaitStarted)

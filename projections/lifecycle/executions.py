@@ -18,6 +18,7 @@ __all__ = [
     "AgentExecutionResumed",
     "AgentExecutionStarted",
     "AgentExecutionStopped",
+    "AgentExecutionUnpaused",
     "AgentExecutionWaitEnded",
     "AgentExecutionWaiting",
     "MessagesAdded",
@@ -64,6 +65,20 @@ class AgentExecutionPaused(RunEvent):
 
     def _line(self) -> str:
         return f"execution paused (by: {self.by})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionUnpaused(RunEvent):
+    """The pause was lifted by somebody, and the execution goes on when a worker comes."""
+
+    by: str
+    reason: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"by": self.by, "reason": self.reason}
+
+    def _line(self) -> str:
+        return f"execution unpaused (by: {self.by})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

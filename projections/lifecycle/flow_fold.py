@@ -109,7 +109,6 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
     stored.MetadataChanged,
     stored.NodeAttemptSettledLate,
     stored.NodeEvaluated,
-    stored.PauseLifted,
     stored.PauseRequested,
     stored.SessionStarted,
 )
@@ -138,6 +137,13 @@ def _resumed(moment: _Moment, event: stored.FlowResumed) -> _Events:
 @_HANDLERS.of(stored.ExecutionPaused)
 def _paused(moment: _Moment, event: stored.ExecutionPaused) -> _Events:
     yield runs.FlowExecutionPaused(**moment.head(), by=event.by, reason=event.reason)
+
+
+@_HANDLERS.of(stored.PauseLifted)
+def _unpaused(moment: _Moment, event: stored.PauseLifted) -> _Events:
+    # Otherwise a request was withdrawn that nobody has obeyed: the execution is at work.
+    if moment.state.unpaused is not None:
+        yield runs.FlowExecutionUnpaused(**moment.head(), by=event.by, reason=event.reason)
 
 
 @_HANDLERS.of(stored.WaitStarted)

@@ -254,6 +254,7 @@ FlowLifecycleEvent = (
     | runs.FlowExecutionResumed
     | runs.FlowExecutionStarted
     | runs.FlowExecutionStopped
+    | runs.FlowExecutionUnpaused
     | runs.FlowExecutionWaitEnded
     | runs.FlowExecutionWaiting
     | runs.FlowStopSignalReceived

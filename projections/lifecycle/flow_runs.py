@@ -17,6 +17,7 @@ __all__ = [
     "FlowExecutionResumed",
     "FlowExecutionStarted",
     "FlowExecutionStopped",
+    "FlowExecutionUnpaused",
     "FlowExecutionWaitEnded",
     "FlowExecutionWaiting",
     "FlowRunEvent",
@@ -81,6 +82,20 @@ class FlowExecutionPaused(FlowRunEvent):
 
     def _line(self) -> str:
         return f"paused (by: {self.by})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowExecutionUnpaused(FlowRunEvent):
+    """The pause was lifted by somebody, and the execution goes on when a worker comes."""
+
+    by: str
+    reason: str | None
+
+    def _said(self) -> dict[str, JsonValue]:
+        return {"by": self.by, "reason": self.reason}
+
+    def _line(self) -> str:
+        return f"unpaused (by: {self.by})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

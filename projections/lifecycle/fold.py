@@ -33,7 +33,6 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
     stored.EvaluationsRecorded,
     stored.InferenceRequestAmended,
     stored.MetadataChanged,
-    stored.PauseLifted,
     stored.PauseRequested,
     stored.RetryScheduled,
     stored.SessionForked,

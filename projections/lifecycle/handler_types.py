@@ -24,6 +24,7 @@ LifecycleEvent = (
     | executions.AgentExecutionResumed
     | executions.AgentExecutionStarted
     | executions.AgentExecutionStopped
+    | executions.AgentExecutionUnpaused
     | executions.AgentExecutionWaitEnded
     | executions.AgentExecutionWaiting
     | executions.MessagesAdded

@@ -22,7 +22,7 @@ from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
 some = examples(80)
-AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED}
+AT_REST = {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED, Phase.UNPAUSED}
 """The phases in which only somebody else can act."""
 
 

@@ -48,6 +48,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ),
     ("AgentExecutionResumed", {"ended_by": SegmentEnd.CRASH}, "endedBy", "execution resumed (after: crash)"),
     ("AgentExecutionPaused", {"by": "ana", "reason": None}, "by reason", "execution paused (by: ana)"),
+    ("AgentExecutionUnpaused", {"by": "ana", "reason": None}, "by reason", "execution unpaused (by: ana)"),
     (
         "AgentExecutionWaiting",
         {"kind": "approval", "until": NOON, "tool": "pay", "tool_call_id": "c1"},

@@ -38,6 +38,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("FlowExecutionStarted", {"flow": "publish", "is_retry": True}, "flow isRetry", "is retried: publish"),
     ("FlowExecutionResumed", {"ended_by": SegmentEnd.CRASH}, "endedBy", "resumed (after: crash)"),
     ("FlowExecutionPaused", {"by": "ana", "reason": "s3cret"}, "by reason", "paused (by: ana)"),
+    ("FlowExecutionUnpaused", {"by": "ana", "reason": "s3cret"}, "by reason", "unpaused (by: ana)"),
     ("FlowExecutionWaiting", {"kind": "human", "until": NOON}, "kind until", "waits (human)"),
     ("FlowExecutionWaitEnded", {"reason": "answered", "by": None}, "reason by", "waits no more (answered)"),
     ("FlowStopSignalReceived", {"source": "ana", "message": None}, "source message", "was asked to stop (by: ana)"),
