@@ -11,6 +11,7 @@ only have been stopped, and would end the job of the other when it wakes.
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -137,6 +138,8 @@ class ProcrastinateEngine:
         app = await self._opened()
         self._handler = handler
         rescuing = asyncio.create_task(self._rescue(app))
+        # Two workers that look in step would find a timer in the same order each time: one of them never.
+        spread = 0.75 + random.random() / 2  # noqa: S311 - spreads looks
         ending = asyncio.create_task(until.wait())
         try:
             while not until.is_set():
@@ -145,7 +148,7 @@ class ProcrastinateEngine:
                         queues=[_queue(topic) for topic in topics],
                         name="steptrail",
                         concurrency=concurrency,
-                        fetch_job_polling_interval=self._poll,
+                        fetch_job_polling_interval=self._poll * spread,
                         shutdown_graceful_timeout=_END_SECONDS,
                         delete_jobs="always",
                         install_signal_handlers=False,

@@ -75,6 +75,13 @@ class Desk:
         return built
 
 
+@pytest.fixture(autouse=True)
+def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was put back comes soon: the seconds in between show nothing."""
+    monkeypatch.setattr("steptrail.runtime.kernel.woken._FIRST_REST_SECONDS", 0.1)
+    monkeypatch.setattr("steptrail.runtime.kernel.woken._LONGEST_REST_SECONDS", 0.2)
+
+
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
