@@ -138,7 +138,8 @@ class ProcrastinateEngine:
         app = await self._opened()
         self._handler = handler
         rescuing = asyncio.create_task(self._rescue(app))
-        # Two workers that look in step would find a timer in the same order each time: one of them never.
+        # Each wake that is put back has all workers begin their intervals anew. With equal ones the same worker would
+        # find it each time, also one that may not take it.
         spread = 0.75 + random.random() / 2  # noqa: S311 - spreads looks
         ending = asyncio.create_task(until.wait())
         try:

@@ -79,7 +79,7 @@ class Desk:
 def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was put back comes soon: the seconds in between show nothing."""
     monkeypatch.setattr("steptrail.runtime.kernel.woken._FIRST_REST_SECONDS", 0.1)
-    monkeypatch.setattr("steptrail.runtime.kernel.woken._LONGEST_REST_SECONDS", 0.2)
+    monkeypatch.setattr("steptrail.runtime.kernel.woken._LONGEST_REST_SECONDS", 0.4)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     made: dict[str, Callable[[], Engine | None]] = {
         "": lambda: None,
         "mischief": lambda: MischievousEngine(mischief),
-        "procrastinate": lambda: ProcrastinateEngine(url),
+        "procrastinate": lambda: ProcrastinateEngine(url, poll=0.05),
     }
     return Place(url, made[engine])
 
