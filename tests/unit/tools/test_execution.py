@@ -10,7 +10,6 @@ import pytest
 from steptrail.domain.failures import ErrorType
 from steptrail.infrastructure.tools import Tool
 from steptrail.runtime.agent.tool_port import ToolFailed, ToolOutcome, ToolSucceeded
-from steptrail.runtime.kernel import thread_calls
 from steptrail.tools import tool
 
 Call = Callable[..., ToolOutcome]
@@ -128,7 +127,6 @@ def test_a_thread_that_cannot_be_started_is_a_failure(call: Call, monkeypatch: p
         return 3
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    monkeypatch.setattr(thread_calls, "_free", [])
     outcome = call(three)
     assert isinstance(outcome, ToolFailed)
     assert outcome.error.message == "can't start new thread"
