@@ -7,7 +7,8 @@ from typing import Any
 from dbos import DBOS, DBOSConfig, SetWorkflowID
 
 from benchmarks.fleet.child import CONCURRENCY, Job, began, script
-from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result, warm
+from benchmarks.peers.run_dbos import loop_of
+from benchmarks.texts import QUESTION, warm
 
 __all__ = ["fill", "work"]
 
@@ -47,26 +48,7 @@ def _configured(job: Job) -> Any:
         "run_admin_server": False,
     }
     DBOS(config=config)
-
-    @DBOS.step()
-    def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
-        step = sum(message["role"] == "assistant" for message in messages) + 1
-        if step > job.steps:
-            return {"role": "assistant", "text": ANSWER, "call": None}
-        return {"role": "assistant", "text": reply_text(step), "call": arguments(step)}
-
-    @DBOS.step()
-    def lookup(step: int, table: str, query: str) -> str:
-        return tool_result(step)
-
-    @DBOS.workflow()
-    def loop(question: str) -> str:
-        messages: list[dict[str, Any]] = [{"role": "user", "text": question}]
-        while (reply := model(messages))["call"] is not None:
-            messages += (reply, {"role": "tool", "text": lookup(**reply["call"])})
-        return reply["text"]
-
-    return loop
+    return loop_of(job.steps)
 
 
 if __name__ == "__main__":

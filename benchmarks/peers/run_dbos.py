@@ -10,17 +10,16 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["configure", "measure"]
+__all__ = ["configure", "loop_of", "measure"]
 
 
-def measure(task: Task) -> Figures:
-    """Run the workflow once, or as many of them at once as there are sessions."""
-    configure(task)
+def loop_of(steps: int) -> Any:
+    """Return the loop of an agent as a workflow, with the model call and the tool as its steps."""
 
     @DBOS.step()
     def model(messages: list[dict[str, Any]]) -> dict[str, Any]:
         step = sum(message["role"] == "assistant" for message in messages) + 1
-        if step > task.steps:
+        if step > steps:
             return {"role": "assistant", "text": ANSWER, "call": None}
         return {"role": "assistant", "text": reply_text(step), "call": arguments(step)}
 
@@ -35,6 +34,13 @@ def measure(task: Task) -> Figures:
             messages += (reply, {"role": "tool", "text": lookup(**reply["call"])})
         return reply["text"]
 
+    return work
+
+
+def measure(task: Task) -> Figures:
+    """Run the workflow once, or as many of them at once as there are sessions."""
+    configure(task)
+    work = loop_of(task.steps)
     DBOS.launch()
     try:
         with watched() as figures:
