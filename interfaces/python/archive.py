@@ -7,10 +7,10 @@ compares it with the one that the store remembers of the stream that was erased.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -29,7 +29,7 @@ from steptrail.infrastructure.store.core.blobs import detach_all, encode_commit
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.interfaces.python.naming import name_of
-from steptrail.interfaces.python.recording import FORMAT, line_of, record_of
+from steptrail.interfaces.python.recording import FORMAT, line_of, lines_of, record_of
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -59,13 +59,8 @@ class Archived:
     def load(cls, path: Path | str) -> "Archived":
         """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
         source = Path(path)
-        try:
-            header, *lines = source.read_bytes().splitlines()
-        except OSError as error:
-            raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
-        except ValueError as error:
-            raise NotARecording(f"{source} is empty: it is no archived session") from error
-        about = _header(source, header)
+        about, lines = lines_of(source, if_empty="it is no archived session")
+        _check(source, about)
         try:
             stream, expected, digest = str(about["stream"]), int(about["events"]), bytes.fromhex(about["digest"])
         except (KeyError, TypeError, ValueError) as error:
@@ -176,19 +171,13 @@ def _sync_folder(folder: Path) -> None:
         os.close(opened)
 
 
-def _header(source: Path, line: bytes) -> dict[str, Any]:
-    try:
-        found: object = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        found = None
-    about = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+def _check(source: Path, about: Mapping[str, Any]) -> None:
     if about.get("kind") != _KIND:
         raise NotARecording(f"{source} is no archived session: `steptrail retain --archive DIR` writes some")
     if about.get("format") != FORMAT:
         raise NotARecording(
             f"{source} has the format {about.get('format')!r}, and this Steptrail reads {FORMAT}: update"
         )
-    return about
 
 
 class _Chain:

@@ -21,7 +21,7 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
-__all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "line_of", "record_of", "save_lines", "written"]
+__all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "line_of", "lines_of", "record_of", "save_lines", "written"]
 
 FORMAT: Final = 1
 """The version of the file format. A higher one is refused."""
@@ -88,13 +88,8 @@ class Recording:
     def load(cls, path: Path | str) -> "Recording":
         """Read a file. Raises `NotARecording` that says what is wrong with it."""
         source = Path(path)
-        try:
-            header, *lines = source.read_bytes().splitlines()
-        except OSError as error:
-            raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
-        except ValueError as error:
-            raise NotARecording(f"{source} is empty: `steptrail export ID --out FILE` writes a recording") from error
-        about = _header(source, header)
+        about, lines = lines_of(source, if_empty="`steptrail export ID --out FILE` writes a recording")
+        _check(source, about)
         try:
             session = checked_session_id(str(about["session"]))
             expected, redacted = int(about["events"]), tuple(str(key) for key in about["redacted"])
@@ -133,12 +128,25 @@ def line_of(record: Recorded[Event]) -> bytes:
     return b'{"version":%d,"commit":%s,"type":"%s","state":%s}\n' % (record.version, orjson.dumps(commit), name, state)
 
 
-def _header(source: Path, line: bytes) -> dict[str, Any]:
+def lines_of(source: Path, *, if_empty: str) -> tuple[dict[str, Any], Sequence[bytes]]:
+    """Return the header of a file that holds a stream, empty if it is no object, and the lines behind it.
+
+    Raises `NotARecording` for a file that cannot be read, or is empty.
+    """
     try:
-        found: object = orjson.loads(line)
+        header, *lines = source.read_bytes().splitlines()
+    except OSError as error:
+        raise NotARecording(f"{source} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise NotARecording(f"{source} is empty: {if_empty}") from error
+    try:
+        found: object = orjson.loads(header)
     except orjson.JSONDecodeError:
         found = None
-    about = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}, lines
+
+
+def _check(source: Path, about: Mapping[str, Any]) -> None:
     if about.get("kind") != _KIND:
         raise NotARecording(f"{source} is no recorded session: `steptrail export ID --out FILE` writes one")
     if about.get("format") != FORMAT:
@@ -147,7 +155,6 @@ def _header(source: Path, line: bytes) -> dict[str, Any]:
             f"{source} has the format {about.get('format')!r} of Steptrail {written}, and this one reads {FORMAT}: "
             "update, or export the session again"
         )
-    return about
 
 
 def record_of(source: Path, number: int, stream: str, line: bytes) -> Recorded[Event]:
