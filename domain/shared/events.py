@@ -51,37 +51,34 @@ class MetadataChanged(Event, frozen=True, kw_only=True):
     by: str
 
 
-class PauseRequested(Event, frozen=True, kw_only=True):
+class _AskedOfRun(Event, frozen=True, kw_only=True):
+    """A person or a program asked something of the execution. `key` makes it safe to ask again."""
+
+    STATE = frozenset({"by", "key", "reason"})
+    by: str
+    reason: str | None = None
+    key: str | None = None
+
+
+class PauseRequested(_AskedOfRun, frozen=True, kw_only=True):
     """A person or a program asked the execution to pause at the next safe point."""
 
     TYPE = "pause.requested.v1"
     KIND = EventKind.OUTSIDE
-    STATE = frozenset({"by", "key", "reason"})
-    by: str
-    reason: str | None = None
-    key: str | None = None
 
 
-class PauseLifted(Event, frozen=True, kw_only=True):
+class PauseLifted(_AskedOfRun, frozen=True, kw_only=True):
     """A person or a program lifted the pause of the execution, or withdrew the request for one: a worker goes on."""
 
     TYPE = "pause.lifted.v1"
     KIND = EventKind.OUTSIDE
-    STATE = frozenset({"by", "key", "reason"})
-    by: str
-    reason: str | None = None
-    key: str | None = None
 
 
-class StopRequested(Event, frozen=True, kw_only=True):
+class StopRequested(_AskedOfRun, frozen=True, kw_only=True):
     """A person or a program asked the execution to stop for good."""
 
     TYPE = "stop.requested.v1"
     KIND = EventKind.OUTSIDE
-    STATE = frozenset({"by", "key", "reason"})
-    by: str
-    reason: str | None = None
-    key: str | None = None
 
 
 class ExecutionPaused(Event, frozen=True, kw_only=True):
