@@ -84,8 +84,15 @@ def _of_others(progress: ViewProgress) -> Iterator[ViewsFault]:
     if progress.skipped:
         yield ViewsFault(name, f"{name}, which is not here, passed {many(progress.skipped, 'event')}")
     if progress.error is not None:
-        why = progress.error.strip().rpartition("\n")[2]
-        yield ViewsFault(name, f"{name}, which is not here, has stopped: `steptrail views` says where: {why}")
+        yield ViewsFault(name, f"{name}, which is not here, {_stopped(progress.error)}")
+
+
+def _stopped(error: str) -> str:
+    return f"has stopped: `steptrail views` says where: {_last_line(error)}"
+
+
+def _last_line(traceback: str) -> str:
+    return traceback.strip().rpartition("\n")[2]
 
 
 async def _verified(store: EventStore, present: Generation, projection: Projection[Any]) -> Sequence[ViewsFault]:
@@ -164,12 +171,10 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
         found = [ViewsFault(projection.name, why)]
     if counted.skipped:
         first = counted.skipped[0]
-        why, passed = first.error.strip().rpartition("\n")[2], many(len(counted.skipped), "event")
-        said = f"{projection.name} passed {passed}, the first at position {first.position}"
-        found.append(ViewsFault(projection.name, f"{said}: {why}"))
+        said = f"{projection.name} passed {many(len(counted.skipped), 'event')}, the first at position {first.position}"
+        found.append(ViewsFault(projection.name, f"{said}: {_last_line(first.error)}"))
     if stored.error is not None:
-        why = stored.error.strip().rpartition("\n")[2]
-        found.append(ViewsFault(projection.name, f"{projection.name} has stopped: `steptrail views` says where: {why}"))
+        found.append(ViewsFault(projection.name, f"{projection.name} {_stopped(stored.error)}"))
     return found
 
 

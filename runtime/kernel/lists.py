@@ -12,6 +12,7 @@ from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.index_query import DUE_FIRST, IndexQuery
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.due import Due, DueCause
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -29,10 +30,10 @@ __all__ = [
 ]
 
 _STATUS_OF_OPEN = {
-    StandingState.PENDING: "pending",
-    StandingState.WORKING: "in_progress",
-    StandingState.RESTING: "waiting",
-    StandingState.PAUSED: "paused",
+    StandingState.PENDING: ExecutionStatus.PENDING.value,
+    StandingState.WORKING: ExecutionStatus.IN_PROGRESS.value,
+    StandingState.RESTING: ExecutionStatus.WAITING.value,
+    StandingState.PAUSED: ExecutionStatus.PAUSED.value,
 }
 _AT_REST = frozenset({StandingState.RESTING, StandingState.PAUSED})
 _MOST_UNTOLD = 1_000

@@ -105,15 +105,8 @@ async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str,
         raise FormRefused(HTTPStatus.CONFLICT, said)
     # A second click is the same command.
     key = f"{by} {form['do']} {row.executions} {form.get('at', '')}"[:200]
-    match form["do"]:
-        case "pause":
-            await handle.pause(reason=reason, by=by, key=key)
-        case "unpause":
-            await handle.unpause(reason=reason, by=by, key=key)
-        case "requeue":
-            await handle.requeue(reason=reason, by=by, key=key)
-        case _:
-            await handle.stop(reason=reason, by=by, key=key)
+    commands = {"pause": handle.pause, "unpause": handle.unpause, "stop": handle.stop, "requeue": handle.requeue}
+    await commands[form["do"]](reason=reason, by=by, key=key)
 
 
 async def _answered(handle: Any, question: Question, do: str, form: Mapping[str, str], by: str, reason: str) -> None:
