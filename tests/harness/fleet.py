@@ -36,7 +36,7 @@ from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_urls import opened, with_short_leases
 from tests.harness.worker_pool import Worker, WorkerPool
 
-__all__ = ["Fleet", "fleet"]
+__all__ = ["Fleet", "fleet", "have_completed"]
 
 _AGENT = "fleet"
 _CALLS = 3
@@ -181,7 +181,7 @@ async def _driven(
             await trail.start(agent, "Pay." if number % _ONE_IN == 0 else "Serve.", session=name, key=name)
         to_tell = [name for number, name in enumerate(names) if number % _ONE_IN == 1]
         until, blow_at = loop.time() + _HANGS_SECONDS, loop.time() + kill_every
-        while to_tell or not await _are_done(trail, names):
+        while to_tell or not await have_completed(trail, _AGENT, names):
             if loop.time() > until:
                 break
             if to_tell:
@@ -210,9 +210,10 @@ def _kill(working: "list[Worker[None]]", pool: WorkerPool, yard: _Yard, concurre
     return ended.code == -signal.SIGKILL
 
 
-async def _are_done(trail: Steptrail, names: Sequence[str]) -> bool:
+async def have_completed(trail: Steptrail, agent: str, names: Sequence[str]) -> bool:
+    """Tell whether all these sessions of an agent have completed."""
     # Others may have used the store before, so it is not enough to count.
-    return {row.session_id for row in await trail.runs(status="completed", agent=_AGENT, limit=len(names))} >= {*names}
+    return {row.session_id for row in await trail.runs(status="completed", agent=agent, limit=len(names))} >= {*names}
 
 
 async def _judged(yard: _Yard, names: Sequence[str], kills: int) -> Fleet:

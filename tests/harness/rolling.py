@@ -23,6 +23,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.crash import Ledger, finished_effects, repeated
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 from tests.harness.crash_audit import read_log
+from tests.harness.fleet import have_completed
 from tests.harness.store_urls import opened
 from tests.harness.worker_pool import Worker, WorkerPool
 
@@ -128,8 +129,9 @@ async def _driven(pool: WorkerPool, site: _Site, names: Sequence[str], workers: 
         rest = names[len(names) // 2 :]
         for n, (name, worker) in enumerate(old.items()):
             # None is replaced before sessions have begun.
-            while not await trail.runs(status="in_progress", agent=_AGENT, limit=1) and not await _are_done(
-                trail, names
+            while not (
+                await trail.runs(status="in_progress", agent=_AGENT, limit=1)
+                or await have_completed(trail, _AGENT, names)
             ):
                 await asyncio.sleep(_LOOK_SECONDS)
             site.end_of(name).touch()
@@ -137,16 +139,11 @@ async def _driven(pool: WorkerPool, site: _Site, names: Sequence[str], workers: 
             await start(rest[n::workers])
             (await asyncio.to_thread(worker.end, _HANGS_SECONDS)).answer()
         until = asyncio.get_running_loop().time() + _HANGS_SECONDS
-        while not await _are_done(trail, names) and asyncio.get_running_loop().time() < until:
+        while not await have_completed(trail, _AGENT, names) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(_LOOK_SECONDS)
     for name, worker in new.items():
         site.end_of(name).touch()
         worker.end(_HANGS_SECONDS).answer()
-
-
-async def _are_done(trail: Steptrail, names: Sequence[str]) -> bool:
-    # Others may have used the store before, so it is not enough to count.
-    return {row.session_id for row in await trail.runs(status="completed", agent=_AGENT, limit=len(names))} >= {*names}
 
 
 async def _judged(site: _Site, names: Sequence[str]) -> Rolled:

@@ -1,10 +1,11 @@
-"""Opens a store and read models of it, for tests."""
+"""Opens a store and read models of it, and makes the agent of a few runs, for tests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from steptrail import Agent, AgentBuilder, ToolEffect, tool
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.opening import open_series
 from steptrail.infrastructure.views.views import Views
@@ -12,9 +13,10 @@ from steptrail.projections.kernel.face import Face, view_of
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Table
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.testing import ScriptedModel, call, say
 from tests.views.counting import NOTES, STREAMS, TOTALS, Counting
 
-__all__ = ["FACE", "contents", "digest", "rows", "viewed"]
+__all__ = ["FACE", "contents", "desk", "digest", "rows", "viewed"]
 
 FACE = Face(1, tuple(view_of(table, "0.1") for table in (STREAMS, NOTES, TOTALS)))
 
@@ -50,3 +52,15 @@ async def digest(views: Views, projection: Projection[Any] | None = None) -> Map
     """Return the digests of all tables of a projection: of `Counting`, unless another is given."""
     generation, of = await views.present(), projection or Counting()
     return await asyncio.to_thread(generation.database.read, lambda s: generation.digest(s, of))
+
+
+@tool(effect=ToolEffect.READ)
+def search(query: str) -> str:
+    """Search for something."""
+    return query
+
+
+def desk(*replies: str) -> Agent:
+    """Return an agent that searches once and then says these replies; without one its model fails."""
+    script = [call("search", query="tea"), *map(say, replies)]
+    return AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(search).build()

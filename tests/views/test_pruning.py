@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail import Steptrail
 from steptrail.errors import ConfigurationError, ViewsBusy
 from steptrail.infrastructure.views import views as views_module
 from steptrail.infrastructure.views.views import Views
@@ -17,26 +17,15 @@ from steptrail.interfaces.cli.main import main
 from steptrail.projections.runs_view.sums import SUMS
 from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS, SIGNATURES
 from steptrail.projections.runs_view.view import RunsView
-from steptrail.testing import ManualClock, ScriptedModel, call, say
+from steptrail.testing import ManualClock
 from steptrail.testing.store_samples import AT
 from tests.harness.store_urls import with_short_leases
 from tests.harness.worker_pool import WorkerPool
 from tests.views.ageing import PARTS, THINGS, Ageing
 from tests.views.counting import TOTALS, note
-from tests.views.kit import digest, rows, viewed
+from tests.views.kit import desk, digest, rows, viewed
 
 STREAMS = "SELECT stream, ordinal FROM executions ORDER BY execution"
-
-
-@tool(effect=ToolEffect.READ)
-def search(query: str) -> str:
-    """Search for something."""
-    return query
-
-
-def desk(*replies: str) -> Agent:
-    script = [call("search", query="tea"), *map(say, replies)]
-    return AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(search).build()
 
 
 async def a_year(trail: Steptrail, clock: ManualClock) -> None:

@@ -7,25 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail import Steptrail
 from steptrail.infrastructure.views.verifying import ViewsFault
 from steptrail.interfaces.cli.main import main
-from steptrail.runtime.agent.agent import Agent
-from steptrail.testing import ScriptedModel, call, say
 from tests.harness.hands import change_by_hand
 from tests.views.counting import Counting, note
-from tests.views.kit import viewed
-
-
-@tool(effect=ToolEffect.READ)
-def search(query: str) -> str:
-    """Search for something."""
-    return query
-
-
-def desk(*replies: str) -> Agent:
-    script = [call("search", query="tea"), *map(say, replies)]
-    return AgentBuilder("desk").with_model(ScriptedModel(script)).with_tools(search).build()
+from tests.views.kit import desk, viewed
 
 
 async def a_few_runs(trail: Steptrail) -> None:
