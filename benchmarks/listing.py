@@ -23,7 +23,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call
 
-__all__ = ["IndexFigures", "ListFigures", "measure_index", "measure_lists", "store_again"]
+__all__ = ["IndexFigures", "ListFigures", "asking", "measure_index", "measure_lists", "store_again"]
 
 _ASKED = 20
 """So often each list is asked in a pass."""
@@ -110,14 +110,20 @@ async def store_again(trail: Steptrail, sessions: int, who: Agent) -> None:
         await asyncio.gather(*(store(session_name(number)) for number in some))
 
 
-async def _add_open_ones(trail: Steptrail, few: int) -> None:
+def asking(times: int) -> Agent:
+    """Return an agent that asks for an approval, in so many runs."""
+
     @tool(approval=True)
     def order(packets: int) -> str:
         """Order packets."""
         return f"{packets} packets"
 
-    asks = [call("order", packets=3)] * few
-    who = AgentBuilder("asks").with_model(ScriptedModel(asks)).with_tools(order).build()
+    asks = [call("order", packets=3)] * times
+    return AgentBuilder("asks").with_model(ScriptedModel(asks)).with_tools(order).build()
+
+
+async def _add_open_ones(trail: Steptrail, few: int) -> None:
+    who = asking(few)
     for number in range(few):
         await trail.run(who, QUESTION, session=f"asks-{number:06}")
         await trail.start(who, QUESTION, session=f"due-{number:06}")
