@@ -19,6 +19,7 @@ from benchmarks.texts import QUESTION
 from benchmarks.work import agent, run, session_name
 from steptrail import Agent, AgentBuilder, Steptrail, tool
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call
@@ -89,14 +90,20 @@ async def _asked(what: str, ask: Callable[[], Awaitable[Sequence[Any]]], session
 
 
 async def store_again(trail: Steptrail, sessions: int, who: Agent) -> None:
-    """Have an agent run one session, and store it under other names, until there are so many."""
+    """Have an agent run one session, and store it under other names, until there are so many.
+
+    Raises `RuntimeError` when the session neither completes nor waits.
+    """
     commits: list[Commit] = []
 
     def note(commit: Commit) -> Commit:
         commits.append(commit)
         return commit
 
-    await run(_through(trail, note), who, session_name(0))
+    ended = (await _through(trail, note).run(who, QUESTION, session=session_name(0))).status
+    if ended not in {ExecutionStatus.COMPLETED, ExecutionStatus.WAITING}:
+        msg = f"the session that is to be stored again ended as {ended}"
+        raise RuntimeError(msg)
 
     async def store(name: str) -> None:
         head = EMPTY_STREAM
