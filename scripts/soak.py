@@ -139,8 +139,11 @@ def _restarts(pool: WorkerPool, store: str, url: str, folder: Path, given: argpa
     load = Load(given.restarted, seconds=0.1, calls=19, every=0.25, is_durable=True)
     whole = load.sessions * load.every
     with PostgresServer() as server:
-        hows = (signal.SIGINT, signal.SIGQUIT)
-        harm = Harm(5.0, lambda number: server.restart(hows[number]), (whole / 3, whole * 2 / 3))
+
+        def restart(number: int) -> None:
+            server.restart((signal.SIGINT, signal.SIGQUIT)[number])
+
+        harm = Harm(5.0, restart, (whole / 3, whole * 2 / 3))
         place = server.url(server.create_database())
         found = fleet(pool, place, folder, load, harm, workers=4, seed=given.seed + 2, concurrency=16, is_woken=True)
     print(f"{store}: restarts: {found.found}, {found.delays}", flush=True)

@@ -115,8 +115,9 @@ class StreamControl(StreamCommands[S, C, E, F]):
             commands, asked = begin(state, took_over), self._open_request(state)
             if commands and self._control.standing(state).paused_by_person and not was_paused:
                 return ()
-            is_new = isinstance(asked, Pause) and asked.by != CALLER and asked != known
-            return (*commands, asked) if commands and is_new else commands
+            if not commands or not isinstance(asked, Pause) or asked.by == CALLER or asked == known:
+                return commands
+            return (*commands, asked)
 
         return heeding
 
