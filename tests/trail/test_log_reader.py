@@ -220,10 +220,7 @@ async def test_given_a_reader_that_fails_then_who_follows_gets_the_error_and_kee
         other.leave()
 
 
-async def test_given_a_reader_that_fails_then_runs_in_flight_go_on_and_hear_of_a_stop_later(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("steptrail.runtime.kernel.running_effects._LOOK_AGAIN_SECONDS", 0.5)
+async def test_given_a_reader_that_fails_then_runs_in_flight_go_on_and_hear_of_a_stop_later() -> None:
     store, model = Counting(), Thinking()
     async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
         store.fault = StoreUnavailable("the disk is gone")

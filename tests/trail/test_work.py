@@ -18,6 +18,7 @@ from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, ToolContext, 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.events import PauseRequested
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import CommandRejected, ConfigurationError, StoredContextInvalid
@@ -284,7 +285,10 @@ async def test_a_worker_that_drains_lets_a_call_end_and_leaves_the_session_due(p
         async with trail.work(desk.agent()) as worker:
             await until(lambda: desk.inside == 1)
             draining = asyncio.create_task(worker.drain())
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(PATIENCE):
+                while not any(isinstance(r.event, PauseRequested) for r in await trail.session("s").events()):
+                    await asyncio.sleep(0.01)
+            assert desk.inside == 1
             desk.gate.set()
             await draining
             state = await trail.session("s").state()
@@ -430,7 +434,7 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
             lease = await store.acquire("agent:bad", owner="somebody")
             await trail.session("bad").send(desk.agent(), "and?")
             await lease.release()
-            await until(lambda: tried["bad"] == 2)
+            await until(lambda: tried["bad"] >= 2)
     if engine is not None:
         await engine.close()
     await store.close()
