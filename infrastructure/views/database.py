@@ -14,7 +14,7 @@ from steptrail.domain.errors import QueryRefused
 from steptrail.infrastructure.views.ddl import Sql
 from steptrail.projections.kernel.table import Scalar
 
-__all__ = ["MOST_BYTES", "Answer", "Database", "Deadline", "Selected", "Statements", "Unfit", "bytes_of", "taken"]
+__all__ = ["MOST_BYTES", "Answer", "Database", "Selected", "Statements", "TimeToAnswer", "Unfit", "bytes_of", "taken"]
 
 T = TypeVar("T")
 Answer = list[tuple[Any, ...]]
@@ -49,7 +49,7 @@ def bytes_of(row: Sequence[object]) -> int:
     return sum(len(value) if isinstance(value, str | bytes) else 8 for value in row)
 
 
-class Deadline:
+class TimeToAnswer:
     """When a question is given up: after so many seconds from now, or once nobody waits for its answer any more."""
 
     def __init__(self, seconds: float) -> None:
@@ -125,10 +125,10 @@ class Database(Protocol):
         """Return `work(statements)`, as a whole or not at all. Work that the database undid may be run again."""
         ...
 
-    def read(self, work: Callable[[Statements], T], *, until: Deadline | None = None) -> T:
+    def read(self, work: Callable[[Statements], T], *, until: TimeToAnswer | None = None) -> T:
         """Return `work(statements)`, which sees one instant and changes nothing.
 
-        Raises `QueryRefused` when the deadline is over, if there is one.
+        Raises `QueryRefused` when that time is over, if there is one.
         """
         ...
 

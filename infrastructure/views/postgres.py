@@ -18,9 +18,9 @@ from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.views.database import (
     Answer,
     Database,
-    Deadline,
     Selected,
     Statements,
+    TimeToAnswer,
     Unfit,
 )
 from steptrail.infrastructure.views.ddl import POSTGRES, quoted, statements_to_make
@@ -87,7 +87,7 @@ class PostgresViews:
                 raise Unfit(failure.text) from failure
             raise translate(failure, self._connections.address.name, is_writing=True) from failure
 
-    def read(self, work: Callable[[Statements], T], *, until: Deadline | None = None) -> T:
+    def read(self, work: Callable[[Statements], T], *, until: TimeToAnswer | None = None) -> T:
         """Return `work(statements)`, which sees one instant and changes nothing."""
 
         def whole(connection: Connection) -> T:
@@ -97,7 +97,7 @@ class PostgresViews:
                 statements.ask(_SETTINGS, self._schema, None if until is None else _milliseconds(until.seconds))
                 return work(statements)
 
-        def in_time(connection: Connection, until: Deadline) -> T:
+        def in_time(connection: Connection, until: TimeToAnswer) -> T:
             patience = connection.patience
             # The server ends a question that takes too long. What it says of that is waited for.
             connection.patience = max(patience, until.seconds + _GRACE_SECONDS)
@@ -122,7 +122,7 @@ class PostgresViews:
 
 
 class _PostgresStatements:
-    def __init__(self, connection: Connection, schema: str = "", until: Deadline | None = None) -> None:
+    def __init__(self, connection: Connection, schema: str = "", until: TimeToAnswer | None = None) -> None:
         self._connection, self._schema, self._until = connection, schema, until
 
     def ask(self, text: str, *values: Scalar) -> Answer:

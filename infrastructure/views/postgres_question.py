@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from steptrail.domain.errors import QueryRefused
-from steptrail.infrastructure.views.database import Deadline, Selected, bytes_of, taken
+from steptrail.infrastructure.views.database import Selected, TimeToAnswer, bytes_of, taken
 from steptrail.projections.kernel.table import Scalar
 
 __all__ = ["CANCELLED", "selected"]
@@ -36,7 +36,7 @@ schemas are only found with the name of that, and those with an internal argumen
 _HARMLESS = ["clock_timestamp", "gen_random_uuid", "random", "random_normal", "timeofday"]
 """Volatile because each call has another result."""
 _IN_USE = "SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND relation IS NOT NULL"
-"""What a transaction reads it has locked, also what a view of it reads."""
+"""A transaction has locked all that it reads, also what a view reads."""
 _OTHERS = (
     "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.oid = ANY($1) AND n.nspname !~ $2"
@@ -45,7 +45,9 @@ _OTHERS = (
 Run = Callable[[str, Sequence[Any]], Any]
 
 
-def selected(run: Run, text: str, values: Sequence[Scalar], most: int, schema: str, until: Deadline | None) -> Selected:
+def selected(
+    run: Run, text: str, values: Sequence[Scalar], most: int, schema: str, until: TimeToAnswer | None
+) -> Selected:
     """Return the first rows of a question to the read models below `schema`; `run` runs one statement.
 
     Raises `QueryRefused` for one that is not understood, does more than read them, or takes too long.
@@ -89,7 +91,7 @@ def _refuse_other_tables(run: Run, used: set[int], schema: str) -> None:
         raise _refused(f"{other[0]} is none of the read models: they are listed in view_columns")
 
 
-def _rest_of(fetched: Any, run: Run, until: Deadline | None) -> Iterator[tuple[Any, ...]]:
+def _rest_of(fetched: Any, run: Run, until: TimeToAnswer | None) -> Iterator[tuple[Any, ...]]:
     """Return the rows of a fetch and of all after it. Few are held at once where they are large."""
     many, widest = 1, 1
     while rows := fetched.fetchall():

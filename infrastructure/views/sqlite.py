@@ -21,9 +21,9 @@ from steptrail.infrastructure.views.database import (
     MOST_BYTES,
     Answer,
     Database,
-    Deadline,
     Selected,
     Statements,
+    TimeToAnswer,
     Unfit,
     taken,
 )
@@ -74,7 +74,7 @@ class SqliteViews:
             except sqlite3.Error as error:
                 raise self._translated(error) from error
 
-    def read(self, work: Callable[[Statements], T], *, until: Deadline | None = None) -> T:
+    def read(self, work: Callable[[Statements], T], *, until: TimeToAnswer | None = None) -> T:
         """Return `work(statements)`, which sees one instant and can only select."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
@@ -115,7 +115,9 @@ class SqliteViews:
             return StoreDamaged(f"the read models in {self.path} are damaged: `steptrail rebuild` makes them anew")
         return found
 
-    def _watched(self, connection: sqlite3.Connection, work: Callable[[Statements], T], until: Deadline | None) -> T:
+    def _watched(
+        self, connection: sqlite3.Connection, work: Callable[[Statements], T], until: TimeToAnswer | None
+    ) -> T:
         connection.execute("BEGIN")
         try:
             if until is not None:

@@ -26,7 +26,7 @@ from steptrail.domain.errors import (
     ViewsBusy,
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
-from steptrail.infrastructure.views.database import Answer, Database, Deadline, Selected, Statements
+from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -209,7 +209,7 @@ class Views:
         def public(generation: Generation) -> Database:
             return self.series.public(generation.number)
 
-        return await self._of_present(public, lambda _, statements: work(statements), Deadline(seconds))
+        return await self._of_present(public, lambda _, statements: work(statements), TimeToAnswer(seconds))
 
     async def verify(self) -> Sequence[ViewsFault]:
         """Return what is wrong with the rows that readers look at, compared with a fresh fold. Changes nothing."""
@@ -257,7 +257,7 @@ class Views:
                 face = 0
                 if present is not None:
                     face = await self._in(self._threads, partial(self.series.face, present, ours.name))
-                pruned = {} if whole else await self._pruned()
+                pruned = _NOT_PRUNED if whole else await self._pruned()
             except StoreDamaged as error:
                 _log.warning("%s; what was pruned is in them again", error)
                 face, pruned = 0, _NOT_PRUNED
@@ -303,7 +303,7 @@ class Views:
         self,
         database: Callable[[Generation], Database],
         work: Callable[[Generation, Statements], T],
-        until: Deadline | None = None,
+        until: TimeToAnswer | None = None,
     ) -> T:
         for _ in range(_TRIES):
             generation = await self.present()

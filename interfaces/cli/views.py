@@ -5,6 +5,7 @@ import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time as clock
+from typing import cast
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.views.database import MOST_BYTES
@@ -178,9 +179,9 @@ def _plain(value: object) -> JsonValue:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(each) for key, each in cast("Mapping[object, object]", value).items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(each) for each in cast("Sequence[object]", value)]
     text = str(value)
     try:
         return int(text) if text.lstrip("-").isdigit() else float(text)
