@@ -1,6 +1,7 @@
 """The words of providers, in the forms that they have been seen in."""
 
 import json
+from functools import cache
 
 import httpx2
 import openai
@@ -14,10 +15,16 @@ from steptrail.runtime.agent.capture import capture
 REQUEST = httpx2.Request("POST", "https://api.example.com/v1/chat/completions")
 
 
+@cache
+def client() -> openai.OpenAI:
+    """Return one for all: each reads the certificates of this machine anew."""
+    return openai.OpenAI(api_key="k")
+
+
 def refusal(status: int, text: str) -> openai.APIStatusError:
     """What the SDK raises for a response."""
     response = httpx2.Response(status, text=text, request=REQUEST)
-    return openai.OpenAI(api_key="k")._make_status_error_from_response(response)  # pyright: ignore[reportPrivateUsage]
+    return client()._make_status_error_from_response(response)  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(
