@@ -71,6 +71,7 @@ def texts(result: RunResult) -> list[str]:
 
 
 @pytest.mark.acceptance("1.2-4")
+@pytest.mark.slow("a server in a process of its own")
 @pytest.mark.parametrize("protocol", DRIVERS)
 @pytest.mark.parametrize("echo", ["", *ECHOES])
 @pytest.mark.parametrize("is_streamed", [True, False])

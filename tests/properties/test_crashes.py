@@ -101,6 +101,7 @@ async def check_every_commit_point(make: Callable[[Ledger], Agent]) -> Ended:
 
 
 SEVERAL = calls(("read", {"n": 1}), ("pay", {"n": 2}), ("fail", {"n": 3}), ("put", {"n": 4}), ("nobody", {}))
+OFTEN = pytest.mark.slow("crashes some dozen times")
 WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
 
 
@@ -109,17 +110,17 @@ WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
     ("script", "policy"),
     [
         (["hello", "again"], ErrorPolicy.stop_on_any_error()),
-        ([SEVERAL, WRONG, "done", "really"], ErrorPolicy.ignore_tool_errors()),
+        pytest.param([SEVERAL, WRONG, "done", "really"], ErrorPolicy.ignore_tool_errors(), marks=OFTEN),
         ([SEVERAL, "never reached"], ErrorPolicy.stop_on_any_error()),
         ([RuntimeError("no line"), "never reached"], ErrorPolicy.stop_on_any_error()),
-        ([call("fail", n=1), call("fail", n=2), call("read", n=3), "done", "so"], ErrorPolicy.retry_tool_errors(3)),
+        pytest.param(
+            [call("fail", n=1), call("fail", n=2), call("read", n=3), "done", "so"],
+            ErrorPolicy.retry_tool_errors(3),
+            marks=OFTEN,
+        ),
         ([call("fail", n=1), call("fail", n=2), call("fail", n=3)], ErrorPolicy.retry_tool_errors(2)),
         ([RuntimeError("no line"), call("pay", n=1), OSError("cut"), "done", "so"], ErrorPolicy.retry_all()),
-        pytest.param(
-            [call("read", n=n) for n in range(9)],
-            ErrorPolicy.stop_on_any_error(),
-            marks=pytest.mark.slow("crashes a hundred times"),
-        ),
+        pytest.param([call("read", n=n) for n in range(9)], ErrorPolicy.stop_on_any_error(), marks=OFTEN),
     ],
 )
 async def test_a_crash_at_any_commit_point_changes_nothing_but_times(

@@ -113,6 +113,7 @@ async def _everything(asking: AskingRuns, given: dict[str, Any], order: str, by:
     return found
 
 
+@pytest.mark.slow("fills seven stores with hundreds of runs")
 @examples(60)
 @given(
     st.sampled_from(TENANTS),

@@ -168,6 +168,7 @@ def test_pages_joined_are_the_sorted_whole(
     assert counted == len(wanted)
 
 
+@pytest.mark.slow("fills the tables again and again")
 def test_pages_of_a_list_do_not_move_while_runs_are_added(tmp_path: Path) -> None:
     asked = AskedViews(f"sqlite:///{tmp_path / 'runs.db'}", 60, of=400)
     begun = 60
