@@ -8,8 +8,8 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
 from steptrail.projections.flow_questions import questions_of_flow
-from steptrail.projections.flow_waterfall import flow_waterfall
-from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
+from steptrail.projections.flow_waterfall import ends_visit, flow_waterfall
+from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle, StateStops
 
 __all__ = ["PROJECTIONS_OF_FLOWS"]
 
@@ -44,5 +44,6 @@ PROJECTIONS_OF_FLOWS = KindProjections(
         types=MARKED_TYPES, make=FlowExplainer.of_state, lacks=FlowExplainer.lacks, recall=FlowExplainer.recall
     ),
     waterfall=flow_waterfall,
+    stops=StateStops(("step",), lambda event: "step" if ends_visit(event) else None),
 )
 """The projections of the streams `flow:…`."""
