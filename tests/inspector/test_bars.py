@@ -66,7 +66,7 @@ def test_slow_is_twice_the_median_and_a_rest_makes_nothing_slow() -> None:
     assert chosen(records).counts == {"errors": 0, "slow": 1, "rests": 2}
     assert names(chosen(records, "rests")) == ["rest", "rest"]
     assert names(chosen(steps(2, 2, 4), "slow")) == ["step 3"]
-    for nothing_is_slow in (steps(3), steps(3, 3, 3), steps(0, 0, 0), []):
+    for nothing_is_slow in (steps(3), steps(3, 3, 3), steps(0, 0, 0), steps()):
         assert names(chosen(nothing_is_slow, "slow")) == []
 
 

@@ -12,10 +12,10 @@ import pytest
 from steptrail import Steptrail
 from steptrail.inspector import inspector
 from steptrail.interfaces.cli.main import main
+from steptrail.projections.masking import HIDDEN
 from steptrail.testing import calls
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import WANTED, desk
-from tests.inspector.test_masking import HIDDEN
 from tests.inspector.test_security import of_acme
 
 RUNS = ("answered", "failed", "asks", "limited", "family", "crashed", "hostile", "flow:review", "flow:published")
@@ -46,7 +46,8 @@ async def test_the_json_of_a_run_is_that_of_why_as_it_may_be_shown(
     # Times that go on until now, and what is hidden, are not compared.
     for key in ("spent", "waits", "verdict", "waitsFor", "approvals", "error"):
         assert (key in said) == (key in why), key
-        said.pop(key, None), one.pop(key, None), why.pop(key, None)
+        for each in (said, one, why):
+            each.pop(key, None)
     if name != "hostile":
         assert said == why
     else:

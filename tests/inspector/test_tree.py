@@ -58,15 +58,16 @@ def tree_of(page: str) -> list[str]:
 
 
 @pytest.mark.acceptance("8.6-32")
-async def test_a_tree_says_what_each_run_used_itself_and_with_all_below_it(trail: Steptrail) -> None:
-    await trail.run(team(), "Do it", session="top")
-    await trail.views.wait()
-    tree = await trail.tree("top")
-    async with browsing(trail) as client:
-        page = (await client.get("/runs/top")).text
-        below = re.findall(r'href="/runs/(child-\w+)" data-row>', page)
-        middle = (await client.get(f"/runs/{below[0]}")).text
-        alone = (await client.get(f"/runs/{below[1]}")).text
+async def test_a_tree_says_what_each_run_used_itself_and_with_all_below_it(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(team(), "Do it", session="top")
+        await trail.views.wait()
+        tree = await trail.tree("top")
+        async with browsing(trail) as client:
+            page = (await client.get("/runs/top")).text
+            below = re.findall(r'href="/runs/(child-\w+)" data-row>', page)
+            middle = (await client.get(f"/runs/{below[0]}")).text
+            alone = (await client.get(f"/runs/{below[1]}")).text
     assert tree.usage.total == 800
     assert "tree: desk \u203a checker \u203a mailer, 800 tokens, $0.008" in words(page)
     said = tree_of(page)
@@ -111,7 +112,8 @@ async def test_what_is_not_counted_yet_is_said_and_the_page_is_another_when_it_i
         return (await ask(self, *given, **more))._replace(answer=None, percent=40)
 
     async def halfway(self: Counting, *given: Any, **more: Any) -> CountedAnswer[Any]:
-        found = await ask(self, *given, **more)
+        found: CountedAnswer[Any] = await ask(self, *given, **more)
+        assert found.answer is not None
         return found._replace(answer=[row for row in found.answer if row[0] == "agent:top"], percent=40)
 
     async with browsing(trail) as client:
