@@ -19,11 +19,12 @@ from benchmarks.texts import QUESTION
 from benchmarks.work import agent, run, session_name
 from steptrail import Agent, AgentBuilder, Steptrail, tool
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call
 
-__all__ = ["IndexFigures", "ListFigures", "measure_index", "measure_lists", "store_again"]
+__all__ = ["IndexFigures", "ListFigures", "asking", "measure_index", "measure_lists", "store_again"]
 
 _ASKED = 20
 """So often each list is asked in a pass."""
@@ -89,14 +90,20 @@ async def _asked(what: str, ask: Callable[[], Awaitable[Sequence[Any]]], session
 
 
 async def store_again(trail: Steptrail, sessions: int, who: Agent) -> None:
-    """Have an agent run one session, and store it under other names, until there are so many."""
+    """Have an agent run one session, and store it under other names, until there are so many.
+
+    Raises `RuntimeError` when the session neither completes nor waits.
+    """
     commits: list[Commit] = []
 
     def note(commit: Commit) -> Commit:
         commits.append(commit)
         return commit
 
-    await run(_through(trail, note), who, session_name(0))
+    ended = (await _through(trail, note).run(who, QUESTION, session=session_name(0))).status
+    if ended not in {ExecutionStatus.COMPLETED, ExecutionStatus.WAITING}:
+        msg = f"the session that is to be stored again ended as {ended}"
+        raise RuntimeError(msg)
 
     async def store(name: str) -> None:
         head = EMPTY_STREAM
@@ -110,14 +117,20 @@ async def store_again(trail: Steptrail, sessions: int, who: Agent) -> None:
         await asyncio.gather(*(store(session_name(number)) for number in some))
 
 
-async def _add_open_ones(trail: Steptrail, few: int) -> None:
+def asking(times: int) -> Agent:
+    """Return an agent that asks for an approval, in so many runs."""
+
     @tool(approval=True)
     def order(packets: int) -> str:
         """Order packets."""
         return f"{packets} packets"
 
-    asks = [call("order", packets=3)] * few
-    who = AgentBuilder("asks").with_model(ScriptedModel(asks)).with_tools(order).build()
+    asks = [call("order", packets=3)] * times
+    return AgentBuilder("asks").with_model(ScriptedModel(asks)).with_tools(order).build()
+
+
+async def _add_open_ones(trail: Steptrail, few: int) -> None:
+    who = asking(few)
     for number in range(few):
         await trail.run(who, QUESTION, session=f"asks-{number:06}")
         await trail.start(who, QUESTION, session=f"due-{number:06}")

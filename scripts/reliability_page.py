@@ -107,10 +107,13 @@ processes of both are killed. Eight processes contend for one session while a ni
 are killed at random moments again and again. Six processes take one session from each other, stop and pause it, say
 things and answer its approvals, each with pauses between any two looks at the store, while they are stopped, woken and
 killed. Four people answer the same approvals at the same moment. Eight workers carry on 500 sessions that were started
-and left to them, some of which ask a person, while one worker is killed every three seconds. Four workers are replaced
-one after the other by workers with a new version of their agent, in the middle of 200 sessions. Every test run does the
-same on a smaller scale. Kills at named points and the ledger are in `steptrail.testing`, for agents of your own too
-([how](guides/testing-your-agent.md#a-crash)).
+and left to them, some of which ask a person, while one worker is killed every three seconds. Four do so where
+procrastinate wakes them. Four carry on 1,000 sessions of 20 steps while one of them is killed every five seconds and
+PostgreSQL is restarted twice, once as an operator does it and once as in a crash; there the table says how soon they
+went on with what was due, and with what a dead worker had left, whose lease of three seconds has to run out first. Four
+workers are replaced one after the other by workers with a new version of their agent, in the middle of 200 sessions.
+Every test run does the same on a smaller scale. Kills at named points and the ledger are in `steptrail.testing`, for
+agents of your own too ([how](guides/testing-your-agent.md#a-crash)).
 
 What counts as broken: an event that a reader missed, saw twice or saw before an earlier one of its session; one that
 somebody was told is stored and that is not there once; a gap or a digest that does not verify; an effect that began

@@ -1,7 +1,7 @@
 """Let the crash harness loose for a long time, say what it did to the store, and write that into docs/reliability.md.
 
-python -m scripts.soak [--store sqlite,postgres] [--runs tide,contest,kills,take-overs,approvals,fleet,woken,rolling]
-    [--minutes 20] [--events 100000] [--sessions 240] [--approvals 2000] [--seed N]
+python -m scripts.soak [--store sqlite,postgres] [--minutes 20] [--events 100000] [--sessions 240] [--approvals 2000]
+    [--restarted 1000] [--runs tide,contest,kills,take-overs,approvals,fleet,woken,restarts,rolling] [--seed N]
 
 A run with fewer events or minutes than that, or with some of the runs, only prints what it found.
 """
@@ -9,6 +9,7 @@ A run with fewer events or minutes than that, or with some of the runs, only pri
 import argparse
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from scripts.reliability_page import PAGE, Soaked, rewrite
 from tests.harness.answering import answer_at_once
-from tests.harness.fleet import fleet
+from tests.harness.fleet import Fleet, Harm, fleet
+from tests.harness.fleet_yard import Load
 from tests.harness.log_audit import LogAudit
+from tests.harness.postgres_server import PostgresServer
 from tests.harness.rolling import roll
 from tests.harness.soak import contest, random_kills, take_overs, tide
 from tests.harness.store_urls import store_to_use_up
@@ -29,7 +32,7 @@ _KILLS_OF_A_SESSION = 6
 _EVENTS_BETWEEN_KILLS = 2500
 _SECONDS_BETWEEN_KILLS = 3.0
 _FULL_SIZE = 100_000
-_ONLY_ON_A_SERVER = frozenset({"woken"})
+_ONLY_ON_A_SERVER = frozenset({"woken", "restarts"})
 _FULL_TIME = 20.0
 
 
@@ -42,6 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", default=",".join(_RUNS), help="what to run: " + ", ".join(_RUNS))
     parser.add_argument("--minutes", type=float, default=_FULL_TIME, help="how long sessions are taken over")
     parser.add_argument("--approvals", type=int, default=2000, help="how many approvals four people answer at once")
+    parser.add_argument("--restarted", type=int, default=1000, help="how many sessions run while the server restarts")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     given = parser.parse_args(arguments)
     print(f"seed {given.seed}")
@@ -111,30 +115,40 @@ def _approvals(pool: WorkerPool, store: str, url: str, folder: Path, given: argp
 
 
 def _fleet(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
-    found = fleet(
-        pool, url, folder, sessions=500, workers=8, kill_every=_SECONDS_BETWEEN_KILLS, seconds=1.0, seed=given.seed
-    )
-    print(f"{store}: fleet: {found}", flush=True)
-    size = f"{found.sessions} sessions, {found.segments} segments"
-    return Soaked(store, "8 workers on 500 sessions", size, found.kills, found.broken)
+    load, harm = Load(500, seconds=1.0), Harm(_SECONDS_BETWEEN_KILLS)
+    found = fleet(pool, url, folder, load, harm, workers=8, seed=given.seed)
+    print(f"{store}: fleet: {found.found}, {found.delays}", flush=True)
+    return Soaked(store, "8 workers on 500 sessions", _size_of(found), found.kills, found.broken)
 
 
 def _woken(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
-    found = fleet(
-        pool,
-        url,
-        folder,
-        sessions=500,
-        workers=4,
-        kill_every=_SECONDS_BETWEEN_KILLS,
-        seconds=1.0,
-        seed=given.seed + 1,
-        concurrency=16,
-        is_woken=True,
-    )
-    print(f"{store}: woken: {found}", flush=True)
-    size = f"{found.sessions} sessions, {found.segments} segments"
-    return Soaked(store, "4 workers that procrastinate wakes, on 500 sessions", size, found.kills, found.broken)
+    load, harm = Load(500, seconds=1.0), Harm(_SECONDS_BETWEEN_KILLS)
+    found = fleet(pool, url, folder, load, harm, workers=4, seed=given.seed + 1, concurrency=16, is_woken=True)
+    print(f"{store}: woken: {found.found}, {found.delays}", flush=True)
+    named = "4 workers that procrastinate wakes, on 500 sessions"
+    return Soaked(store, named, _size_of(found), found.kills, found.broken)
+
+
+def _size_of(found: Fleet) -> str:
+    return f"{found.sessions:,} sessions, {found.segments:,} segments"
+
+
+def _restarts(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
+    """Run on a server of its own, which is restarted: first as an operator does it, then as a crash does it."""
+    del url
+    load = Load(given.restarted, seconds=0.1, calls=19, every=0.25, is_durable=True)
+    whole = load.sessions * load.every
+    with PostgresServer() as server:
+
+        def restart(number: int) -> None:
+            server.restart((signal.SIGINT, signal.SIGQUIT)[number])
+
+        harm = Harm(5.0, restart, (whole / 3, whole * 2 / 3))
+        place = server.url(server.create_database())
+        found = fleet(pool, place, folder, load, harm, workers=4, seed=given.seed + 2, concurrency=16, is_woken=True)
+    print(f"{store}: restarts: {found.found}, {found.delays}", flush=True)
+    named = f"4 workers on {load.sessions:,} sessions of 20 steps, the server restarted twice"
+    return Soaked(store, named, f"{_size_of(found)}; {found.delays}", found.kills, found.broken)
 
 
 def _rolling(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
@@ -153,6 +167,7 @@ _RUNS = {
     "approvals": _approvals,
     "fleet": _fleet,
     "woken": _woken,
+    "restarts": _restarts,
     "rolling": _rolling,
 }
 

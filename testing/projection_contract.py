@@ -21,9 +21,9 @@ import pytest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.views.fold_memory import FoldMemory
-from steptrail.projections.kernel.changes import Changes, Key
+from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
-from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
+from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table
 from steptrail.testing.store_samples import AT
 
 __all__ = ["ProjectionContract", "TablesInMemory", "project", "sample_log"]

@@ -16,6 +16,7 @@ import orjson
 
 from benchmarks.code import describe_code
 from benchmarks.fleet.contenders import FLOOR, Condition, Contender, carry_on, contenders
+from benchmarks.fleet.waiting import IdleFigures, measure_idle
 from benchmarks.machine import describe_machine
 from benchmarks.meter import Cost, progress
 from benchmarks.postgres_place import PostgresSite
@@ -23,8 +24,9 @@ from benchmarks.servers import open_postgres
 from benchmarks.several import write_together
 from benchmarks.tables import table
 
-__all__ = ["main", "report"]
+__all__ = ["main", "report", "report_idle"]
 
+_IDLE_WORKERS = 2
 _ROOT = Path(__file__).parents[2]
 
 
@@ -36,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--commit-ms", nargs="+", type=int, default=(0, 2), help="by how much a commit lasts longer")
     parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--waiting", type=int, default=100_000, help="how many sessions wait beside idle workers")
+    parser.add_argument("--waiting-seconds", type=float, default=30.0, help="for how long that is looked at")
     parser.add_argument("--out", type=Path, default=_ROOT / "benchmarks" / "results")
     parser.add_argument("--alone", action="store_true", help="measure no other library")
     parser.add_argument("--environments", type=Path, default=_ROOT / ".peers")
@@ -45,11 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         Condition(workers, given.sessions, given.steps, delay) for delay in given.commit_ms for workers in given.workers
     ]
     found = contenders(None if given.alone else given.environments.resolve())
-    settings = asyncio.run(_measured(found, conditions, given.passes))
+    settings, idle = asyncio.run(_measured(found, conditions, given))
     machine = {**describe_machine(given.out), **settings}
-    text = "\n\n".join(report(found, conditions, machine, given.passes)) + "\n"
+    text = "\n\n".join([*report(found, conditions, machine, given.passes), *report_idle(idle)]) + "\n"
     (given.out / "fleet.md").write_text(text, encoding="utf-8")
-    fields = {"code": describe_code(), "machine": machine, "passes": given.passes, "contenders": _fields(found)}
+    fields = {
+        "code": describe_code(),
+        "machine": machine,
+        "passes": given.passes,
+        "contenders": _fields(found),
+        "idle": [asdict(figures) for figures in idle],
+    }
     (given.out / "fleet.json").write_bytes(orjson.dumps(fields, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     print(text)
 
@@ -74,6 +84,26 @@ def report(
         yield table([head, *(_line(contender, own) for contender in found)])
 
 
+def report_idle(found: Sequence[IdleFigures]) -> Iterator[str]:
+    """Yield the part of the report about workers that have nothing to do."""
+    if not found:
+        return
+    yield "## Beside sessions that wait for a person"
+    yield (
+        f"Shares of a core while nothing happens, {found[0].workers} workers on one database: of each worker, and of "
+        "the server for all of them. `jobs` and `wakes` are the engine's: what it held, and how often it woke a worker."
+    )
+    head = ["workers", "sessions", "a worker", "the server", "transactions", "jobs", "wakes"]
+    yield table([head, *(_idle_line(figures) for figures in found)])
+
+
+def _idle_line(figures: IdleFigures) -> list[str]:
+    way = "woken by procrastinate" if figures.way == "woken" else "that look themselves"
+    server = "" if figures.server_percent is None else f"{figures.server_percent:.2f} %"
+    counts = (f"{figures.transactions_a_second:.1f}/s", str(figures.jobs), str(figures.wakes))
+    return [way, f"{figures.sessions:,}", f"{figures.worker_percent:.2f} %", server, *counts]
+
+
 def _line(contender: Contender, conditions: Sequence[Condition]) -> list[str]:
     name = f"{contender.name} ({contender.version})" if contender.version else contender.name
     if contender.failed:
@@ -83,12 +113,14 @@ def _line(contender: Contender, conditions: Sequence[Condition]) -> list[str]:
     return [name, *speeds, f"{min(spent):.2f} to {max(spent):.2f}"]
 
 
-async def _measured(found: Sequence[Contender], conditions: Sequence[Condition], passes: int) -> dict[str, str]:
+async def _measured(
+    found: Sequence[Contender], conditions: Sequence[Condition], given: argparse.Namespace
+) -> tuple[dict[str, str], Sequence[IdleFigures]]:
     async with open_postgres() as site:
-        for number in range(passes):
+        for number in range(given.passes):
             for condition in conditions if number % 2 == 0 else reversed(conditions):
                 _one_pass(found, condition, site, number)
-        return site.settings()
+        return site.settings(), await measure_idle(site, _IDLE_WORKERS, given.waiting, given.waiting_seconds)
 
 
 def _one_pass(found: Sequence[Contender], condition: Condition, site: PostgresSite, number: int) -> None:

@@ -15,7 +15,7 @@ from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.environments import NotInstalled, installed_versions, python_of
 from benchmarks.postgres_place import PostgresPlace, connected
 
-__all__ = ["FLOOR", "Condition", "Contender", "carry_on", "contenders"]
+__all__ = ["FLOOR", "Condition", "Contender", "carry_on", "contenders", "working"]
 
 FLOOR = "the rows of Steptrail, written by as many processes"
 
@@ -81,12 +81,8 @@ def carry_on(contender: Contender, condition: Condition, place: PostgresPlace) -
     if subprocess.run(filling, cwd=_ROOT, env=_environment(contender)).returncode:
         msg = f"{contender.name}: the sessions could not be started"
         raise RuntimeError(msg)
-    with _workers(contender, condition, place) as workers, connected(place.url) as database:
-        for worker in workers:
-            _said(contender, worker)
+    with working(contender, condition, place) as workers, connected(place.url) as database:
         began = time.perf_counter()
-        for worker in workers:
-            _tell(worker)
         while database.execute(contender.done).fetchone()[0] < condition.sessions:
             if time.perf_counter() - began > _LONGEST_SECONDS or any(worker.poll() is not None for worker in workers):
                 msg = f"{contender.name}: a worker has died, or it took more than {_LONGEST_SECONDS:.0f} s"
@@ -99,9 +95,10 @@ def carry_on(contender: Contender, condition: Condition, place: PostgresPlace) -
 
 
 @contextmanager
-def _workers(
+def working(
     contender: Contender, condition: Condition, place: PostgresPlace
 ) -> Generator[Sequence["subprocess.Popen[str]"], None, None]:
+    """Yield the workers of a contender, which have just begun. Raises `RuntimeError` when one of them dies."""
     workers = [
         subprocess.Popen(
             _command(contender, "work", condition, place, number),
@@ -114,6 +111,10 @@ def _workers(
         for number in range(condition.workers)
     ]
     try:
+        for worker in workers:
+            _said(contender, worker)
+        for worker in workers:
+            _tell(worker)
         yield workers
     finally:
         for worker in workers:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 
 from benchmarks.fleet.child import CONCURRENCY, Job, began, script
+from benchmarks.listing import asking
 from benchmarks.texts import QUESTION, warm
 from benchmarks.work import agent, session_name
 from steptrail import Steptrail
@@ -24,12 +25,13 @@ def fill(job: Job) -> None:
 
 
 def work(job: Job) -> None:
-    """Carry them on."""
+    """Carry them on: `woken` by an engine, or not."""
     warm(job.steps)
-    who = agent(job.steps)
+    who = agent(job.steps), asking(1)
 
     async def serve() -> None:
-        async with Steptrail.open(job.url) as trail, trail.work(who, concurrency=CONCURRENCY):
+        engine = "procrastinate" if job.variant == "woken" else None
+        async with Steptrail.open(job.url, engine=engine) as trail, trail.work(*who, concurrency=CONCURRENCY):
             await asyncio.to_thread(sys.stdin.readline)
 
     with began():

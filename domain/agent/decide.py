@@ -36,6 +36,7 @@ from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
+from steptrail.domain.shared.pausing import asked_to_pause, asked_to_stay_paused
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 
@@ -223,9 +224,9 @@ def _how_the_segment_ended(state: AgentState) -> SegmentEnd:
 def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("pause", state.agent_id, "no execution is open")
-    if state.phase is Phase.PAUSED or state.pause_request is not None:
-        return ()
-    return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
+    if state.phase is Phase.PAUSED:
+        return asked_to_stay_paused(command, state.paused)
+    return asked_to_pause(command, state.pause_request)
 
 
 def _unpause(state: AgentState, command: Unpause) -> tuple[AgentEvent, ...]:

@@ -161,7 +161,7 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
 
 @EXECUTION_HANDLERS.of(ExecutionPaused)
 def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> None:
-    if fold.phase is not Phase.RECOVERING:
+    if fold.phase not in {Phase.RECOVERING, Phase.PAUSED}:
         fold.resume_to = Phase.BOUNDARY if fold.phase is Phase.PENDING else fold.phase
     if fold.step is not None:
         fold.step.counted_us += round(event.step_seconds * 1e6)

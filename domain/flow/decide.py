@@ -35,6 +35,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
+from steptrail.domain.shared.pausing import asked_to_pause, asked_to_stay_paused
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
 from steptrail.domain.version import VERSION
 
@@ -242,9 +243,9 @@ def _retry(state: FlowState, command: RetryFlow) -> tuple[FlowEvent, ...]:
 def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
     if not state.is_open:
         raise CommandRejected("pause", state.flow_id, "no execution is open")
-    if state.phase is RunPhase.PAUSED or state.pause_request is not None:
-        return ()
-    return (PauseRequested(by=command.by, reason=command.reason, key=command.key),)
+    if state.phase is RunPhase.PAUSED:
+        return asked_to_stay_paused(command, state.paused)
+    return asked_to_pause(command, state.pause_request)
 
 
 def _unpause(state: FlowState, command: Unpause) -> tuple[FlowEvent, ...]:

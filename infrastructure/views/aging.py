@@ -11,9 +11,9 @@ from typing import Any
 
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.ddl import cleaner, quoted
-from steptrail.projections.kernel.changes import Changes, Key
+from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Row, Scalar, Table
+from steptrail.projections.kernel.table import Key, Row, Scalar, Table
 
 __all__ = ["Aging"]
 
@@ -65,7 +65,7 @@ class Aging:
             kept = {key for key, row in written.items() if not _is_older(owner, row, before)}
             touched = {_key_in(owner, row) for table in below for row in _put(changes, table).values()} | written.keys()
             clean = cleaner(owner.columns[: len(owner.key)])
-            for keys in _cut(tuple(clean(list(key))) for key in touched - kept):
+            for keys in _cut(clean(key) for key in touched - kept):
                 there = statements.ask(
                     f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE ({_any_of(owner.key, len(keys), 2)}) "  # noqa: S608
                     f"AND ({quoted(owner.aged_by)} IS NULL OR {quoted(owner.aged_by)} >= $1)",

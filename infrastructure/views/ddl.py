@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from steptrail.projections.kernel.changes import Key
-from steptrail.projections.kernel.table import Column, ColumnKind, Row, Scalar, Table
+from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table, taker
 
 __all__ = ["POSTGRES", "SQLITE", "Sql", "cleaner", "quoted", "statements_to_make", "values_of"]
+
+Values = tuple[Scalar, ...]
 
 _UNFIT = re.compile("[\0\ud800-\udfff]")
 """No server takes a NUL in a text, and no database half of a surrogate pair."""
@@ -85,30 +86,35 @@ def statements_to_make(sql: Sql, table: Table, prefix: str = "") -> list[str]:
     return made
 
 
-def values_of(table: Table) -> tuple[Callable[[Row], list[Scalar]], Callable[[Key, Mapping[str, int]], list[Scalar]]]:
+def values_of(table: Table) -> tuple[Callable[[Row], Values], Callable[[Key, Mapping[str, int]], Values]]:
     """Return what makes the values of all columns from a row, and what makes them from a key and its amounts."""
-    names, clean = _names(table.columns), cleaner(table.columns)
+    take, clean = taker(_names(table.columns)), cleaner(table.columns)
     amounts, clean_key = _names(table.amounts), cleaner(table.columns[: len(table.key)])
 
-    def of_row(row: Row) -> list[Scalar]:
-        return clean([row[name] for name in names])
+    def of_row(row: Row) -> Values:
+        return clean(take(row))
 
-    def of_sum(key: Key, added: Mapping[str, int]) -> list[Scalar]:
-        return [*clean_key(list(key)), *[added.get(name, 0) for name in amounts]]
+    def of_sum(key: Key, added: Mapping[str, int]) -> Values:
+        return (*clean_key(key), *[added.get(name, 0) for name in amounts])
 
     return of_row, of_sum
 
 
-def cleaner(columns: Sequence[Column]) -> Callable[[list[Scalar]], list[Scalar]]:
+def cleaner(columns: Sequence[Column]) -> Callable[[Values], Values]:
     """Return what replaces, in the values of columns, the characters that a database does not take."""
     texts = [place for place, column in enumerate(columns) if column.kind is ColumnKind.TEXT]
 
-    def cleaned(values: list[Scalar]) -> list[Scalar]:
-        for place in texts:
-            value = values[place]
-            if isinstance(value, str) and ("\0" in value or not value.isascii()):
-                values[place] = _UNFIT.sub("\ufffd", value)
-        return values
+    def is_unfit(value: Scalar) -> bool:
+        return isinstance(value, str) and ("\0" in value or not value.isascii())
+
+    def cleaned(values: Values) -> Values:
+        unfit = [place for place in texts if is_unfit(values[place])]
+        if not unfit:
+            return values
+        changed = list(values)
+        for place in unfit:
+            changed[place] = _UNFIT.sub("\ufffd", str(values[place]))
+        return tuple(changed)
 
     return cleaned
 

@@ -13,9 +13,9 @@ from steptrail.infrastructure.views.aging import Aging
 from steptrail.infrastructure.views.database import Database, Statements, Unfit
 from steptrail.infrastructure.views.ddl import cleaner, quoted, statements_to_make, values_of
 from steptrail.infrastructure.views.public import LISTED
-from steptrail.projections.kernel.changes import Changes, Key
+from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Row, Scalar, Table
+from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Key, Row, Scalar, Table
 
 __all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "Skipped", "ViewProgress"]
 
@@ -343,7 +343,7 @@ class Generation:
             of_row, _ = values_of(table)
             if gone := [key for key, row in rows.items() if row is None]:
                 clean = cleaner(table.columns[: len(table.key)])
-                statements.change_all(sql.drop(table, self._prefix), [clean(list(key)) for key in gone])
+                statements.change_all(sql.drop(table, self._prefix), [clean(key) for key in gone])
             whole: list[Row] = [row for row in rows.values() if row is not None]
             try:
                 put = [of_row(row) for row in whole]

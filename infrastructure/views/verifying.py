@@ -19,9 +19,8 @@ from steptrail.infrastructure.views.generation import Damage, Generation, PlaceM
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.sqlite import SqliteSeries
-from steptrail.projections.kernel.changes import Key
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Scalar, Table
+from steptrail.projections.kernel.table import Key, Scalar, Table
 from steptrail.projections.rendering import many
 from steptrail.runtime.kernel.ports import EventStore
 

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.flow_or_agent import is_flow
-from steptrail.interfaces.python.session import Session
 from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import an_agent
-from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, OnLeft, Work
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -22,7 +22,7 @@ from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
 
 if TYPE_CHECKING:
-    from steptrail.interfaces.python.flow import Flow
+    from steptrail.runtime.flow.control import FlowControl
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
@@ -56,14 +56,16 @@ def agents_worker(
     def carry(row: RunSummary) -> Work | None:
         if row.stream.startswith(STREAM_PREFIX):
             versions = by_name.get(row.name)
-            session = Session(environment, checked_session_id(row.session_id), None, on_update)
+            session = SessionControl(environment, checked_session_id(row.session_id), None, on_update)
             return None if versions is None else partial(_go_on, session, versions, strict)
         built = flows.get(row.name) if row.stream.startswith("flow:") else None
         if built is None:
             return None
-        from steptrail.interfaces.python.flow import Flow
+        from steptrail.infrastructure.flow.means import flow_means
+        from steptrail.runtime.flow.control import FlowControl
 
-        return partial(_go_on_with_flow, Flow(environment, row.session_id, None, on_update), built, strict)
+        run = FlowControl(environment, row.session_id, flow_means(), None, on_update)
+        return partial(_go_on_with_flow, run, built, strict)
 
     hands = Hands(environment, carry, room=room, grace=grace, on_left=on_left)
     topics = (*(f"agent:{name}" for name in by_name), *(f"flow:{name}" for name in flows))
@@ -72,21 +74,21 @@ def agents_worker(
     return Worker(hands, hearing)
 
 
-async def _go_on(session: Session, versions: Sequence[AnyAgent], strict: bool) -> RunResult[Any]:
+async def _go_on(session: SessionControl, versions: Sequence[AnyAgent], strict: bool) -> AgentState:
     agent = versions[-1] if len(versions) == 1 else await _started_with(session, versions)
-    return await session.resume(agent, strict=strict)
+    return await session.resume(agent, strict=strict, obeys_pause=True)
 
 
-async def _started_with(session: Session, versions: Sequence[AnyAgent]) -> AnyAgent:
+async def _started_with(session: SessionControl, versions: Sequence[AnyAgent]) -> AnyAgent:
     """Return the agent whose fingerprint is the recorded one, or else the last."""
-    recorded = (await session.state()).agent
+    recorded = (await session.stream.existing()).committed.agent
     same = (agent for agent in versions if recorded is not None and agent.snapshot.fingerprint == recorded.fingerprint)
     return next(same, versions[-1])
 
 
-async def _go_on_with_flow(handle: "Flow", versions: "Sequence[BuiltWorkflow]", strict: bool) -> "FlowResult":
-    if len(versions) == 1:
-        return await handle.resume(versions[-1], strict=strict)
-    run = (await handle.state()).run
-    same = (flow for flow in versions if run is not None and flow.digest == run.started.digest)
-    return await handle.resume(next(same, versions[-1]), strict=strict)
+async def _go_on_with_flow(handle: "FlowControl", versions: "Sequence[BuiltWorkflow]", strict: bool) -> "FlowResult":
+    flow = versions[-1]
+    if len(versions) > 1:
+        run = (await handle.stream.existing()).committed.run
+        flow = next((flow for flow in versions if run is not None and flow.digest == run.started.digest), flow)
+    return await handle.resume(flow, strict=strict, obeys_pause=True)

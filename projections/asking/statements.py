@@ -349,8 +349,10 @@ def _calls(text: _Text, asked: RunFilter) -> str:
     tools, effects = asked.words("tool"), asked.words("effect")
 
     def of(column: str) -> str:
-        # Both indexes are over what did not complete, by tool or node.
-        found = (text.one_of(column, tools) if tools else f"{column} >= ''") + " AND status <> 'completed'"
+        # The indexes are over what did not complete, by tool or node, and by effect class.
+        if not tools:
+            return text.one_of("effect", effects) + " AND status <> 'completed'"
+        found = text.one_of(column, tools) + " AND status <> 'completed'"
         return found + (" AND " + text.one_of("effect || ''", effects) if effects else "")
 
     calls = f"SELECT execution FROM v1_tool_calls WHERE {of('tool')}"  # noqa: S608

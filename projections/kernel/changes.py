@@ -2,12 +2,9 @@
 
 from collections.abc import Mapping
 
-from steptrail.projections.kernel.table import Row, Scalar, Table
+from steptrail.projections.kernel.table import Key, Row, Table
 
-__all__ = ["Changes", "Key"]
-
-Key = tuple[Scalar, ...]
-"""The values of the key of a row, in the order of the columns."""
+__all__ = ["Changes"]
 
 
 class Changes:
@@ -21,7 +18,7 @@ class Changes:
 
     def put(self, table: Table, row: Row) -> None:
         """Write a whole row, in place of the one with the same key."""
-        self.rows.setdefault(table, {})[tuple(row[name] for name in table.key)] = row
+        self.rows.setdefault(table, {})[table.key_of(row)] = row
 
     def drop(self, table: Table, key: Key) -> None:
         """Delete the row with this key, if there is one."""

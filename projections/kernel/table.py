@@ -1,12 +1,14 @@
 """Describes a table of a read model once, for every database and for the page that documents it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["INSTANT", "Column", "ColumnKind", "Index", "Row", "Scalar", "Table"]
+__all__ = ["INSTANT", "Column", "ColumnKind", "Index", "Key", "Row", "Scalar", "Table", "taker"]
 
 INSTANT = "microseconds of UTC"
 """The unit of a column that holds instants."""
@@ -17,6 +19,10 @@ depend on the order of its parts."""
 
 Row = Mapping[str, Scalar]
 """The columns of a row by name, with those of its key."""
+
+
+Key = tuple[Scalar, ...]
+"""The values of the key of a row, in the order of the columns."""
 
 
 class ColumnKind(StrEnum):
@@ -88,3 +94,20 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     def amounts(self) -> Sequence[Column]:
         """The columns behind the key."""
         return self.columns[len(self.key) :]
+
+    def key_of(self, row: Row) -> Key:
+        """Return the values of the key of a row. Raises `KeyError` where one is missing."""
+        return _key_getter(self)(row)
+
+
+@cache
+def _key_getter(table: Table) -> Callable[[Row], Key]:
+    return taker(table.key)
+
+
+def taker(names: Sequence[str]) -> Callable[[Row], tuple[Scalar, ...]]:
+    """Return what takes these columns out of a row, in this order. It raises `KeyError` where one is missing."""
+    if len(names) > 1:
+        return itemgetter(*names)
+    (only,) = names
+    return lambda row: (row[only],)

@@ -10,6 +10,7 @@ from steptrail.projections.runs_view.sums import (
     RETRIES_DAILY,
     RUNS_DAILY,
     SPREAD_DAILY,
+    SUMS,
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.values import day_of
@@ -66,8 +67,11 @@ def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
     return {"day": day_of(moment.at), "tenant": run.tenant, "kind": memory.kind, "name": run.name}
 
 
+_AMOUNTS = {table: tuple(column.name for column in table.amounts) for table in SUMS}
+
+
 def _add(table: Table, row: Row, moment: RunMoment) -> None:
-    amounts = {column.name: int(row.get(column.name) or 0) for column in table.amounts}
+    amounts = {name: int(amount) for name in _AMOUNTS[table] if (amount := row.get(name))}
     for each in (table, OF_ALL_TENANTS.get(table)):
         if each is not None:
-            moment.changes.add(each, tuple(row[name] for name in each.key), amounts)
+            moment.changes.add(each, each.key_of(row), amounts)

@@ -26,9 +26,12 @@ def _voted(memory: StreamMemory, event: EvaluationsRecorded, moment: RunMoment) 
     if (run := memory.run) is None:
         return
     for place, vote in enumerate(event.votes):
-        if (raised := _raised(vote)) is not None:
+        if vote.fails and (raised := _raised(vote)) is not None:
             run.raised = raised
             raised.put(moment.changes)
+        # By far the most usual vote first: most have nothing to say.
+        if vote.decision is ContinuationDecision.ALLOW and "shadow" not in vote.context:
+            continue
         shadow = vote.shadow
         if vote.decision is ContinuationDecision.ALLOW and shadow in {None, ContinuationDecision.ALLOW}:
             continue
@@ -65,9 +68,9 @@ def _number(value: JsonValue) -> str | None:
 
 
 def _raised(vote: ContinuationEvaluation) -> ErrorKind | None:
-    """Return the error of a criterion or a hook that raised instead of voting."""
+    """Return the error of a criterion or a hook that raised instead of voting; None for one that failed otherwise."""
     kind, message = vote.context.get("exception"), vote.context.get("message")
-    if not vote.fails or not isinstance(kind, str) or not isinstance(message, str):
+    if not isinstance(kind, str) or not isinstance(message, str):
         return None
     return kind_of(ErrorInfo(type=ErrorType.UNKNOWN, error_class=kind, message=message), vote.criterion_class)
 

@@ -218,6 +218,7 @@ TOOL_CALLS = Table(
     ),
     indexes=(
         Index(("tool", "execution", "effect"), "status <> 'completed'"),
+        Index(("effect", "execution"), "status <> 'completed'"),
         Index(("signature", "execution"), "signature IS NOT NULL"),
         Index(("effect_id",)),
     ),
@@ -367,6 +368,7 @@ VISITS = Table(
     ),
     indexes=(
         Index(("node", "execution", "effect"), "status <> 'completed'"),
+        Index(("effect", "execution"), "status <> 'completed'"),
         Index(("signature", "execution"), "signature IS NOT NULL"),
     ),
 )

@@ -10,6 +10,7 @@ __all__ = ["day_of", "micros", "nanos", "plain", "tokens", "whole"]
 
 _MOST = 2**53
 """So many microseconds are 285 years. A sum of a thousand such numbers fits into 64 bits."""
+_TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_read", "tokens_reasoning")
 
 
 def plain(text: str, most: int = 400) -> str:
@@ -23,7 +24,7 @@ def plain(text: str, most: int = 400) -> str:
 
 def whole(number: int) -> int:
     """Return the number, or the largest one that is counted."""
-    return min(number, _MOST)
+    return number if number < _MOST else _MOST
 
 
 def micros(seconds: float) -> int:
@@ -38,13 +39,8 @@ def nanos(cost: Cost) -> int:
 
 def tokens(usage: Usage) -> Row:
     """Return the columns of the five kinds of tokens."""
-    return {
-        "tokens_input": whole(usage.input),
-        "tokens_output": whole(usage.output),
-        "tokens_cache_write": whole(usage.cache_write),
-        "tokens_cache_read": whole(usage.cache_read),
-        "tokens_reasoning": whole(usage.reasoning),
-    }
+    five = (usage.input, usage.output, usage.cache_write, usage.cache_read, usage.reasoning)
+    return dict(zip(_TOKENS, five if max(five) < _MOST else map(whole, five), strict=True))
 
 
 def day_of(at: int) -> int:

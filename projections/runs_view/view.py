@@ -32,6 +32,7 @@ _HANDLERS: Mapping[str, _Table] = {
     FLOWS: complete(FlowEvent, SHARED_HANDLERS, FLOW_RUN_HANDLERS, VISIT_HANDLERS),
 }
 """The beginning of the id of a stream -> the handlers of its events."""
+_OF_KIND = {prefix.removesuffix(":"): handlers for prefix, handlers in _HANDLERS.items()}
 
 
 class RunsView(Projection[StreamMemory]):
@@ -48,7 +49,7 @@ class RunsView(Projection[StreamMemory]):
     def apply(self, fold: StreamMemory, entry: Entry, changes: Changes) -> StreamMemory:
         """Write what an event changes, and return the memory after it, which is the same object."""
         version, at, event = entry.record.version, entry.record.at, entry.record.event
-        handler = _HANDLERS[f"{fold.kind}:"].get(type(event))
+        handler = _OF_KIND[fold.kind].get(type(event))
         if handler is not None:
             handler(fold, event, RunMoment(entry.position, version, at, changes))
         if fold.run is not None and event.counts_as is not EventKind.OUTSIDE:

@@ -371,12 +371,14 @@ class SessionControl:
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
         context: JsonValue = None,
+        obeys_pause: bool = False,
     ) -> AgentState:
         """Go on with the open execution. A session that has finished, or would only wait again, is returned as it is.
 
         `take_over` takes it from a process that still runs it. `strict` raises `CommandRejected` for an agent whose
         fingerprint differs from the recorded one. `limits`, `error_policy` and `context` replace the recorded ones.
-        Raises `StoredContextInvalid` for a recorded context that does not fit the agent's type.
+        With `obeys_pause`, for workers, a pause that a person asked for is not lifted but carried out. Raises
+        `StoredContextInvalid` for a recorded context that does not fit the agent's type.
         """
         return await self._resume(
             await self.stream.existing(),
@@ -387,6 +389,7 @@ class SessionControl:
             error_policy=error_policy,
             by=by,
             context=context,
+            obeys_pause=obeys_pause,
         )
 
     async def _resume(
@@ -401,6 +404,7 @@ class SessionControl:
         by: str = "user",
         key: str | None = None,
         context: JsonValue = None,
+        obeys_pause: bool = False,
     ) -> AgentState:
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             is_new = key is not None and key not in state.fold.keys
@@ -421,6 +425,7 @@ class SessionControl:
             )
             return (brought,)
 
+        begin = self.stream.obedient(go_on, None if obeys_pause else journal.committed)
         while (state := journal.committed).is_open:
             recorded = state.agent
             if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
@@ -428,7 +433,7 @@ class SessionControl:
                 raise CommandRejected("resume", self._session, why)
             refuse_context(agent, state, context)
             performed = self._owner.performed_by(agent)
-            ended = await self.stream.own_as_seen(journal, go_on, performed, take_over=take_over)
+            ended = await self.stream.own_as_seen(journal, begin, performed, take_over=take_over)
             if ended is not None:
                 return ended
             journal = await journal.reloaded()

@@ -103,8 +103,12 @@ class FlowControl:
         strict: bool = False,
         options: RunOptions | None = None,
         by: str = "user",
+        obeys_pause: bool = False,
     ) -> FlowResult:
-        """Go on with the open execution. One that has ended, or would only wait again, is returned as it is."""
+        """Go on with the open execution. One that has ended, or would only wait again, is returned as it is.
+
+        With `obeys_pause`, for workers, a pause that a person asked for is not lifted but carried out.
+        """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if not state.is_open or (not took_over and self._only_waits(state)):
@@ -113,7 +117,7 @@ class FlowControl:
             return (reopening,)
 
         journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
-        state = await self.stream.own(begin, performed, take_over=take_over, journal=journal)
+        state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
     def _only_waits(self, state: FlowState) -> bool:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
-from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop, Unpause
+from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
@@ -57,15 +57,17 @@ class StreamControl(StreamCommands[S, C, E, F]):
         take_over: bool = False,
         key: str | None = None,
         journal: Journal[S, E] | None = None,
+        obeys_pause: bool = False,
     ) -> S:
         """Open a segment with the commands of `begin` and drive it to its end; return the state as it is stored.
 
         `journal` is one of the stream, if the caller has read it already. A command that was accepted before is gone
         on with. When the one that came with this `key` has been carried out, the state is returned in which it ended.
         Raises `CommandRejected` before anything is locked, and `SessionBusy` while another process owns the stream,
-        unless it is to `take_over`.
+        unless it is to `take_over`. For `obeys_pause` see `obedient`.
         """
         journal = journal or await self.journal()
+        begin = self.obedient(begin, None if obeys_pause else journal.committed)
         while True:
             state = journal.committed
             if key is not None and (version := self._control.version_of_key(state, key)) is not None:
@@ -80,14 +82,44 @@ class StreamControl(StreamCommands[S, C, E, F]):
                 return ended
             journal = await journal.reloaded()
 
-    async def resume(self, perform: Perform[S, E, F], *, take_over: bool = False) -> S:
-        """Go on with the open run in a further segment, by its recorded settings; return the state as it is stored."""
+    async def resume(
+        self,
+        perform: Perform[S, E, F],
+        *,
+        take_over: bool = False,
+        journal: Journal[S, E] | None = None,
+        obeys_pause: bool = False,
+    ) -> S:
+        """Go on with the open run in a further segment, by its recorded settings; return the state as it is stored.
+
+        The arguments are those of `own`.
+        """
 
         def reopen(state: S, took_over: bool) -> Sequence[C | OwnersCommand]:
             command = self._control.reopen(state, self._env.worker, took_over)
             return () if command is None else (command,)
 
-        return await self.own(reopen, perform, take_over=take_over)
+        return await self.own(reopen, perform, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
+
+    def obedient(self, begin: Begin[S, C], looked: S | None) -> Begin[S, C]:
+        """Return `begin`, made to keep a pause that a person asked for after the caller had `looked`.
+
+        Whoever goes on with a run lifts the pauses that he could know of. One that came after his look was asked for
+        with the run before the person's eyes, and holds: a run that is paused stays so, and another one goes on only to
+        its next safe point. A `looked` of None keeps every pause: a worker lifts none.
+        """
+        known = None if looked is None else self._open_request(looked)
+        was_paused = looked is not None and self._control.standing(looked).paused_by_person
+
+        def heeding(state: S, took_over: bool) -> Sequence[C | OwnersCommand]:
+            commands, asked = begin(state, took_over), self._open_request(state)
+            if commands and self._control.standing(state).paused_by_person and not was_paused:
+                return ()
+            if not commands or not isinstance(asked, Pause) or asked.by == CALLER or asked == known:
+                return commands
+            return (*commands, asked)
+
+        return heeding
 
     async def own_as_seen(
         self,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy
-from steptrail.domain.kernel.commands import Pause, Stop, Unpause
+from steptrail.domain.kernel.commands import CALLER, Pause, Stop, Unpause
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.cli.main import main
@@ -68,9 +68,12 @@ class Process:
         """Begin a run and drive it."""
         return self._standing(await self.control.own(self.subject.begin(key), self.subject.perform, key=key))
 
-    async def resume(self, *, take_over: bool = False) -> Standing:
-        """Go on with what is recorded."""
-        return self._standing(await self.control.resume(self.subject.perform, take_over=take_over))
+    async def resume(self, *, take_over: bool = False, looked: Any = None, obeys_pause: bool = False) -> Standing:
+        """Go on with what is recorded, as who has looked at this journal before, or as a worker, who obeys a pause."""
+        resumed = self.control.resume(
+            self.subject.perform, take_over=take_over, journal=looked, obeys_pause=obeys_pause
+        )
+        return self._standing(await resumed)
 
     async def request(self, command: Pause | Stop) -> Standing:
         """Ask for a pause or a stop."""
@@ -242,6 +245,51 @@ class MachineContract:
         assert (left.state, left.paused_by_person) == (StandingState.PAUSED, False)
         assert left.is_due(scene.clock.utc())
         scene.world.hangs_at = 0
+        assert (await scene.process().resume()).state is StandingState.DONE
+
+    async def test_what_a_cancelled_caller_left_is_held_by_a_person_who_pauses_it(self, scene: Scene) -> None:
+        running = await scene.hanging(scene.process())
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        process = scene.process()
+        for _ in range(2):
+            stands = await process.request(Pause(by="ana"))
+            assert (stands.state, stands.paused_by_person) == (StandingState.PAUSED, True)
+        await process.request(Pause(by=CALLER))
+        stands = await process.looks()
+        assert stands.paused_by_person
+        assert not stands.is_due(scene.clock.utc() + HOUR)
+        assert await Steptrail(scene.environments[-1]).due() == []
+        scene.world.hangs_at = 0
+        assert (await process.resume()).state is StandingState.DONE
+
+    async def test_a_pause_that_came_after_the_look_of_who_goes_on_is_not_lifted(self, scene: Scene) -> None:
+        await scene.crashed(after=2)
+        process, other = scene.process(), scene.process()
+        looked = await process.control.journal()
+        await other.control.append(await other.control.existing(), Pause(by="ana"))
+        assert (await process.resume(looked=looked)).paused_by_person
+        assert scene.world.counted == [1, 2]
+        assert (await process.resume()).state is StandingState.DONE
+
+    async def test_what_was_paused_after_the_look_of_who_goes_on_stays_so(self, scene: Scene) -> None:
+        await scene.crashed(after=2)
+        process = scene.process()
+        looked = await process.control.journal()
+        await scene.process().request(Pause(by="ana"))
+        before = (await process.control.journal()).committed.version
+        assert (await process.resume(looked=looked)).paused_by_person
+        assert (await process.control.journal()).committed.version == before
+
+    async def test_a_pause_that_an_owner_died_with_is_obeyed_by_workers_and_lifted_by_who_resumes(
+        self, scene: Scene
+    ) -> None:
+        await scene.crashed(after=2)
+        process = scene.process()
+        await process.control.append(await process.control.existing(), Pause(by="ana"))
+        assert (await process.resume(obeys_pause=True)).paused_by_person
+        assert scene.world.counted == [1, 2]
         assert (await scene.process().resume()).state is StandingState.DONE
 
     async def test_a_live_owner_is_only_displaced_by_a_take_over(self, scene: Scene) -> None:

@@ -197,8 +197,12 @@ def decide(toy: Toy, command: ToyCommand) -> tuple[ToyEvent, ...]:
         case Leave() if toy.is_open and toy.paused_by is None:
             return (ExecutionPaused(by=CALLER, reason="cancelled", step_seconds=0.0),)
         case Pause(by=by, reason=reason) if toy.is_open:
-            is_held = toy.paused_by is not None and toy.unpaused_at is None
-            return () if toy.asked or is_held else (PauseRequested(by=by, reason=reason),)
+            is_paused = toy.paused_by is not None and toy.unpaused_at is None
+            held = toy.paused_by if is_paused else toy.asked and toy.asked.by
+            if isinstance(toy.asked, Stop) or (held is not None and (held != CALLER or by == CALLER)):
+                return ()
+            paused = (ExecutionPaused(by=by, reason=reason, step_seconds=0.0),) if is_paused else ()
+            return (PauseRequested(by=by, reason=reason), *paused)
         case Unpause(by=by, reason=reason) if toy.paused_by or isinstance(toy.asked, Pause):
             return () if toy.unpaused_at is not None else (PauseLifted(by=by, reason=reason),)
         case Stop(by=by, reason=reason) if toy.is_open:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.kernel.changes import Changes, Key
+from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
-from steptrail.projections.kernel.table import Row, Table
+from steptrail.projections.kernel.table import Key, Row, Table
 
 __all__ = ["Tables", "entries", "joined_log", "projected"]
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from tests.harness.answering import answer_at_once
-from tests.harness.fleet import fleet
+from tests.harness.fleet import Harm, fleet
+from tests.harness.fleet_yard import Load
 from tests.harness.rolling import roll
 from tests.harness.soak import contest, random_kills, tide
 from tests.harness.store_urls import with_short_leases
@@ -55,7 +56,7 @@ def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
 def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_workers_are_killed(
     store_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    found = fleet(pool, store_url, tmp_path, sessions=20, workers=3, kill_every=1.0, seconds=0.3, seed=20)
+    found = fleet(pool, store_url, tmp_path, Load(20, seconds=0.3), Harm(kill_every=1.0), workers=3, seed=20)
     assert found.broken == 0, found
     assert found.kills > 0
     assert found.segments > found.sessions
@@ -64,9 +65,8 @@ def test_of_sessions_that_are_left_to_workers_each_comes_to_its_end_though_worke
 def test_of_sessions_whose_workers_an_engine_wakes_each_comes_to_its_end_though_workers_are_killed(
     postgres_url: str, tmp_path: Path, pool: WorkerPool
 ) -> None:
-    found = fleet(
-        pool, postgres_url, tmp_path, sessions=20, workers=3, kill_every=1.0, seconds=0.3, seed=21, is_woken=True
-    )
+    load, harm = Load(20, seconds=0.3), Harm(kill_every=1.0)
+    found = fleet(pool, postgres_url, tmp_path, load, harm, workers=3, seed=21, is_woken=True)
     assert found.broken == 0, found
     assert found.kills > 0
     assert found.segments > found.sessions

@@ -4,8 +4,9 @@ import pytest
 from msgspec import structs
 
 from steptrail.domain.agent.commands import Command, Send, Start
-from steptrail.domain.agent.events import AgentEvent, MessagesAppended, PauseRequested, StopRequested
+from steptrail.domain.agent.events import AgentEvent, ExecutionPaused, MessagesAppended, PauseRequested, StopRequested
 from steptrail.domain.agent.interruptions import was_productive
+from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
@@ -83,6 +84,25 @@ def test_a_pause_is_accepted_once_while_an_execution_is_open(where: str) -> None
 
 def test_a_pause_of_what_is_paused_changes_nothing() -> None:
     given(*RUNNING["paused"]).when(PAUSE).then_nothing()
+
+
+def test_a_person_takes_over_the_pause_that_a_cancelled_caller_left() -> None:
+    left = (pause_asked("caller"), ExecutionPaused(by="caller", step_seconds=0.0))
+    asked = (
+        PauseRequested(by="ana", reason="lunch"),
+        ExecutionPaused(by="ana", reason="lunch", step_seconds=0.0),
+    )
+    held = given(*opened(), *left).when(PAUSE).then(*asked)
+    for again in (PAUSE, Pause(by="bob"), Pause(by="caller")):
+        held.when(again).then_nothing()
+    assert held.state.fold.resume_to is Phase.BOUNDARY
+
+
+def test_a_request_of_a_worker_that_drains_gives_way_to_that_of_a_person() -> None:
+    draining = given(*opened(), pause_asked("caller"))
+    draining.when(Pause(by="caller")).then_nothing()
+    asked = draining.when(PAUSE).then(PauseRequested(by="ana", reason="lunch"))
+    asked.when(Pause(by="caller")).then_nothing()
 
 
 @pytest.mark.parametrize("where", RUNNING)
