@@ -15,7 +15,7 @@ from steptrail.domain.usage import Usage
 from steptrail.inspector import inspector
 from steptrail.interfaces.http.inspector import lists
 from steptrail.interfaces.http.inspector.counting import CountedAnswer, Counting
-from steptrail.interfaces.http.inspector.tree_bill import Bill, way_down
+from steptrail.interfaces.http.inspector.tree_bill import RunBill, way_down
 from steptrail.testing import Reply, ScriptedModel, calls, say
 from steptrail.tools import SubagentTool
 from tests.inspector.conftest import everything
@@ -97,8 +97,8 @@ async def test_a_run_without_a_price_makes_the_cost_a_lower_bound(trail: Steptra
     async with browsing(trail) as client:
         said = tree_of((await client.get("/runs/top")).text)
     assert "with all below it 800 tokens, at least $0.006." in said[0]
-    assert str(Bill(tokens=1)) == "1 token"
-    assert str(Bill(1_234, 0.5, is_least=True, is_unpriced=True)) == "at least 1,234 tokens, at least $0.50"
+    assert str(RunBill(tokens=1)) == "1 token"
+    assert str(RunBill(1_234, 0.5, is_least=True, is_unpriced=True)) == "at least 1,234 tokens, at least $0.50"
 
 
 async def test_what_is_not_counted_yet_is_said_and_the_page_is_another_when_it_is(

@@ -14,7 +14,7 @@ from steptrail.interfaces.http.inspector.bodies import escaped
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LONGEST_WANTED", "MOST_EVENTS", "MOST_HITS", "Found", "Hit", "find"]
+__all__ = ["LONGEST_WANTED", "MOST_EVENTS", "MOST_HITS", "FoundEvents", "Hit", "find"]
 
 LONGEST_WANTED: Final = 200
 """Characters of a text that is looked for."""
@@ -41,7 +41,7 @@ class Hit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundEvents:
     """The events in which a text stands, of those from `first` to `last` of `count`.
 
     `next` is the first event that was not looked at; None when all were. `damage` says why one was passed over.
@@ -55,7 +55,7 @@ class Found:
     damage: str | None
 
 
-async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *, first: int, count: int) -> Found:
+async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *, first: int, count: int) -> FoundEvents:
     """Look for a text in the events of a run from event `first` on, whatever the case of its letters."""
     pattern = re.compile(re.escape(wanted), re.IGNORECASE)
     hits: list[Hit] = []
@@ -72,7 +72,7 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
         else:
             last = passed
     following = last + 1 if last < count else None
-    return Found(hits=hits, first=first, last=last, count=count, next=following, damage=damage)
+    return FoundEvents(hits=hits, first=first, last=last, count=count, next=following, damage=damage)
 
 
 async def _part(

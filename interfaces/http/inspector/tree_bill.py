@@ -13,13 +13,13 @@ from steptrail.interfaces.http.inspector.words import usd
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["Bill", "TreeBill", "tree_bill", "way_down"]
+__all__ = ["RunBill", "TreeBill", "tree_bill", "way_down"]
 
 _MOST_NAMES: Final = 3
 """How many names of one depth are told."""
 
 
-class Bill(NamedTuple):
+class RunBill(NamedTuple):
     """Tokens, and dollars where prices are recorded.
 
     `is_least` tells that not all is counted, and `is_unpriced` that some of the tokens have no price.
@@ -30,11 +30,11 @@ class Bill(NamedTuple):
     is_least: bool = False
     is_unpriced: bool = False
 
-    def plus(self, other: "Bill") -> "Bill":
+    def plus(self, other: "RunBill") -> "RunBill":
         """Return both together."""
         known = [each for each in (self.dollars, other.dollars) if each is not None]
         without = any(each.tokens and each.dollars is None for each in (self, other))
-        return Bill(
+        return RunBill(
             tokens=self.tokens + other.tokens,
             dollars=sum(known) if known else None,
             is_least=self.is_least or other.is_least,
@@ -53,8 +53,8 @@ class TreeBill(NamedTuple):
     `percent` is how much of the log is counted, None when all is.
     """
 
-    own: Mapping[str, Bill]
-    whole: Mapping[str, Bill]
+    own: Mapping[str, RunBill]
+    whole: Mapping[str, RunBill]
     percent: int | None = None
 
 
@@ -92,7 +92,7 @@ async def tree_bill(
     if not found.answer:
         return None
     own = {
-        stream: Bill(
+        stream: RunBill(
             tokens=int(tokens),
             dollars=None if cost is None else float(cost),
             is_unpriced=bool(unpriced) or 0 < priced < runs,
@@ -103,19 +103,19 @@ async def tree_bill(
 
 
 def _whole(
-    own: Mapping[str, Bill], row: RunSummary, below: Sequence[tuple[int, RunSummary]], *, is_cut: bool
-) -> Mapping[str, Bill]:
+    own: Mapping[str, RunBill], row: RunSummary, below: Sequence[tuple[int, RunSummary]], *, is_cut: bool
+) -> Mapping[str, RunBill]:
     """Return each bill with those below it: of a tree that is walked, what follows deeper is below."""
-    unknown = Bill(is_least=True)
+    unknown = RunBill(is_least=True)
     bills = [(0, row.stream), *((depth, each.stream) for depth, each in below)]
-    whole: dict[str, Bill] = {}
-    sums: list[Bill] = []
+    whole: dict[str, RunBill] = {}
+    sums: list[RunBill] = []
     # From the last on: `sums` has, for each depth, what stands there without a run above it yet.
     for depth, stream in reversed(bills):
-        under = sums[depth + 1] if len(sums) > depth + 1 else Bill()
+        under = sums[depth + 1] if len(sums) > depth + 1 else RunBill()
         bill = own.get(stream, unknown).plus(under)
         del sums[depth + 1 :]
-        sums += [Bill()] * (depth + 1 - len(sums))
+        sums += [RunBill()] * (depth + 1 - len(sums))
         sums[depth] = sums[depth].plus(bill)
         whole[stream] = bill._replace(is_least=bill.is_least or is_cut)
     return whole
