@@ -12,6 +12,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.inspector import inspector
 from steptrail.interfaces.cli.main import main
+from steptrail.interfaces.http.inspector.answering import Answering
 from steptrail.projections.masking import HIDDEN
 from steptrail.testing import calls
 from tests.inspector.conftest import Opened, everything
@@ -150,3 +151,22 @@ async def test_a_copied_link_stays_with_its_execution(tmp_path: Path) -> None:
     assert (link, copied(newest)) == ("/runs/twice/1", "/runs/twice/2")
     assert "execution 1 of 2" in page
     assert (before["executionId"], after["executionId"], now["executionId"]) == ("twice:1", "twice:1", "twice:2")
+
+
+async def test_an_execution_that_begins_while_a_page_is_made_is_not_taken_for_the_one_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = Answering.row_named
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(desk("One."), "Hi", session="twice")
+
+        async def before_another(self: Answering, *given: Any) -> Any:
+            row = await named(self, *given)
+            await trail.run(desk("One.", "Two."), "Hi again", session="twice")
+            return row
+
+        monkeypatch.setattr(Answering, "row_named", before_another)
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
+            said = (await client.get("/why/twice/1")).json()
+    assert said["executionId"] == "twice:1"
