@@ -95,7 +95,8 @@ async def test_the_bars_of_a_run_are_chosen_by_links_that_the_address_holds(open
         page = (await client.get("/runs/failed")).text
         assert shown(page) == ["step 1", "step 2"]
         assert list(ways(page)) == ["all 2", "errors 1", *list(ways(page))[2:]]
-        assert re.search(r"Slow: at least 2 times the median of all of these, [\d.]+ m?s, rests not counted", words(page))
+        told = r"Slow: at least 2 times the median of all of these, [\d.]+ m?s, rests not counted"
+        assert re.search(told, words(page))
         errors = (await client.get(ways(page)["errors 1"])).text
         assert shown(errors) == ["step 2"]
         assert 'bars=errors#bars" aria-current="true"' in errors
