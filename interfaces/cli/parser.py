@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -70,7 +70,8 @@ class Parser(argparse.ArgumentParser):
         """Return the arguments. Raises `Refusal` for a text with bytes that are no Unicode; paths may have some."""
         arguments = super().parse_args(*given, **settings)
         for name, value in vars(arguments).items():
-            for text in value if isinstance(value, list) else (value,):
+            texts = cast("list[object]", value) if isinstance(value, list) else [value]
+            for text in texts:
                 if isinstance(text, str) and _BROKEN.search(text):
                     self.error(f"{name}: {one_line(repr(text), _LONGEST)} is not Unicode")
         return arguments
