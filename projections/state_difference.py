@@ -37,7 +37,8 @@ class StateChange(NamedTuple):
                 return f"- {self.path}: {_cut(result_text(self.before))}"
             case "changed":
                 before, after = result_text(self.before), result_text(self.after)
-                start = max(0, _in_common(before, after) - _AROUND)
+                is_long = max(len(before), len(after)) > _SHOWN_CHARACTERS
+                start = max(0, _in_common(before, after) - _AROUND) if is_long else 0
                 return f"~ {self.path}: {_cut(before, start)} → {_cut(after, start)}"
 
     def to_dict(self) -> dict[str, JsonValue]:

@@ -117,7 +117,8 @@ class Skipped(NamedTuple):
 class ViewProgress(NamedTuple):
     """How far a projection has come in a generation, and where and why it has stopped; None while it has not.
 
-    Rows that ended before the instant `pruned_before` are deleted; 0 for none. `skipped` events were passed.
+    Rows that ended before the instant `pruned_before` are deleted; 0 for none. `skipped` events were passed, and of
+    `damaged` streams something could not be read.
     """
 
     name: str
@@ -127,6 +128,7 @@ class ViewProgress(NamedTuple):
     error: str | None
     pruned_before: int
     skipped: int
+    damaged: int
 
 
 class Generation:
@@ -165,7 +167,8 @@ class Generation:
         rows = statements.ask(
             "SELECT name, version, position, at, stream, stream_version, digest, error_position, error, "  # noqa: S608
             f"pruned_before, (SELECT count(*) FROM {self._prefix}skipped s WHERE s.name = p.name "
-            f"AND s.version = p.version) FROM {self._prefix}projections p ORDER BY name, version"
+            f"AND s.version = p.version), (SELECT count(*) FROM {self._prefix}damaged d WHERE d.name = p.name "
+            f"AND d.version = p.version) FROM {self._prefix}projections p ORDER BY name, version"
         )
         return [ViewProgress(row[0], row[1], Reached(*row[2:7]), *row[7:]) for row in rows]
 

@@ -10,14 +10,22 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from steptrail.domain.errors import QueryRefused, StoreLocked
+from steptrail.domain.errors import StoreLocked
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
-from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, Unfit
+from steptrail.infrastructure.views.database import (
+    Answer,
+    Database,
+    Selected,
+    Statements,
+    TimeToAnswer,
+    Unfit,
+)
 from steptrail.infrastructure.views.ddl import POSTGRES, quoted, statements_to_make
 from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.postgres_question import CANCELLED, selected
 from steptrail.infrastructure.views.public import LISTED, selects
 from steptrail.infrastructure.views.publishing import relisted
 from steptrail.projections.kernel.face import Face
@@ -41,10 +49,7 @@ _SETTINGS = (
 )
 """The store's own questions each have an index, so its connections do not let the server choose."""
 
-
-_OF_THE_TEXT = {"0A", "20", "21", "22", "23", "25", "26", "2F", "34", "38", "39", "42", "54", "P0"}
-"""How codes begin that speak of a question, and not of the server."""
-
+_GRACE_SECONDS, _LONGEST_SECONDS = 5.0, 2_000_000.0
 
 _NO_RIGHT = "42501"
 _OF_BOOKS = {
@@ -82,23 +87,34 @@ class PostgresViews:
                 raise Unfit(failure.text) from failure
             raise translate(failure, self._connections.address.name, is_writing=True) from failure
 
-    def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> T:
+    def read(self, work: Callable[[Statements], T], *, until: TimeToAnswer | None = None) -> T:
         """Return `work(statements)`, which sees one instant and changes nothing."""
-        limit = None if seconds is None else str(max(1, round(seconds * 1000)))
 
         def whole(connection: Connection) -> T:
             with connection.transaction():
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                statements = _PostgresStatements(connection)
-                statements.ask(_SETTINGS, self._schema, limit)
-                try:
-                    return work(statements)
-                except Exception as error:
-                    if getattr(error, "sqlstate", None) == "57014" and seconds is not None:
-                        raise QueryRefused(f"the question took longer than {seconds:g} s") from error
-                    raise
+                statements = _PostgresStatements(connection, self._schema, until)
+                statements.ask(_SETTINGS, self._schema, None if until is None else _milliseconds(until.seconds))
+                return work(statements)
 
-        return self._connections.read(whole)
+        def in_time(connection: Connection, until: TimeToAnswer) -> T:
+            patience = connection.patience
+            # The server ends a question that takes too long. What it says of that is waited for.
+            connection.patience = max(patience, until.seconds + _GRACE_SECONDS)
+            try:
+                with until.interrupting(partial(_in_background, connection.cancel)):
+                    return whole(connection)
+            except Exception as error:
+                if getattr(error, "sqlstate", None) == CANCELLED:
+                    raise until.late() from error
+                raise
+            finally:
+                connection.patience = patience
+                if until.is_given_up:
+                    # It may still be on its way, and is not meant for the next question.
+                    connection.close()
+
+        return self._connections.read(whole if until is None else partial(in_time, until=until))
 
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
@@ -106,25 +122,14 @@ class PostgresViews:
 
 
 class _PostgresStatements:
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: Connection, schema: str = "", until: TimeToAnswer | None = None) -> None:
+        self._connection, self._schema, self._until = connection, schema, until
 
     def ask(self, text: str, *values: Scalar) -> Answer:
         return cast(Answer, self._run(text, values).fetchall())
 
     def select(self, text: str, values: Sequence[Scalar], most: int) -> Selected:
-        import psycopg
-
-        try:
-            # Only what selects can be declared, and only one statement is prepared.
-            self._run(f"DECLARE asked NO SCROLL CURSOR FOR {text}", values)
-            cursor = self._run(f"FETCH {most + 1} FROM asked", ())
-            rows = cursor.fetchall()
-        except psycopg.Error as error:
-            if error.sqlstate is None or error.sqlstate == "57014" or error.sqlstate[:2] not in _OF_THE_TEXT:
-                raise
-            raise QueryRefused(f"the question was refused: {' '.join(str(error).split())}") from error
-        return Selected([each.name for each in cursor.description or ()], rows[:most], len(rows) > most)
+        return selected(self._run, text, values, most, self._schema, self._until)
 
     def change(self, text: str, *values: Scalar) -> int:
         return int(self._run(text, values).rowcount)
@@ -133,7 +138,7 @@ class _PostgresStatements:
         with self._connection.cursor() as cursor:
             cursor.executemany(text.encode(), rows)
 
-    def _run(self, text: str, values: Sequence[Scalar]) -> Any:
+    def _run(self, text: str, values: Sequence[Any]) -> Any:
         from psycopg import RawCursor
 
         # Prepared, so that it is one statement and no more, whatever is in the text.
@@ -152,6 +157,11 @@ class PostgresSeries:
         self._database = PostgresViews(self._connections, self._base)
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """The schema that readers look at."""
+        return self._base
 
     def current(self) -> int | None:
         """Return the number of the generation that readers look at; None when there is none yet."""
@@ -276,6 +286,21 @@ class PostgresSeries:
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
         self._connections.close()
+
+
+def _milliseconds(seconds: float) -> str:
+    # A server knows no time limit of more than 24 days.
+    return str(max(1, round(min(seconds, _LONGEST_SECONDS) * 1000)))
+
+
+def _in_background(cancel: Callable[[], None]) -> None:
+    """Have the server end a question, which takes a connection of its own, without waiting for that."""
+
+    def work() -> None:
+        with suppress(Exception):
+            cancel()
+
+    threading.Thread(target=work, name="steptrail-cancel", daemon=True).start()
 
 
 def _dropped(drop: str, unlist: str, statements: Statements) -> None:

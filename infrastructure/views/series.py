@@ -16,6 +16,11 @@ class Series(Protocol):
     Readers look at the one that is pointed at. A generation that nobody points at may be removed.
     """
 
+    @property
+    def place(self) -> str:
+        """Where they are: a folder, or a schema of the store's database."""
+        ...
+
     def current(self) -> int | None:
         """Return the number of the generation that readers look at; None when there is none yet."""
         ...

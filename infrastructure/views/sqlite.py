@@ -7,7 +7,6 @@ Where links are not allowed, the file `current` names it.
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,10 +14,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from steptrail.domain.errors import QueryRefused, StoreUnavailable
+from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreUnavailable
 from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
-from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, Unfit
+from steptrail.infrastructure.views.database import (
+    MOST_BYTES,
+    Answer,
+    Database,
+    Selected,
+    Statements,
+    TimeToAnswer,
+    Unfit,
+    taken,
+)
 from steptrail.infrastructure.views.ddl import SQLITE, quoted
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.infrastructure.views.public import selects
@@ -64,21 +72,23 @@ class SqliteViews:
                 connection = self._writer
                 return until_free(lambda: _whole(connection, work), self._patience)
             except sqlite3.Error as error:
-                raise translate(error, str(self.path)) from error
+                raise self._translated(error) from error
 
-    def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> T:
+    def read(self, work: Callable[[Statements], T], *, until: TimeToAnswer | None = None) -> T:
         """Return `work(statements)`, which sees one instant and can only select."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         try:
-            connection = connection or self._opened("PRAGMA query_only = ON")
-            answer = self._watched(connection, work, seconds)
+            if connection is None:
+                connection = self._opened("PRAGMA query_only = ON")
+                connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+            answer = self._watched(connection, work, until)
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
-            if primary_code(error) == sqlite3.SQLITE_INTERRUPT and seconds is not None:
-                raise QueryRefused(f"the question took longer than {seconds:g} s") from error
-            raise translate(error, str(self.path)) from error
+            if primary_code(error) == sqlite3.SQLITE_INTERRUPT and until is not None:
+                raise until.late() from error
+            raise self._translated(error) from error
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -99,12 +109,19 @@ class SqliteViews:
             self._idle.clear()
             self._writer = None
 
-    def _watched(self, connection: sqlite3.Connection, work: Callable[[Statements], T], seconds: float | None) -> T:
-        deadline = None if seconds is None else time.monotonic() + seconds
+    def _translated(self, error: sqlite3.Error) -> StoreError:
+        found = translate(error, str(self.path))
+        if isinstance(found, StoreDamaged | NotAStore):
+            return StoreDamaged(f"the read models in {self.path} are damaged: `steptrail rebuild` makes them anew")
+        return found
+
+    def _watched(
+        self, connection: sqlite3.Connection, work: Callable[[Statements], T], until: TimeToAnswer | None
+    ) -> T:
         connection.execute("BEGIN")
         try:
-            if deadline is not None:
-                connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+            if until is not None:
+                connection.set_progress_handler(lambda: until.is_over, _STEPS)
             connection.set_authorizer(_only_selects)
             return until_free(lambda: work(_SqliteStatements(connection)), self._patience)
         finally:
@@ -135,14 +152,14 @@ class _SqliteStatements:
     def select(self, text: str, values: Sequence[Scalar], most: int) -> Selected:
         try:
             cursor = self._connection.execute(text, _named(values))
-            rows = cursor.fetchmany(most + 1)
+            rows, is_cut = taken(cursor, most)
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
             if isinstance(error, sqlite3.Error) and primary_code(error) in _NOT_OF_THE_TEXT:
                 raise
             raise QueryRefused(f"the question was refused: {error}") from error
         if cursor.description is None:
             raise QueryRefused("the question was refused: it asks for nothing")
-        return Selected([each[0] for each in cursor.description], rows[:most], len(rows) > most)
+        return Selected([each[0] for each in cursor.description], rows, is_cut)
 
     def change(self, text: str, *values: Scalar) -> int:
         return self._connection.execute(text, _named(values)).rowcount
@@ -158,6 +175,11 @@ class SqliteSeries:
         self.folder, self._patience, self._temporary = folder, patience, temporary
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return str(self.folder)
 
     def current(self) -> int | None:
         """Return the number of the generation that readers look at; None when there is none yet."""
@@ -191,7 +213,7 @@ class SqliteSeries:
                     os.close(os.open(self._file(number), os.O_CREAT | os.O_EXCL, 0o666))
                     return self.open(number)
         except OSError as error:
-            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error}") from error
+            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error.strerror or error}") from error
 
     def face(self, number: int, name: str) -> int:
         """Return the version of the public views of a name in a generation, 0 for none."""
@@ -230,7 +252,7 @@ class SqliteSeries:
                 new.write_text(f"{number}.db\n", encoding="ascii")
                 new.replace(self.folder / _POINTER)
         except OSError as error:
-            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error}") from error
+            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error.strerror or error}") from error
 
     def clean(self, keep: set[int]) -> None:
         """Remove all other generations."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from steptrail.domain.errors import (
     ProjectionStopped,
     SessionBusy,
+    StoreDamaged,
     StoreError,
     StoreReadOnly,
     StoreTooNew,
@@ -25,7 +26,7 @@ from steptrail.domain.errors import (
     ViewsBusy,
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
-from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements
+from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -173,10 +174,10 @@ class Views:
                     except TimeoutError:
                         continue
 
-    async def read(self, work: Callable[[Statements], T], *, seconds: float | None = None) -> tuple[T, AsOf]:
+    async def read(self, work: Callable[[Statements], T]) -> tuple[T, AsOf]:
         """Return `work(statements)` of one instant and one generation, and up to where that is counted.
 
-        `work` may be called again when the generation is removed meanwhile. Raises `QueryRefused` after `seconds`.
+        `work` may be called again when the generation is removed meanwhile.
         """
 
         def of(generation: Generation, statements: Statements) -> tuple[T, AsOf]:
@@ -184,17 +185,18 @@ class Views:
             own = [each for each in generation.progress(statements) if each[:2] in asked]
             return work(statements), _slowest(own) if len(own) == len(asked) else AsOf(0, 0)
 
-        return await self._of_present(lambda generation: generation.database, of, seconds)
+        return await self._of_present(lambda generation: generation.database, of)
 
-    async def fetch(self, text: str, *values: Any, seconds: float | None = None) -> Found:
+    async def fetch(self, text: str, *values: Any) -> Found:
         """Return the rows of a question with `$1`, `$2` and so on for its values."""
-        rows, as_of = await self.read(lambda statements: statements.ask(text, *values), seconds=seconds)
+        rows, as_of = await self.read(lambda statements: statements.ask(text, *values))
         return Found(rows, as_of)
 
     async def sql(self, text: str, values: Sequence[Any], *, seconds: float, most: int) -> tuple[Selected, AsOf]:
         """Return the first rows of a question to the public views that somebody has written.
 
-        Raises `QueryRefused` for one that is not understood, does not only read, or takes longer than `seconds`.
+        A caller that is cancelled ends the question. Raises `QueryRefused` for one that is not understood, does not
+        only read the views, or takes longer than `seconds`.
         """
         await self.present()
 
@@ -207,7 +209,7 @@ class Views:
         def public(generation: Generation) -> Database:
             return self.series.public(generation.number)
 
-        return await self._of_present(public, lambda _, statements: work(statements), seconds)
+        return await self._of_present(public, lambda _, statements: work(statements), TimeToAnswer(seconds))
 
     async def verify(self) -> Sequence[ViewsFault]:
         """Return what is wrong with the rows that readers look at, compared with a fresh fold. Changes nothing."""
@@ -251,14 +253,19 @@ class Views:
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
-            if (
-                present is not None
-                and await self._in(self._threads, partial(self.series.face, present, ours.name)) > ours.version
-            ):
+            try:
+                face = 0
+                if present is not None:
+                    face = await self._in(self._threads, partial(self.series.face, present, ours.name))
+                pruned = _NOT_PRUNED if whole else await self._pruned()
+            except StoreDamaged as error:
+                _log.warning("%s; what was pruned is in them again", error)
+                face, pruned = 0, _NOT_PRUNED
+            if face > ours.version:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
                 )
-            generation = await self._begun({} if whole else await self._pruned())
+            generation = await self._begun(pruned)
             keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
             projectors = [self._projector(generation, each) for each in self._projections]
@@ -296,13 +303,13 @@ class Views:
         self,
         database: Callable[[Generation], Database],
         work: Callable[[Generation, Statements], T],
-        seconds: float | None,
+        until: TimeToAnswer | None = None,
     ) -> T:
         for _ in range(_TRIES):
             generation = await self.present()
             try:
-                read = partial(database(generation).read, partial(work, generation), seconds=seconds)
-                return await self._in(self._readers, read)
+                read = partial(database(generation).read, partial(work, generation), until=until)
+                return await self._in(self._readers, read, on_cancel=None if until is None else until.give_up)
             except StoreError:
                 if await self._in(self._readers, self.series.current) == generation.number:
                     raise
@@ -463,13 +470,15 @@ class Views:
         finally:
             await lease.release()
 
-    async def _in(self, threads: WorkThreads, work: Callable[[], T]) -> T:
-        """Return `work()` of a thread. A caller that is cancelled waits for its end first."""
+    async def _in(
+        self, threads: WorkThreads, work: Callable[[], T], *, on_cancel: Callable[[], None] | None = None
+    ) -> T:
+        """Return `work()` of a thread. A caller that is cancelled calls `on_cancel`, and waits for its end first."""
         try:
             future = asyncio.wrap_future(threads.submit(work))
         except RuntimeError as error:
             raise StoreUnavailable("the read models are closed") from error
-        cancelled = await wait_through(future)
+        cancelled = await wait_through(future, on_cancel=on_cancel)
         if cancelled is not None:
             if not future.cancelled():
                 future.exception()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix
+from steptrail.interfaces.cli.parser import Commands, Parser, json_object, json_value, prefix, who
 from steptrail.interfaces.cli.steering import AnyResult, Steered, carried_out
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
@@ -42,7 +42,7 @@ def register(commands: Commands) -> None:
 
 
 def _by(parser: Parser) -> None:
-    parser.add_argument("--by", required=True, help="who answers, for the record")
+    parser.add_argument("--by", type=who, required=True, help="who answers, for the record")
     parser.add_argument("--key", help="an idempotency key: the same key is one answer")
 
 

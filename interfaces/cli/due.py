@@ -42,10 +42,11 @@ def register(commands: Commands) -> None:
 def _due(arguments: argparse.Namespace, output: Output) -> int:
     async def listed() -> tuple[Sequence[RunSummary], Mapping[str, Any]]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            runs = await trail.due(limit=arguments.limit)
-            return runs, await states_of(trail.store, runs)
+            runs = await trail.due(limit=arguments.limit + 1)
+            return runs, await states_of(trail.store, runs[: arguments.limit])
 
-    runs, states = asyncio.run(listed())
+    found, states = asyncio.run(listed())
+    runs = found[: arguments.limit]
     store, now = store_given(arguments), time.time_ns() // 1000
     rows = [(run, _worker(run, states), _command(run, states, store)) for run in runs]
     if output.as_json:
@@ -56,6 +57,8 @@ def _due(arguments: argparse.Namespace, output: Output) -> int:
         for run, worker, command in rows
     ]
     output.table(["ID", "AGENT", "STATUS", "DUE BECAUSE", "COMMAND"], cells)
+    if len(runs) < len(found):
+        output.note(f"steptrail: these are {len(runs)}, and there are more: `--limit` shows them")
     return Exit.OK
 
 

@@ -9,7 +9,7 @@ from steptrail.domain.kernel.erasure import ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, age, amount, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, age, amount, prefix, store_of, who
 from steptrail.interfaces.python.archive import Archived, unarchived
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -22,18 +22,18 @@ def register(commands: Commands) -> None:
     """Add the commands."""
     erase = commands.add("erase", _erase, "Erase session ID for good. What stays is who did it, when and why.")
     erase.add_argument("id", metavar="ID", type=prefix, nargs="?", help="the whole id, not the beginning of one")
-    erase.add_argument("--by", help="who erases, for the record")
+    erase.add_argument("--by", type=who, help="who erases, for the record")
     erase.add_argument("--reason", help="why, for the record")
     erase.add_argument("--cascade", action="store_true", help="erase the sessions below it and its forks too")
     erase.add_argument("--dry-run", action="store_true", help="only say what would be erased")
     erase.add_argument("--finish", action="store_true", help="without ID: remove what remains in the store's files")
 
     retain = commands.add("retain", _retain, "List the sessions that ended long ago, and erase them with --yes.")
-    retain.add_argument("--older-than", metavar="AGE", type=age, required=True, help="90d, 12h or 30m ago")
+    retain.add_argument("--older-than", metavar="AGE", type=age, required=True, help="ago: 90d, 12h, 30min or 2w")
     retain.add_argument("--status", choices=[status.value for status in ExecutionStatus if status in _ENDED])
     retain.add_argument("--agent", metavar="NAME", help="sessions of this agent")
     retain.add_argument("--limit", type=amount, metavar="N", help="at most about N sessions")
-    retain.add_argument("--by", default="retention", help="who erases, for the record (default: retention)")
+    retain.add_argument("--by", type=who, default="retention", help="who erases, for the record (default: retention)")
     retain.add_argument("--reason", help="why, for the record (default: the age)")
     retain.add_argument("--dry-run", action="store_true", help="only say what would be erased: so it is without --yes")
     retain.add_argument("--archive", metavar="DIR", type=Path, help="first write each to a file in DIR, and prove that")

@@ -12,6 +12,7 @@ from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Snapshot
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core.index import as_listed
 from steptrail.interfaces.cli.findings import Examination, ExaminedStore
 from steptrail.interfaces.cli.refolding import Refolding
 from steptrail.runtime.kernel.abandoned import is_abandoned
@@ -139,7 +140,7 @@ async def _examine_row(
     store: ExaminedStore, stream: str, row: RunSummary, listed: Sequence[RunSummary], seen: Examination
 ) -> None:
     """Compare the row of a stream in the index, as it was before the stream was read, with what the events say."""
-    is_right = listed[0].stands_like(row) if listed else row.standing is StandingState.ABSENT
+    is_right = listed[0].stands_like(as_listed(row)) if listed else row.standing is StandingState.ABSENT
     # Somebody may have appended meanwhile: then the row has been written anew.
     if is_right or listed != await store.index(IndexQuery(streams=[stream])):
         return

@@ -100,7 +100,7 @@ async def _filter(trail: Steptrail, arguments: argparse.Namespace) -> RunFilter:
         since=arguments.since,
         until=arguments.until,
         effect=arguments.effect,
-        tags=dict(_pair(each, "--tag") for each in arguments.tag or ()),
+        tags=_pairs(arguments.tag, "--tag"),
         least=_sizes(arguments.least, "--least"),
         most=_sizes(arguments.most, "--most"),
         **{name: getattr(arguments, name) for name in _WORDS},
@@ -114,10 +114,19 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _sizes(given: Collection[str] | None, option: str) -> dict[Measure, float]:
-    sizes: dict[Measure, float] = {}
+def _pairs(given: Collection[str] | None, option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
     for each in given or ():
         name, value = _pair(each, option)
+        if pairs.setdefault(name, value) != value:
+            raise Refusal(f"{option} {name!r} cannot be both {pairs[name]!r} and {value!r}")
+    return pairs
+
+
+def _sizes(given: Collection[str] | None, option: str) -> dict[Measure, float]:
+    sizes: dict[Measure, float] = {}
+    for name, value in _pairs(given, option).items():
+        each = f"{name}={value}"
         measure = _MEASURES.get(name)
         if measure is None:
             raise Refusal(f"{option} {each!r}: a run has no {name!r}, there are {', '.join(MEASURES)}")

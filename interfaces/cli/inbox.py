@@ -8,15 +8,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import answers_to, store_given
-from steptrail.interfaces.cli.listing import paged, place_of
+from steptrail.interfaces.cli.going_on import answers_to, store_given, typed
+from steptrail.interfaces.cli.listing import PAGE, paged, place_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, store_of
+from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import Question
+from steptrail.projections.rendering import many
 
 __all__ = ["register"]
 
@@ -51,13 +54,17 @@ def _inbox(arguments: argparse.Namespace, output: Output) -> int:
     return Exit.OK
 
 
-async def _asked(trail: Steptrail, arguments: argparse.Namespace) -> Sequence[Question]:
-    return await trail.inbox(limit=arguments.limit, after=await place_of(trail, arguments.after))
+async def _asked(trail: Steptrail, arguments: argparse.Namespace) -> tuple[Sequence[Question], bool]:
+    """Return the questions of as many sessions as are wanted, and whether there are more."""
+    limit: int = arguments.limit
+    found = await trail.inbox(limit=limit + 1, after=await place_of(trail, arguments.after))
+    streams = list(dict.fromkeys(each.stream for each in found))
+    return [each for each in found if each.stream in streams[:limit]], len(streams) > limit
 
 
 async def _listed(arguments: argparse.Namespace, output: Output) -> None:
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        found = await _asked(trail, arguments)
+        found, is_cut = await _asked(trail, arguments)
     if output.as_json:
         output.data([_data(question, store_given(arguments)) for question in found])
         return
@@ -66,6 +73,10 @@ async def _listed(arguments: argparse.Namespace, output: Output) -> None:
         _print_question(output, question, store_given(arguments), of=count[question.stream])
     if not found:
         output.note("steptrail: nobody is asked anything")
+    if is_cut:
+        limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
+        after = ("--after", name_of(found[-1].stream))
+        output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=(*limit, *after))}`")
 
 
 async def _watched(arguments: argparse.Namespace, output: Output) -> None:
@@ -74,13 +85,17 @@ async def _watched(arguments: argparse.Namespace, output: Output) -> None:
         if task is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     store, known = store_given(arguments), dict[tuple[str, str], Question]()
+    was_cut = False
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        while not output.is_gone:
+        while True:
             # The end of the log is asked first: what is stored after that look is looked at in the next round.
             position = await trail.store.last_position()
-            found = {(question.stream, question.id): question for question in await _asked(trail, arguments)}
+            asked, is_cut = await _asked(trail, arguments)
+            found = {(question.stream, question.id): question for question in asked}
             for key in [key for key in known if key not in found]:
-                _print_gone(output, known.pop(key))
+                # Where not all are looked at, it may only have made room for newer ones.
+                if not is_cut or not await _is_asked(trail, known[key]):
+                    _print_gone(output, known.pop(key))
             count = Counter(stream for stream, _ in found)
             for key in [key for key in reversed(found) if key not in known]:
                 known[key] = found[key]
@@ -88,8 +103,19 @@ async def _watched(arguments: argparse.Namespace, output: Output) -> None:
                     output.data({"asked": _data(found[key], store)}, indent=False)
                 else:
                     _print_question(output, found[key], store, of=count[key[0]])
+            if is_cut and not was_cut:
+                looked = many(arguments.limit, "session")
+                output.note(f"steptrail: {looked} at a time, and there are more: `--limit` looks at more")
+            was_cut = is_cut
+            if output.is_gone:
+                return
             await asyncio.sleep(_REST_SECONDS)
             await trail.store.wait_past(position, timeout=_LOOK_SECONDS)
+
+
+async def _is_asked(trail: Steptrail, question: Question) -> bool:
+    asked = await open_questions(trail.store, IndexQuery(streams=[question.stream]), trail.clock.utc())
+    return any(each.id == question.id for each in asked)
 
 
 def _print_gone(output: Output, question: Question) -> None:
@@ -106,17 +132,21 @@ def _data(question: Question, store: str | None) -> dict[str, JsonValue]:
 def _print_question(output: Output, question: Question, store: str | None, *, of: int) -> None:
     output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_what(question)}"))
     if question.data:
-        output.line(one_line(f"  about {result_text(dict(question.data))}"))
+        output.line(_below(f"about {result_text(dict(question.data))}"))
     who = f"by {question.asked_by}, " if question.asked_by is not None else ""
     then = "" if question.on_expiry is None else f": {_THEN[question.on_expiry]}"
     until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC{then}" if question.expires_at is not None else ""
-    output.line(one_line(f"  asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
+    output.line(_below(f"asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
     if question.reason:
-        output.line(one_line(f"  because {question.reason}"))
+        output.line(_below(f"because {question.reason}"))
     if of > 1:
-        output.line(f"  one of {of} questions: the run goes on when none of them is open")
+        output.line(_below(f"one of {of} questions: the run goes on when none of them is open"))
     for way in answers_to(question, store=store):
-        output.line(one_line(f"  {way}"))
+        output.line(_below(way))
+
+
+def _below(text: str) -> str:
+    return f"  {one_line(text)}"
 
 
 def _what(question: Question) -> str:

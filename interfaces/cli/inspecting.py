@@ -7,7 +7,7 @@ import getpass
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, count, engine_of, projection_option, store_of
+from steptrail.interfaces.cli.parser import Commands, count, engine_of, projection_option, store_of, who
 from steptrail.interfaces.python.loading_projections import load_projections
 
 __all__ = ["register"]
@@ -36,7 +36,9 @@ def register(commands: Commands) -> None:
         action="store_true",
         help="let the pages answer questions, pause and stop; without it the store is opened for reading only",
     )
-    inspect.add_argument("--by", metavar="WHO", help="who does that, for the record (default: the name of the user)")
+    inspect.add_argument(
+        "--by", type=who, metavar="WHO", help="who does that, for the record (default: the name of the user)"
+    )
     projection_option(inspect)
     inspect.add_argument("--shape", action="store_true", help="show no values at all, only of which kind they are")
 

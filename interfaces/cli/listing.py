@@ -17,7 +17,7 @@ from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.filtering import VIEW_FILTERS, add_filters, list_asked, needs_views
 from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, option_of, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, one_of, option_of, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
 from steptrail.interfaces.python.lists import WAIT_KINDS
 from steptrail.interfaces.python.naming import name_of
@@ -34,10 +34,11 @@ _FILTERS = ("status", "stop_reason", "agent", "waiting_for", "parent", "since", 
 def register(commands: Commands) -> None:
     """Add the command."""
     runs = commands.add("runs", _runs, "List the sessions, the one that began last first.")
-    runs.add_argument("--status", choices=[*(status.value for status in ExecutionStatus), _CRASHED])
-    runs.add_argument("--stop-reason", choices=[reason.value for reason in StopReason])
+    statuses = [*(status.value for status in ExecutionStatus), _CRASHED]
+    one_of(runs, "--status", statuses, "that stand so")
+    one_of(runs, "--stop-reason", [reason.value for reason in StopReason], "whose last run stopped for this reason")
     runs.add_argument("--agent", metavar="NAME", help="sessions of this agent, runs of this workflow")
-    runs.add_argument("--waiting-for", choices=WAIT_KINDS, help="that wait for this")
+    one_of(runs, "--waiting-for", WAIT_KINDS, "that wait for this")
     runs.add_argument("--parent", type=prefix, metavar="ID", help="that session ID, or one below it in a call, began")
     runs.add_argument("--since", type=moment, metavar="TIME", help="that began then or later: 12h, 7d, 2026-03-01")
     runs.add_argument("--until", type=moment, metavar="TIME", help="that began before")

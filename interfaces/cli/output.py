@@ -16,6 +16,8 @@ import orjson
 
 __all__ = ["Output", "one_line", "printable"]
 
+_LONGEST_CELL, _WIDEST_COLUMN = 200, 60
+
 
 class Output:
     """Prints for people, or JSON.
@@ -25,6 +27,8 @@ class Output:
 
     def __init__(self, out: TextIO | None, err: TextIO | None, *, as_json: bool = False) -> None:
         self._out, self._err, self.as_json = out, err, as_json
+        encoding = getattr(out, "encoding", None) or "utf-8"
+        self._is_unicode = encoding.lower().startswith("utf")
         self.is_gone = False
         self.failure: str | None = None
         for stream in (out, err):
@@ -74,7 +78,7 @@ class Output:
     @property
     def draws(self) -> bool:
         """Whether the answers go to a terminal that shows block characters."""
-        return self.shows_writing and (getattr(self._out, "encoding", None) or "").lower().startswith("utf")
+        return self.shows_writing and self._is_unicode
 
     def writing(self, text: str) -> None:
         """Print a piece of the answer, at once."""
@@ -92,12 +96,25 @@ class Output:
 
     def json_text(self, text: str) -> None:
         """Print what is JSON already."""
-        self._print("\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n")))
+        is_plain = str.isprintable if self._is_unicode else _is_plain_ascii
+        self._print(
+            "\n".join(line if is_plain(line) else _escaped(line, self._is_unicode) for line in text.split("\n"))
+        )
 
-    def table(self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-        """Print rows under headers; the last column is not padded."""
-        cells = [list(headers), *([one_line(cell) for cell in row] for row in rows)]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
+    def table(
+        self, headers: Sequence[str], rows: Sequence[Sequence[str]], *, indent: str = "", is_whole: bool = False
+    ) -> None:
+        """Print rows under headers; the last column is not padded.
+
+        A cell before it is cut after 200 characters, unless all `is_whole`. No column is wider than 60 for all rows:
+        a row with more in it is moved to the right by itself.
+        """
+        most = None if is_whole else _LONGEST_CELL
+        cells = [
+            [one_line(cell) for cell in headers],
+            *([*(one_line(cell, most) for cell in row[:-1]), *map(one_line, row[-1:])] for row in rows),
+        ]
+        widths = [min(_WIDEST_COLUMN, max(len(row[column]) for row in cells)) for column in range(len(headers))]
         for row in cells:
             padded = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
             self.line((indent + "  ".join([*padded, row[-1]])).rstrip())
@@ -124,9 +141,16 @@ def _flat(text: str) -> str:
     return printable(text).replace("\n", " ").replace("\t", " ")
 
 
-def _escaped(line: str) -> str:
-    """Return a line of JSON in which what a terminal could obey is written as an escape, which means the same."""
-    return "".join(c if _is_harmless(c) else json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f" for c in line)
+def _is_plain_ascii(line: str) -> bool:
+    return line.isascii() and line.isprintable()
+
+
+def _escaped(line: str, is_unicode: bool) -> str:
+    """Return a line of JSON in which what a terminal could obey, or not show, is an escape, which means the same."""
+    return "".join(
+        c if _is_harmless(c) and (is_unicode or c.isascii()) else json.dumps(c)[1:-1] if c != "\x7f" else "\\u007f"
+        for c in line
+    )
 
 
 def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:

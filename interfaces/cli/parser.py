@@ -4,9 +4,10 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -30,12 +31,14 @@ __all__ = [
     "json_value",
     "moment",
     "most",
+    "one_of",
     "option_of",
     "prefix",
     "projection_option",
     "seconds",
     "store_of",
     "use_option",
+    "who",
 ]
 
 Handler = Callable[[argparse.Namespace, Output], int]
@@ -45,12 +48,11 @@ FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 """The forms of AGENT."""
 
 _MOST_DIGITS = 18
-_AGE = re.compile(r"([0-9]{1,6})([dhm])")
-_UNITS = {"d": "days", "h": "hours", "m": "minutes"}
-_AGO = re.compile(r"(\d{1,5})(min|[hdw])", re.ASCII)
-_SECONDS = {"min": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_LONGEST = 200
-"""Characters that are repeated of what cannot be read."""
+_AGE = re.compile(r"([0-9]{1,6})(min|[mhdw])")
+_SECONDS = {"min": 60, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_BROKEN = re.compile("[\ud800-\udfff]")
+_LONGEST, _LONGEST_REFUSAL = 200, 1_000
+"""Characters that are repeated of what cannot be read, and of all that is said of it."""
 _DEFAULT_STORE = "sqlite:///steptrail.db"
 
 
@@ -62,7 +64,22 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise `Refusal`."""
-        raise Refusal(f"{message} (see `{self.prog} --help`)")
+        raise Refusal(f"{one_line(message, _LONGEST_REFUSAL)} (see `{self.prog} --help`)")
+
+    def parse_args(self, *given: Any, **settings: Any) -> Any:
+        """Return the arguments. Raises `Refusal` for a text with bytes that are no Unicode; paths may have some."""
+        arguments = super().parse_args(*given, **settings)
+        for name, value in vars(arguments).items():
+            texts = cast("list[object]", value) if isinstance(value, list) else [value]
+            for text in texts:
+                if isinstance(text, str) and _BROKEN.search(text):
+                    self.error(f"{name}: {one_line(repr(text), _LONGEST)} is not Unicode")
+        return arguments
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help. Raises `Refusal` where it cannot be written."""
+        del file
+        _tell(self.format_help().rstrip("\n"))
 
 
 Group: TypeAlias = "argparse._SubParsersAction[Parser]"  # pyright: ignore[reportPrivateUsage]
@@ -112,13 +129,25 @@ class _Version(argparse.Action):
         """Print it and end."""
         from importlib.metadata import version
 
-        print(f"steptrail {version('steptrail')}")
+        _tell(f"steptrail {version('steptrail')}")
         parser.exit()
 
 
+def _tell(text: str) -> None:
+    output = Output(sys.stdout, sys.stderr)
+    output.text(text)
+    if output.failure is not None:
+        raise Refusal(f"the answer could not be written: {output.failure}")
+
+
 def store_of(arguments: argparse.Namespace) -> str:
-    """Return the address of the store: from the command, the environment, or the default."""
+    """Return the address of the store: from the command, the environment, or the default.
+
+    Raises `Refusal` for an empty one on the command line: a variable that is not set must not mean another store.
+    """
     given: str | None = getattr(arguments, "store", None)
+    if given is not None and not given.strip():
+        raise Refusal("the address after --store is empty: leave it out, or give one such as sqlite:///runs.db")
     return given or os.environ.get("STEPTRAIL_STORE") or _DEFAULT_STORE
 
 
@@ -135,16 +164,20 @@ def option_of(setting: str) -> str:
 
 def count(text: str) -> int:
     """Read a whole number from 0, and no larger than a store can hold."""
-    if not (text.isascii() and text.isdigit()) or len(text) > _MOST_DIGITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0")
-    return int(text)
+    return _whole(text, 0)
 
 
 def amount(text: str) -> int:
-    """Read a whole number from 1."""
-    if (number := count(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return number
+    """Read a whole number from 1, and no larger than a store can hold."""
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit()) or (len(text) <= _MOST_DIGITS and int(text) < least):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least}")
+    if len(text) > _MOST_DIGITS:
+        raise argparse.ArgumentTypeError(f"{text!r} has more than {_MOST_DIGITS} digits")
+    return int(text)
 
 
 def most(text: str) -> tuple[str, int]:
@@ -162,6 +195,13 @@ def prefix(text: str) -> str:
     return text
 
 
+def who(text: str) -> str:
+    """Read who does something, for the record."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty: say who")
+    return text
+
+
 def seconds(text: str) -> float:
     """Read a positive, finite number of seconds."""
     try:
@@ -174,23 +214,28 @@ def seconds(text: str) -> float:
 
 
 def age(text: str) -> timedelta:
-    """Read an age: `90d`, `12h` or `30m`."""
-    found = _AGE.fullmatch(text)
-    if found is None or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no age: give 90d, 12h or 30m")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    """Read an age: `30min`, `12h`, `90d` or `2w`."""
+    found = _age(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: give 30min, 12h, 90d or 2w")
+    return found
 
 
 def moment(text: str) -> datetime:
     """Read a time: how long ago (`30min`, `12h`, `7d`, `2w`), or one in ISO 8601, of UTC if it says no zone."""
-    if ago := _AGO.fullmatch(text):
-        return datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _SECONDS[ago[2]])
     try:
+        if (ago := _age(text)) is not None:
+            return datetime.now(UTC) - ago
         when = datetime.fromisoformat(text)
-    except ValueError:
+        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except (ValueError, OverflowError):
         said = f"{text!r} is not a time: 30min, 12h, 7d, 2w ago, or a date such as 2026-03-01 or 2026-03-01T12:00Z"
         raise argparse.ArgumentTypeError(said) from None
-    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
+
+
+def _age(text: str) -> timedelta | None:
+    found = _AGE.fullmatch(text)
+    return None if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
 
 
 def json_value(what: str, text: str) -> JsonValue:
@@ -218,6 +263,11 @@ def json_object(what: str, text: str, why: str) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
         raise Refusal(f"{what}: {one_line(repr(text), _LONGEST)} is not a JSON object: {why}")
     return value
+
+
+def one_of(parser: Parser, option: str, words: Sequence[str], says: str) -> None:
+    """Add an option that takes one of more words than a line holds, and lists them below what it says."""
+    parser.add_argument(option, choices=words, metavar="WORD", help=f"{says}: {', '.join(words)}")
 
 
 def context_option(parser: Parser) -> None:

@@ -38,6 +38,7 @@ from steptrail.interfaces.cli.parser import (
     seconds,
     store_of,
     use_option,
+    who,
 )
 from steptrail.interfaces.cli.progress import FlowProgress, Progress
 from steptrail.interfaces.python.flow_files import BroughtCode
@@ -122,7 +123,7 @@ def _agent(parser: Parser) -> None:
 
 
 def _by(parser: Parser) -> None:
-    parser.add_argument("--by", default="user", help="who asks, for the record (default: user)")
+    parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
 
 
 def _settable(parser: Parser) -> None:

@@ -4,6 +4,7 @@ import argparse
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
+from math import floor, log10
 from typing import Literal
 
 from steptrail.interfaces.cli.asking import asked, note_lag
@@ -48,7 +49,7 @@ def _stats(arguments: argparse.Namespace, output: Output) -> int:
         return Exit.OK
     page = _Page(output, found, arguments.limit)
     if not found.total.runs:
-        output.line("no run has ended in this time")
+        page.line("no run has ended in this time")
     elif group is not None:
         page.groups(group)
     elif arguments.by is None:
@@ -73,12 +74,17 @@ class _Page:
         self._width = max(8, min(_WIDEST_BAR, shutil.get_terminal_size().columns - _BESIDE_BAR))
         self._is_first = True
 
+    def line(self, text: str) -> None:
+        """Print a line that belongs to no table."""
+        self._is_first = False
+        self._output.line(text)
+
     def overview(self) -> None:
         """Print how runs ended, how long they took, and what they cost."""
         total, since = self._found.total, self._found.since
-        time = "ended" if since is None else f"ended since {since:%Y-%m-%d}"
-        self._line(f"{_many(total.runs, 'run')} {time}, in {_many(total.steps, 'step')}")
-        self._line(f"runs by day  {self._trend(self._found.days)}  to {max(self._found.days)}")
+        time = "ended" if since is None else f"ended since {since.date()}"
+        self.line(f"{_many(total.runs, 'run')} {time}, in {_many(total.steps, 'step')}")
+        self.line(f"runs by day  {self._trend(self._found.days)}  to {max(self._found.days)}")
         reasons = [
             [reason or "none", f"{runs:,}", self._share(runs, total.runs, max(total.stop_reasons.values()))]
             for reason, runs in total.stop_reasons.items()
@@ -93,11 +99,11 @@ class _Page:
         self._gap()
         tokens = ", ".join(f"{each:,} {name.replace('_', ' ')}" for name, each in total.tokens.items() if each)
         wasted = f"; {total.wasted_tokens:,} of tries that came to nothing" if total.wasted_tokens else ""
-        self._line(f"tokens  {tokens or 'none'}{wasted}")
+        self.line(f"tokens  {tokens or 'none'}{wasted}")
         if total.unpriced_runs < total.runs or total.cost_usd:
             wasted = f", {_dollars(total.wasted_usd)} of it for tries that came to nothing" if total.wasted_usd else ""
             unpriced = f"; {_many(total.unpriced_runs, 'run')} without a whole price" if total.unpriced_runs else ""
-            self._line(f"cost    {_dollars(total.cost_usd)}{wasted}{unpriced}")
+            self.line(f"cost    {_dollars(total.cost_usd)}{wasted}{unpriced}")
 
     def groups(self, by: str) -> None:
         """Print a row for each group."""
@@ -201,10 +207,6 @@ class _Page:
             self._output.line()
         self._is_first = False
 
-    def _line(self, text: str) -> None:
-        self._is_first = False
-        self._output.line(text)
-
 
 def _sorted(groups: Sequence[Group], by: str) -> list[Group]:
     """Return groups as people look for them: the newest day first, and of all else what is most frequent."""
@@ -240,4 +242,8 @@ def _time(seconds: float) -> str:
 
 
 def _dollars(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 100 or round(amount, 2) == amount else f"${amount:,.4f}"
+    if amount >= 100 or round(amount, 2) == amount:
+        return f"${amount:,.2f}"
+    # What is not nothing does not look like nothing.
+    places = 4 if abs(amount) >= 0.001 else min(12, 1 - floor(log10(abs(amount))))
+    return f"${amount:,.{places}f}"

@@ -11,7 +11,7 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, engine_of, json_object, json_value, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, Parser, engine_of, json_object, json_value, prefix, store_of, who
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.naming import name_of
@@ -56,14 +56,14 @@ def register(commands: Commands) -> None:
     for parser in (approve, deny):
         parser.add_argument("id", metavar="ID", type=prefix)
         parser.add_argument("approval", metavar="APPROVAL", help="the approval's id, as `why` prints it")
-        parser.add_argument("--by", required=True, help="who answers, for the record")
+        parser.add_argument("--by", type=who, required=True, help="who answers, for the record")
         parser.add_argument("--reason", help="why, for the record; the model is told the reason of a denial")
     approve.add_argument("--edit", metavar="JSON", help="run it with these arguments instead, an object")
     approve.add_argument("--digest", help="only if its arguments have this digest, as `why` prints it")
 
 
 def _by(parser: Parser) -> None:
-    parser.add_argument("--by", default="user", help="who asks, for the record (default: user)")
+    parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
 
 
 def _pause(arguments: argparse.Namespace, output: Output) -> int:

@@ -2,10 +2,13 @@
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time as clock
+from typing import cast
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.views.database import MOST_BYTES
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
@@ -17,7 +20,7 @@ from steptrail.projections.rendering import many
 
 __all__ = ["register"]
 
-_MOST_ROWS, _LONGEST_SECONDS = 1_000, 5.0
+_MOST_ROWS, _LONGEST_SECONDS, _MOST_MEGABYTES = 1_000, 5.0, MOST_BYTES // 1_000_000
 
 
 def register(commands: Commands) -> None:
@@ -27,7 +30,7 @@ def register(commands: Commands) -> None:
         "--prune",
         metavar="AGE",
         type=age,
-        help="say how many runs ended longer ago than 400d, 12h or 30m; with --yes delete their rows, but no sums",
+        help="say how many runs ended longer ago than 400d, 12h or 2w; with --yes delete their rows, but no sums",
     )
     views.add_argument("--yes", action="store_true", help="with --prune: delete them")
     rebuild = commands.add("rebuild", _rebuild, "Make the read models anew from the beginning of the log.")
@@ -75,6 +78,10 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
         for each in found
     ]
     output.table(["NAME", "VERSION", "GENERATION", "POSITION", "LAG", "COUNTED TO (UTC)", "SIZE", ""], rows)
+    for place in dict.fromkeys(each.place for each in found):
+        output.note(f"steptrail: they are kept in {place}")
+    if any(each.damaged for each in found):
+        output.note("steptrail: `steptrail doctor` says what is damaged")
     for each in found:
         if each.error is not None:
             output.note(f"steptrail: {each.name} stopped at position {each.error_position}:")
@@ -87,6 +94,8 @@ def _troubles(each: ViewsStatus) -> Iterator[str]:
         yield "stopped"
     if each.skipped:
         yield f"{each.skipped} skipped"
+    if each.damaged:
+        yield f"{each.damaged} damaged"
     if each.pruned_before is not None:
         yield f"pruned before {each.pruned_before:%Y-%m-%d}"
 
@@ -131,8 +140,11 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
         ),
     )
     rows = [[_plain(value) for value in row] for row in answer.rows]
+    names = list(answer.columns)
     if output.as_json:
-        names = list(answer.columns)
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise Refusal(f"two columns are named {twice!r}, and a field of JSON is there once: name them with AS")
         output.data(
             {
                 "rows": [dict(zip(names, row, strict=True)) for row in rows],
@@ -142,21 +154,34 @@ def _sql(arguments: argparse.Namespace, output: Output) -> int:
             }
         )
         return Exit.OK
-    output.table(list(answer.columns), [["" if value is None else str(value) for value in row] for row in rows])
+    output.table(names, [[_shown(value) for value in row] for row in rows], is_whole=True)
     if answer.is_cut:
-        output.note(f"steptrail: there are more than {arguments.limit} rows: `--limit` shows more")
+        why = (
+            "`--limit` shows more" if len(rows) == arguments.limit else f"no answer is larger than {_MOST_MEGABYTES} MB"
+        )
+        output.note(f"steptrail: these are the first {many(len(rows), 'row')}, and there are more: {why}")
     note_lag(output, answer.lag)
     return Exit.OK
+
+
+def _shown(value: JsonValue) -> str:
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping | list) else str(value)
 
 
 def _plain(value: object) -> JsonValue:
     """Return a value of an answer as JSON has it: instants in ISO 8601, bytes in hex, exact decimals as numbers."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, datetime):
+    if isinstance(value, datetime | date | clock):
         return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in cast("Sequence[object]", value)]
     text = str(value)
     try:
         return int(text) if text.lstrip("-").isdigit() else float(text)
@@ -176,5 +201,7 @@ def _status_data(each: ViewsStatus) -> dict[str, JsonValue]:
         "errorPosition": each.error_position,
         "error": each.error,
         "skipped": each.skipped,
+        "damaged": each.damaged,
         "prunedBefore": each.pruned_before.isoformat() if each.pruned_before is not None else None,
+        "place": each.place,
     }

@@ -146,6 +146,16 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         if there.stream != stream or there.digest != await store.digest(stream, there.events):
             raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
     beside = path.with_name(f"{path.name}.new")
+    try:
+        await _write_and_prove(store, beside, stream, header)
+        beside.replace(path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    await asyncio.to_thread(_sync_folder, path.parent)
+
+
+async def _write_and_prove(store: EventStore, beside: Path, stream: str, header: Mapping[str, object]) -> None:
     head, is_end = EMPTY_STREAM, False
     with beside.open("wb") as file:
         file.write(orjson.dumps(header) + b"\n")
@@ -157,8 +167,6 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         await asyncio.to_thread(os.fsync, file.fileno())
     # What is erased next is nowhere else: it is read from the file first, and proved.
     await asyncio.to_thread(Archived.load, beside)
-    beside.replace(path)
-    await asyncio.to_thread(_sync_folder, path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionErased
 from steptrail.domain.instants import Datetime, from_datetime, to_datetime
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.events import WaitKind
@@ -22,7 +22,8 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.lists import marked
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["WAIT_KINDS", "instant_of", "known_wait", "one_of", "open_questions", "states_of", "tree_of"]
+__all__ = ["WAIT_KINDS", "instant_of", "known_wait", "newest_questions", "one_of", "open_questions", "states_of"]
+__all__ += ["tree_of"]
 
 WAIT_KINDS: tuple[str, ...] = get_args(WaitKind)
 """The kinds of waits that a run may be listed by."""
@@ -54,7 +55,7 @@ def instant_of(what: str, when: Datetime) -> int:
 
 
 async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[str, Any]:
-    """Return the states of some streams, by their ids. One that cannot be read is left out."""
+    """Return the states of some streams, by their ids. One that cannot be read, or was erased since, is left out."""
     few, states = asyncio.Semaphore(_READ_AT_ONCE), dict[str, Any]()
 
     async def fold(row: RunSummary) -> None:
@@ -62,7 +63,7 @@ async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[st
         if kind is None:
             return
         async with few:
-            with suppress(CorruptRecord):
+            with suppress(CorruptRecord, SessionErased):
                 states[row.stream], _ = await fold_stream(kind.machine, store, row.stream, about=row.version)
 
     await asyncio.gather(*map(fold, rows))
@@ -71,7 +72,27 @@ async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[st
 
 async def open_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
     """Return the questions that can be answered at `now`, of the streams that a query finds."""
-    rows = await store.index(asked)
+    return await _questions(store, await store.index(asked), now)
+
+
+async def newest_questions(store: EventStore, asked: IndexQuery, now: int) -> Sequence[Question]:
+    """Return the same, of as many streams as the query is limited to, if so many are asked anything at `now`."""
+    found, left = list[Question](), asked.limit
+    while True:
+        rows = await store.index(replace(asked, limit=left))
+        # A question that has expired stands in the index until somebody goes on with the run.
+        of_rows = await _questions(store, [row for row in rows if _is_waiting(row, now)], now)
+        found += of_rows
+        if left is None or len(rows) < left or (more := left - len({each.stream for each in of_rows})) == 0:
+            return found
+        left, asked = more, replace(asked, after=rows[-1].stream)
+
+
+def _is_waiting(row: RunSummary, now: int) -> bool:
+    return any(each.answered_at is None and (each.due_at is None or each.due_at > now) for each in row.waits)
+
+
+async def _questions(store: EventStore, rows: Sequence[RunSummary], now: int) -> Sequence[Question]:
     states = await states_of(store, rows)
     found = [
         projections.questions(row.stream, states[row.stream])

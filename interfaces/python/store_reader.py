@@ -8,7 +8,7 @@ from steptrail.domain.instants import Datetime
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.python.lists import instant_of, known_wait, one_of, open_questions, tree_of
+from steptrail.interfaces.python.lists import instant_of, known_wait, newest_questions, one_of, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
@@ -142,8 +142,8 @@ class StoreReader:
         """Return what people are asked and have not answered, in the sessions that began last first.
 
         That is approvals that have not expired, and calls with an unknown outcome that are parked. `limit` counts
-        sessions, and `after` names the last session of the page before. `session(…).approve`, `deny` and `settle`
-        answer. A session that cannot be read is left out, and marked in `runs`.
+        sessions that are asked anything, and `after` names the last session of the page before. `session(…).approve`,
+        `deny` and `settle` answer. A session that cannot be read is left out, and marked in `runs`.
         """
         asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=limit)
-        return await open_questions(self._env.store, asked, self._env.clock.utc())
+        return await newest_questions(self._env.store, asked, self._env.clock.utc())

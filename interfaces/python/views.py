@@ -40,8 +40,10 @@ class ViewsStatus:
     """How one projection stands. `at` is the instant of the last event that is counted; None while there is none.
 
     `lag` is how many positions of the log are not counted, `error` why it has stopped at `error_position`. `skipped` is
-    how many events it has passed because it failed at them. Rows of runs that ended before `pruned_before` are deleted;
-    None where none are. `generation` and `bytes` are those of all read models together.
+    how many events it has passed because it failed at them, `damaged` how many sessions or runs have rows as they stood
+    before an event that could not be read. Rows of runs that ended before `pruned_before` are deleted; None where none
+    are. `generation` and `bytes` are those of all read models together, and `place` is where they are kept: a folder,
+    or a schema of the store's database.
     """
 
     name: str
@@ -54,7 +56,9 @@ class ViewsStatus:
     error_position: int | None
     error: str | None
     skipped: int
+    damaged: int
     pruned_before: datetime | None
+    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +134,9 @@ class TrailViews(AskingRuns):
                 error_position=each.error_position,
                 error=each.error,
                 skipped=each.skipped,
+                damaged=each.damaged,
                 pruned_before=to_datetime(each.pruned_before) if each.pruned_before else None,
+                place=self.all.series.place,
             )
             for each in found
         ]

@@ -1,14 +1,14 @@
 """Which runs a list shows, and in which order."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Literal, get_args
 
 from msgspec import Struct
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.instants import from_iso
+from steptrail.domain.instants import from_datetime, from_iso
 
 __all__ = ["MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "instant_of"]
 
@@ -46,6 +46,8 @@ _WORDS = (
     "waits_for",
 )
 _LARGEST = 2**63 - 1
+_EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
+"""No run began or ended before or after that, and a calendar has no days there."""
 
 
 class RunOrder(StrEnum):
@@ -118,8 +120,8 @@ def instant_of(since: Since, now: int) -> int | None:
     if since is None:
         return None
     if isinstance(since, timedelta):
-        return now - since // timedelta(microseconds=1)
+        return max(_EARLIEST, min(now - since // timedelta(microseconds=1), _LATEST))
     try:
-        return from_iso(since.isoformat())
+        return max(_EARLIEST, min(from_iso(since.isoformat()), _LATEST))
     except ValueError as error:
         raise ConfigurationError(f"an instant needs its offset from UTC: {error}") from error

@@ -5,6 +5,7 @@ is being stopped, or a tool that is tidying up. There the task has to wait for t
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 __all__ = ["Uncancellable", "wait_through"]
@@ -15,20 +16,28 @@ T = TypeVar("T")
 class Uncancellable(asyncio.Future[T]):
     """A future that cannot be cancelled. A task that waits for it gets its `CancelledError` once the future is done."""
 
+    on_cancel: Callable[[], None] | None = None
+
     def cancel(self, msg: Any | None = None) -> bool:
         """Return False. The waiting task remembers its cancellation and raises it once the future is done."""
         del msg
+        if self.on_cancel is not None:
+            self.on_cancel()
         return False
 
 
-async def wait_through(*work: "asyncio.Future[Any]", timeout: float | None = None) -> asyncio.CancelledError | None:
+async def wait_through(
+    *work: "asyncio.Future[Any]", timeout: float | None = None, on_cancel: Callable[[], None] | None = None
+) -> asyncio.CancelledError | None:
     """Wait until one of `work` is done, at most `timeout` seconds, also if the caller is cancelled meanwhile.
 
     Returns the caller's `CancelledError`, which the caller has to raise in the end; None when it was not cancelled.
-    The work is not cancelled, and its result and its exception are left alone.
+    The work is not cancelled, and its result and its exception are left alone; `on_cancel` is called at once, and may
+    tell the work that it should end soon.
     """
     loop = asyncio.get_running_loop()
     ended: Uncancellable[None] = Uncancellable(loop=loop)
+    ended.on_cancel = on_cancel
 
     def tell(_: object = None) -> None:
         if not ended.done():

@@ -75,6 +75,20 @@ def test_given_a_watched_inbox_then_it_tells_what_other_processes_ask_and_answer
     assert out_of(watching)[0] == 0
 
 
+def test_given_more_questions_than_a_watched_inbox_looks_at_then_none_is_gone_that_is_still_asked(cli: Cli) -> None:
+    cli("run", "agents.py:asking", "pay", "--id", "a1")
+    watching = cli.start("inbox", "--watch", "--json", "--limit", "1")
+    assert watching.stdout is not None
+    asked = json.loads(watching.stdout.readline())["asked"]
+    cli("run", "agents.py:asking", "pay", "--id", "a2")
+    assert json.loads(watching.stdout.readline())["asked"]["stream"] == "agent:a2"
+    cli("deny", "a1", asked["id"], "--by", "ana")
+    assert json.loads(watching.stdout.readline()) == {"gone": {"stream": "agent:a1", "id": asked["id"]}}
+    watching.send_signal(signal.SIGTERM)
+    code, _, err = out_of(watching)
+    assert (code, err) == (0, "steptrail: 1 session at a time, and there are more: `--limit` looks at more\n")
+
+
 def test_given_a_killed_run_when_the_doctor_looks_then_it_names_the_call_in_doubt_and_the_lease(cli: Cli) -> None:
     killed_in_the_second_tool(cli)
     before = cli.files

@@ -33,6 +33,13 @@ def charge(amount: int) -> str:
     return f"charged {amount}"
 
 
+@tool(approval=ApprovalRule())
+def lend(amount: int) -> str:
+    """Lend."""
+    return f"lent {amount}"
+
+
+PATIENT = agent_of([call("lend", amount=30), "Lent."]).with_tools(lend).build()
 AGENT = agent_of([call("pay", amount=30), "Paid."]).with_tools(pay).build()
 PARKING = agent_of([call("charge", amount=5), "Charged."]).with_tools(charge).build()
 
@@ -94,6 +101,14 @@ async def test_a_question_that_has_expired_is_asked_no_more(store_url: str) -> N
     async with Steptrail(Environment(store=open_store(store_url), clock=Shifted(hours=1.1))) as later:
         assert list(await later.inbox()) == []
         assert [row.session_id for row in await later.due()] == ["s"]
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(PATIENT, "lend", session="before")
+        for number in range(3):
+            await trail.run(AGENT, "pay", session=f"s{number}")
+    async with Steptrail(Environment(store=open_store(store_url), clock=Shifted(hours=1.1))) as later:
+        # What is asked no more takes nobody's place in a page.
+        assert [each.stream for each in await later.inbox(limit=1)] == ["agent:before"]
+        assert [each.stream for each in await later.inbox(limit=2)] == ["agent:before"]
 
 
 def test_the_commands_that_the_inbox_prints_answer_as_they_are_typed(

@@ -97,6 +97,8 @@ def test_programs_get_rows_and_where_the_next_page_begins(asked: Asked) -> None:
     ("words", "why"),
     [
         (("--tag", "user"), "--tag 'user' is not NAME=VALUE"),
+        (("--tag", "user=u7", "--tag", "user=u8"), "--tag 'user' cannot be both 'u7' and 'u8'"),
+        (("--least", "steps=1", "--least", "steps=2"), "--least 'steps' cannot be both '1' and '2'"),
         (("--least", "weight=5"), "a run has no 'weight', there are cost, tokens, active, wall, steps, retries"),
         (("--most", "cost=dear"), "--most 'cost=dear': 'dear' is no number"),
         (("--most", "cost=nan"), "the bound nan of cost is no size"),

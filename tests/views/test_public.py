@@ -1,13 +1,17 @@
 """The public views, and questions in SQL to them."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from steptrail.domain.errors import QueryRefused, StoreTooNew
+from steptrail.infrastructure.views import database
 from steptrail.projections.kernel.face import Face
 from tests.views.counting import Counting, note
 from tests.views.kit import FACE, viewed
+
+ENDLESS = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
 async def test_public_views_show_what_is_counted_and_list_their_columns(store_url: str) -> None:
@@ -52,11 +56,78 @@ async def test_what_does_more_than_read_is_refused(store_url: str, text: str) ->
         assert found.rows == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("SELECT pg_read_file('/etc/hostname')", "pg_read_file may do more than read"),
+        ("SELECT 1 FROM (VALUES (1)) v LIMIT length(\"pg_read_file\"('/etc/hostname'))", "pg_read_file may do more"),
+        ("SELECT U&\"\\0070g_read_file\"('/etc/hostname')", "are not taken"),
+        ("SELECT * FROM pg_ls_dir('/')", "pg_ls_dir may do more"),
+        ("SELECT set_config('statement_timeout', '0', false)", "set_config may do more"),
+        ("SELECT query_to_xml('SELECT 1', true, true, '')", "query_to_xml may do more"),
+        ("SELECT pg_advisory_lock(1)", "pg_advisory_lock may do more"),
+        ("SELECT * FROM steptrail.events", "steptrail.events is none of the read models"),
+        ("SELECT * FROM streams s WHERE EXISTS (SELECT FROM pg_authid)", "pg_authid is none of the read models"),
+    ],
+)
+async def test_on_a_server_no_question_acts_or_reads_anything_but_the_views(
+    postgres_url: str, text: str, why: str
+) -> None:
+    async with viewed(postgres_url) as (_, views):
+        with pytest.raises(QueryRefused, match=why):
+            await views.sql(text, [], seconds=5, most=10)
+        found, _ = await views.sql("SELECT $1 FROM projections WHERE random() < 2", ["pg_sleep"], seconds=5, most=10)
+        assert found.rows == [("pg_sleep",)]
+
+
+@pytest.mark.parametrize("value", ["\udcff", "\0"])
+async def test_a_value_that_is_no_text_is_refused(postgres_url: str, value: str) -> None:
+    async with viewed(postgres_url) as (_, views):
+        with pytest.raises(QueryRefused, match="the question was refused"):
+            await views.sql("SELECT $1", [value], seconds=5, most=10)
+        with pytest.raises(QueryRefused, match="the question was refused"):
+            await views.sql(f"SELECT '{value}'", [], seconds=5, most=10)
+        with pytest.raises(QueryRefused, match="timestamp too large"):
+            await views.sql("SELECT 'infinity'::timestamptz", [], seconds=5, most=10)
+
+
+async def test_a_large_answer_is_cut_to_what_a_process_has_room_for(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "MOST_BYTES", 1_000)
+    async with viewed(store_url) as (_, views):
+        many = (
+            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT i, 'x' || i FROM n"
+        )
+        found, _ = await views.sql(many, [], seconds=60, most=10**18)
+        assert (len(found.rows), found.is_cut) == (91, True)
+        found, _ = await views.sql(many, [], seconds=60, most=3)
+        assert ([i for i, _ in found.rows], found.is_cut) == ([1, 2, 3], True)
+
+
+async def test_a_value_that_no_process_has_room_for_is_not_made(tmp_path: Path) -> None:
+    async with viewed(f"sqlite:///{tmp_path / 'runs.db'}") as (_, views):
+        with pytest.raises(QueryRefused, match="too big"):
+            await views.sql("SELECT hex(zeroblob(900000000))", [], seconds=60, most=10)
+
+
 async def test_a_question_that_takes_too_long_is_given_up(store_url: str) -> None:
-    endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
     async with viewed(store_url) as (_, views):
         with pytest.raises(QueryRefused, match=r"took longer than 0\.2 s"):
-            await views.sql(endless, [], seconds=0.2, most=10)
+            await views.sql(ENDLESS, [], seconds=0.2, most=10)
+        assert (await views.sql("SELECT 1", [], seconds=1e300, most=1))[0].rows == [(1,)]
+
+
+async def test_a_question_that_nobody_waits_for_any_more_ends(store_url: str) -> None:
+    async with viewed(store_url) as (_, views):
+        asking = asyncio.create_task(views.sql(ENDLESS, [], seconds=3600, most=10))
+        await asyncio.sleep(0.2)
+        asking.cancel()
+        # Again where it had not begun yet on the server.
+        while not (await asyncio.wait({asking}, timeout=1))[0]:
+            asking.cancel()
+        assert asking.cancelled()
+        assert (await views.sql("SELECT 1", [], seconds=5, most=1))[0].rows == [(1,)]
 
 
 @pytest.mark.acceptance("8.1-3")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import LiteralString, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
@@ -24,6 +25,7 @@ __all__ = [
     "Dialect",
     "IndexRow",
     "as_json",
+    "as_listed",
     "columns",
     "select",
     "select_count",
@@ -98,6 +100,11 @@ def columns(row: RunSummary) -> tuple[str | int | float | None, ...]:
     )
 
 
+def as_listed(row: RunSummary) -> RunSummary:
+    """Return a row as a list shows it: long names are cut."""
+    return replace(row, name=_text(row.name) or "", resolved_by=_text(row.resolved_by), paused_by=_text(row.paused_by))
+
+
 def waits(row: RunSummary) -> list[tuple[str | int | None, ...]]:
     """Return the values of `WAIT_COLUMNS` for each wait."""
     return [
@@ -143,7 +150,7 @@ def _found(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, LiteralS
     of_row: tuple[tuple[LiteralString, str | int | None], ...] = (
         ("status =", asked.status),
         ("stop_reason =", asked.stop_reason),
-        ("name =", asked.name),
+        ("name =", _text(asked.name)),
         ("standing =", asked.standing),
         ("started_at >=", asked.since),
         ("started_at <", asked.until),

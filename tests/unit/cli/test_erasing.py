@@ -77,9 +77,9 @@ def test_words_that_cannot_be_meant_are_refused(url: str, capsys: pytest.Capture
     for command, why in (
         (["erase"], "erase needs the ID of a session, --by and --reason"),
         (["erase", "chat-1", "--by", "ana"], "erase needs the ID of a session, --by and --reason"),
-        (["erase", "chat-1", "--by", " ", "--reason", "x"], "by says for the record who erases"),
+        (["erase", "chat-1", "--by", " ", "--reason", "x"], "argument --by: it is empty: say who"),
         (["erase", "chat-1", "--finish"], "--finish is about what was erased before"),
-        (["retain", "--older-than", "90"], "'90' is no age: give 90d, 12h or 30m"),
+        (["retain", "--older-than", "90"], "'90' is no age: give 30min, 12h, 90d or 2w"),
         (["retain", "--older-than", "0d"], "'0d' is no age"),
         (["retain", "--older-than", "9d", "--yes", "--dry-run"], "--yes erases and --dry-run does not"),
     ):

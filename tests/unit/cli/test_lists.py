@@ -138,3 +138,18 @@ def test_a_step_that_is_held_stops_the_run_when_nobody_says_how_it_goes_on(typed
         trail.run(flow, {}, session="f", options=RunOptions(pause_before=("work",), step_timeout=3600))
     (asked,) = typed("inbox", "--json").json
     assert (asked["kind"], asked["onExpiry"]) == ("step", "fail_run")
+
+
+def test_the_inbox_and_what_is_due_say_when_there_is_more(stored: Type) -> None:
+    first = stored("inbox", "--limit", "1")
+    assert first.lines[0].startswith("s (asking) asks to run pay")
+    assert all(line.startswith("  ") for line in first.lines[1:])
+    assert first.err == "steptrail: there are more: `steptrail inbox --limit 1 --after s`\n"
+    second = stored(*shlex.split(first.err.split("`")[1])[1:])
+    child = second.lines[0].split()[0]
+    assert (child.startswith("child-"), second.err) == (True, "")
+    for name in ("s", child):
+        stored("deny", name, f"{name}:1:1:0", "--by", "ana")
+    due = stored("due", "--limit", "1")
+    assert (len(due.lines), due.err) == (2, "steptrail: these are 1, and there are more: `--limit` shows them\n")
+    assert stored("due").err == ""

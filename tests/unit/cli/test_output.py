@@ -90,6 +90,27 @@ def test_a_terminal_that_cannot_show_a_character_shows_its_escape() -> None:
     assert raw.getvalue() == b"na\\xefve\\u2026\n"
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_json_in_every_encoding(encoding: str) -> None:
+    raw, value = io.BytesIO(), {"naïve…": "😀\u202e\x7f\x1b"}
+    output = Output(io.TextIOWrapper(raw, encoding=encoding), io.StringIO(), as_json=True)
+    output.data(value)
+    output.json_text(json.dumps(value, ensure_ascii=False))
+    said = raw.getvalue().decode(encoding)
+    assert [json.loads(each) for each in (said[: said.index("}") + 1], said[said.rindex("{") :])] == [value, value]
+    assert "\u202e" not in said
+
+
+def test_one_long_cell_widens_no_other_row_and_is_cut_unless_all_is_wanted() -> None:
+    out = io.StringIO()
+    Output(out, None).table(["A", "B", "C"], [["x" * 10_000, "y", "z" * 300], ["x", "y", ""]])
+    _, long, short = out.getvalue().splitlines()
+    assert long == f"{'x' * 199}…  y  {'z' * 300}"
+    assert short == f"x{' ' * 61}y"
+    Output(out := io.StringIO(), None).table(["A", "B"], [["x" * 10_000, "y"]], is_whole=True)
+    assert out.getvalue().endswith(f"{'x' * 10_000}  y\n")
+
+
 def test_a_reader_that_has_gone_is_noticed_and_spared() -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -112,6 +133,19 @@ def test_given_a_full_disk_then_the_answer_is_not_passed_off_as_whole(
     assert capsys.readouterr().err == "steptrail: the answer could not be written: No space left on device\n"
 
 
+@pytest.mark.parametrize("words", [["--version"], ["--help"], ["runs", "--help"]])
+def test_help_and_version_end_like_any_answer_where_nobody_takes_them(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", encoding="utf-8") as gone, open("/dev/full", "w", encoding="utf-8") as full:
+        for stream, code in ((full, 2), (gone, 0)):
+            monkeypatch.setattr(sys, "stdout", stream)
+            assert main(words) == code
+    assert capsys.readouterr().err == "steptrail: the answer could not be written: No space left on device\n"
+
+
 def test_a_process_without_standard_output_writes_nowhere() -> None:
     output = Output(None, None)
     output.line("anybody?")
@@ -129,6 +163,17 @@ def test_main_can_be_called_and_returns_its_exit_code(
     out, err = capsys.readouterr()
     assert out.startswith("usage: steptrail ")
     assert err.startswith("steptrail: there is no store ")
+
+
+def test_ctrl_c_before_a_command_is_known_ends_like_one_after_that(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steptrail.interfaces.cli.main.inspecting.register", interrupted)
+    assert main(["runs"]) == 130
+    assert capsys.readouterr() == ("", "")
 
 
 class Terminal(io.StringIO):

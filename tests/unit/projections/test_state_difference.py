@@ -59,6 +59,11 @@ def test_a_long_value_is_shown_from_where_it_differs() -> None:
     assert str(change) == f"~ text: …{'a' * 20}one → …{'a' * 20}two{'b' * 57}…"
 
 
+def test_a_short_value_is_shown_whole() -> None:
+    ((change,),) = [state_difference({"at": "a" * 60 + "1"}, {"at": "a" * 60 + "2"}).changes]
+    assert str(change) == f"~ at: {'a' * 60}1 → {'a' * 60}2"
+
+
 json = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "b c"]),
     lambda inner: (
