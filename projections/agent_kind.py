@@ -1,12 +1,12 @@
 """The projections of the sessions of agents."""
 
-from steptrail.domain.agent.events import InferenceCompleted, UsageRecorded
+from steptrail.domain.agent.events import ContinuationEvaluated, InferenceCompleted, StepCompleted, UsageRecorded
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.projections.agent_waterfall import agent_waterfall
 from steptrail.projections.explanation import MARKED_TYPES, AgentExplainer
-from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
+from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle, StateStops, StopWord
 from steptrail.projections.questions import questions
 
 __all__ = ["PROJECTIONS_OF_AGENTS"]
@@ -29,6 +29,16 @@ def _billed(event: Event) -> Usage | None:
             return None
 
 
+def _stop(event: Event) -> StopWord | None:
+    match event:
+        case StepCompleted():
+            return "step"
+        case ContinuationEvaluated():
+            return "decision"
+        case _:
+            return None
+
+
 PROJECTIONS_OF_AGENTS = KindProjections(
     explain=AgentExplainer,
     bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), billed=_billed),
@@ -38,5 +48,6 @@ PROJECTIONS_OF_AGENTS = KindProjections(
         types=MARKED_TYPES, make=AgentExplainer.of_state, lacks=AgentExplainer.lacks, recall=AgentExplainer.recall
     ),
     waterfall=agent_waterfall,
+    stops=StateStops(("step", "decision"), _stop),
 )
 """The projections of the streams `agent:…`."""

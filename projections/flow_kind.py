@@ -8,8 +8,8 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
 from steptrail.projections.flow_questions import questions_of_flow
-from steptrail.projections.flow_waterfall import flow_waterfall
-from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle
+from steptrail.projections.flow_waterfall import ends_visit, flow_waterfall
+from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle, StateStops, StopWord
 
 __all__ = ["PROJECTIONS_OF_FLOWS"]
 
@@ -29,6 +29,10 @@ def _billed(event: Event) -> Usage | None:
             return None
 
 
+def _stop(event: Event) -> StopWord | None:
+    return "step" if ends_visit(event) else None
+
+
 _BILLING: Sequence[type[NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted]] = (
     NodeAttemptCompleted,
     NodeAttemptFailed,
@@ -44,5 +48,6 @@ PROJECTIONS_OF_FLOWS = KindProjections(
         types=MARKED_TYPES, make=FlowExplainer.of_state, lacks=FlowExplainer.lacks, recall=FlowExplainer.recall
     ),
     waterfall=flow_waterfall,
+    stops=StateStops(("step",), _stop),
 )
 """The projections of the streams `flow:…`."""

@@ -22,11 +22,12 @@ from steptrail.domain.flow.events import (
     WaitStarted,
 )
 from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
+from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow
 from steptrail.projections.waterfall_rests import Rests
 
-__all__ = ["flow_waterfall"]
+__all__ = ["ends_visit", "flow_waterfall"]
 
 
 def flow_waterfall(records: Sequence[Recorded[FlowEvent]]) -> Waterfall:
@@ -35,6 +36,15 @@ def flow_waterfall(records: Sequence[Recorded[FlowEvent]]) -> Waterfall:
     for record in records:
         pen.apply(record)
     return pen.drawing()
+
+
+def ends_visit(event: Event) -> bool:
+    """Tell whether a visit of a node ends with an event."""
+    match event:
+        case NodeCompleted() | NodeFailed() | NodeFailureRecorded(item=None) | NodeSkipped() | NodeCancelled():
+            return True
+        case _:
+            return False
 
 
 class _VisitPen(Rests):

@@ -1,7 +1,7 @@
 """The table of the projections of each kind of machine, by the prefix of its streams."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import ByPrefix
@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from steptrail.projections.questions import Question
     from steptrail.projections.waterfall import Waterfall
 
-__all__ = ["PROJECTIONS", "Bill", "Explainer", "ExplainerOfState", "Explanation", "KindProjections", "Lifecycle"]
+__all__ = [
+    "PROJECTIONS",
+    "Bill",
+    "Explainer",
+    "ExplainerOfState",
+    "Explanation",
+    "KindProjections",
+    "Lifecycle",
+    "StateStops",
+    "StopWord",
+]
 
 
 class Explanation(Protocol):
@@ -109,6 +119,20 @@ class Bill(NamedTuple):
     billed: Callable[[Event], Usage | None]
 
 
+StopWord: TypeAlias = Literal["step", "decision"]
+"""The end of a step, or of a visit of a node, and a decision: where somebody who goes through states comes to rest."""
+
+
+class StateStops(NamedTuple):
+    """The places at which somebody stops who goes through the states of a stream.
+
+    `words` are those that the kind has, and `of` tells which of them an event is; None for all others.
+    """
+
+    words: Sequence[StopWord] = ()
+    of: Callable[[Event], StopWord | None] = lambda _: None
+
+
 def _asks_nobody(stream: str, state: object) -> "Sequence[Question]":
     del stream, state
     return ()
@@ -121,7 +145,7 @@ class KindProjections(NamedTuple):
     explained, None for the newest. `lifecycle` takes the state before the first event. `questions` returns what
     people are asked, given the id of a stream and its state. `explain_state` explains the newest execution of a long
     stream sooner; None for a kind whose explainer needs all events. `waterfall` draws a stretch of events as bars over
-    time; None for a kind that has none.
+    time; None for a kind that has none. `stops` are the places between which one goes through its states.
     """
 
     explain: Callable[[str, str | int | None], Explainer]
@@ -130,6 +154,7 @@ class KindProjections(NamedTuple):
     questions: Callable[[str, Any], "Sequence[Question]"] = _asks_nobody
     explain_state: ExplainerOfState | None = None
     waterfall: "Callable[[Sequence[Recorded[Any]]], Waterfall] | None" = None
+    stops: StateStops = StateStops()
 
 
 PROJECTIONS: ByPrefix[KindProjections] = ByPrefix(

@@ -103,6 +103,7 @@ class TimeAxis:
                 rests[-1] = (rests[-1][0], max(ended, rests[-1][1]))
             elif ended > began:
                 rests.append((began, ended))
+        self._rests = rests
         busy = self.end - self.began - sum(ended - began for began, ended in rests)
         folded = max(busy, 1) * _FOLDED
         # Pairs of an instant and its place, and straight lines between them.
@@ -122,6 +123,12 @@ class TimeAxis:
                 share = (at - before) / (after - before) if after > before else 0.0
                 return max(0.0, (low + max(0.0, share) * (high - low)) / self._length)
         return 1.0
+
+    def at_work(self, began: int, ended: int | None) -> int:
+        """Return how many microseconds between two instants no rest takes; None goes on to the end."""
+        end = self.end if ended is None else ended
+        rested = sum(max(0, min(until, end) - max(since, began)) for since, until in self._rests)
+        return max(0, end - began - rested)
 
     def span(self, began: int, ended: int | None) -> tuple[float, float]:
         """Return where a bar begins, and how wide it is."""

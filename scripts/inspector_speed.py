@@ -1,6 +1,10 @@
-"""Measure the inspector in a browser: how soon a long run opens, how it scrolls, and how soon another state is shown.
+"""Measure the inspector in a browser: how soon the parts of a long run open, how it scrolls, and lists of many runs.
 
-python scripts/inspector_speed.py [STEPS]    6,250 steps, some 50,000 events, unless told otherwise
+python -m scripts.inspector_speed [STEPS] [RUNS]
+
+Unless told otherwise the run has 6,250 steps, some 50,000 events, and there are 100,000 runs.
+
+The rows of the many runs are made as the tests make them; no log stands behind them.
 
 Needs Chromium, and what `make setup` installs. It prints milliseconds, the median of five.
 """
@@ -10,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 from time import perf_counter
 
@@ -18,6 +22,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.testing import ScriptedModel, call
+from tests.harness.asked_views import AskedViews
 
 __all__ = ["main"]
 
@@ -40,21 +45,30 @@ def search(query: str) -> str:
     return query
 
 
-def main(steps: int = 6_250) -> int:
+def main(steps: int = 6_250, runs: int = 100_000) -> int:
     """Measure, and print what was measured."""
     with tempfile.TemporaryDirectory() as folder:
-        store = f"sqlite:///{folder}/runs.db"
-        made = threading.Thread(target=_build, args=(store, steps))
-        made.start()
-        made.join()
-        command = [sys.executable, "-m", "steptrail", "inspect", "--store", store]
-        with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as process:
-            try:
-                assert process.stdout is not None
-                _measure(process.stdout.readline().split()[4].rstrip("/"))
-            finally:
-                process.terminate()
+        _of(f"sqlite:///{folder}/long.db", lambda store: _build(store, steps), _measure_run)
+        _of(f"sqlite:///{folder}/many.db", lambda store: _fill(store, runs), _measure_lists)
     return 0
+
+
+def _of(store: str, build: Callable[[str], None], measure: Callable[[Page, str], None]) -> None:
+    """Build a store, and measure the pages of the inspector over it."""
+    made = threading.Thread(target=build, args=(store,))
+    made.start()
+    made.join()
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE) as process, sync_playwright() as playwright:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[4].rstrip("/")
+            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+            measure(browser.new_page(viewport={"width": 1280, "height": 900}), address)
+            browser.close()
+        finally:
+            process.terminate()
 
 
 def _build(store: str, steps: int) -> None:
@@ -66,28 +80,51 @@ def _build(store: str, steps: int) -> None:
         print(f"{steps} steps, {result.state.version} events")
 
 
-def _measure(address: str) -> None:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        _say("first, while it is counted and explained", lambda: _open(page, f"{address}/runs/long"), 1)
-        page.wait_for_timeout(5_000)
-        for name, path in (
-            ("the run", "/runs/long"),
-            ("a window in the middle", "/runs/long?w=25000"),
-            ("an event in the middle", "/runs/long?e=25000"),
-            ("the state in the middle", "/state/long?at=25000"),
-            ("what an event changed", "/state/long?at=25000&from=24990"),
-        ):
-            _say(name, lambda path=path: _open(page, address + path), 5)  # type: ignore[misc]
-        _open(page, f"{address}/runs/long")
-        frames = page.evaluate(_SCROLLED)
-        nodes = page.evaluate("document.querySelectorAll('*').length")
-        size = page.evaluate("document.documentElement.outerHTML.length")
-        print(f"a frame while scrolling: {median(frames):.0f} ms, the slowest of 55 {frames[-1]:.0f} ms")
-        print(f"{nodes:,} nodes, {size / 1000:,.0f} kB")
-        browser.close()
+def _fill(store: str, runs: int) -> None:
+    AskedViews(store, runs, of=runs).close()
+    print(f"{runs} runs")
+
+
+def _measure_run(page: Page, address: str) -> None:
+    _say("first, while it is counted and explained", lambda: _open(page, f"{address}/runs/long"), 1)
+    page.wait_for_timeout(5_000)
+    paths = {
+        "the run": "/runs/long",
+        "its execution by its number": "/runs/long/1",
+        "a window in the middle": "/runs/long?w=25000",
+        "its slow bars": "/runs/long?w=25000&bars=slow",
+        "an event in the middle": "/runs/long?e=25000",
+        "the state in the middle": "/state/long?at=25000",
+        "what an event changed": "/state/long?at=25000&from=24990",
+        "find, nothing in a part": "/find/long?q=nowhere&first=25000",
+        "find, a part full of it": "/find/long?q=shelf&first=25000",
+        "the run as JSON": "/why/long",
+    }
+    _say_each(page, address, paths)
+    _open(page, f"{address}/runs/long")
+    frames = page.evaluate(_SCROLLED)
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    size = page.evaluate("document.documentElement.outerHTML.length")
+    print(f"a frame while scrolling: {median(frames):.0f} ms, the slowest of 55 {frames[-1]:.0f} ms")
+    print(f"{nodes:,} nodes, {size / 1000:,.0f} kB")
+
+
+def _measure_lists(page: Page, address: str) -> None:
+    since = "since=9000d"  # the first of these runs began in 2024
+    paths = {
+        "a list of all": f"/runs?{since}",
+        "the dearest": "/runs?order=dearest",
+        "those where a tool failed": "/runs?tool=refund",
+        "three filters": f"/runs?status=failed&agent=desk&{since}",
+        "the failures": f"/failures?{since}",
+        "the sums": f"/stats?{since}",
+    }
+    _say_each(page, address, paths)
+
+
+def _say_each(page: Page, address: str, paths: Mapping[str, str]) -> None:
+    for name, path in paths.items():
+        _say(name, lambda path=path: _open(page, address + path), 5)  # type: ignore[misc]
 
 
 def _say(name: str, work: Callable[[], None], times: int) -> None:

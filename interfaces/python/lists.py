@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from msgspec.structs import replace
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionErased
 from steptrail.domain.instants import Datetime, from_datetime, to_datetime
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.events import WaitKind
@@ -55,7 +55,7 @@ def instant_of(what: str, when: Datetime) -> int:
 
 
 async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[str, Any]:
-    """Return the states of some streams, by their ids. One that cannot be read is left out."""
+    """Return the states of some streams, by their ids. One that cannot be read, or was erased since, is left out."""
     few, states = asyncio.Semaphore(_READ_AT_ONCE), dict[str, Any]()
 
     async def fold(row: RunSummary) -> None:
@@ -63,7 +63,7 @@ async def states_of(store: EventStore, rows: Sequence[RunSummary]) -> Mapping[st
         if kind is None:
             return
         async with few:
-            with suppress(CorruptRecord):
+            with suppress(CorruptRecord, SessionErased):
                 states[row.stream], _ = await fold_stream(kind.machine, store, row.stream, about=row.version)
 
     await asyncio.gather(*map(fold, rows))

@@ -198,6 +198,20 @@ async def test_of_two_answers_at_once_one_is_taken_and_the_other_is_told_so(trai
     assert "Nothing was done" in next(each.text for each in answers if each.status_code == 409)
 
 
+async def test_of_two_tabs_of_one_browser_the_second_is_told_that_the_first_has_answered(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients() as client:
+        one, other = [forms((await client.get("/runs/asks")).text)[0] for _ in range(2)]
+        assert one == other
+        answers = [await post(client, dict(one), do="approve"), await post(client, dict(other), do="deny")]
+        late = await post(client, dict(other), do="approve")
+    assert [each.status_code for each in (*answers, late)] == [303, 409, 409]
+    assert "Nothing was done" in words(answers[1].text)
+    assert 'href="/runs/asks"' in answers[1].text
+    assert [len(await heard(trail, "asks", f"approval.{how}.v1")) for how in ("granted", "denied")] == [1, 0]
+
+
 @pytest.mark.acceptance("8.6-20")
 async def test_what_is_asked_anew_or_was_answered_is_not_answered_by_an_older_page(
     trail: Steptrail, clients: Clients

@@ -6,14 +6,15 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sse_starlette import ServerSentEvent
 
 from steptrail import Steptrail
-from steptrail.inspector import Access
+from steptrail.inspector import Access, inspector
 from steptrail.interfaces.http.inspector import live
 from steptrail.interfaces.http.inspector.live import hints
-from tests.inspector.conftest import Opened
+from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk, family
 
 
@@ -74,5 +75,21 @@ async def test_a_page_that_has_not_changed_is_not_sent_again(opened: Opened) -> 
             assert (again.status_code, again.text) == (304, "")
             other = await client.get(f"{path}?e=3", headers={"if-none-match": first.headers["etag"]})
             assert other.status_code == 200
+        for nothing in ("", "*", '""', 'W/"x"', "x" * 5_000):
+            assert (await client.get("/runs/failed", headers={"if-none-match": nothing})).status_code == 200
     async with opened(authorize=lambda connection: None) as nobody:  # pyright: ignore[reportUnknownLambdaType]
         assert (await nobody.get("/live")).status_code == 404
+
+
+async def test_a_page_that_has_changed_is_sent_again(tmp_path: Path) -> None:
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(desk("One."), "Hi", session="grows")
+        transport = httpx.ASGITransport(inspector(trail, authorize=everything))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8400") as client:
+            before = {path: await client.get(path) for path in ("/", "/runs", "/runs/grows", "/runs/grows?at=3")}
+            await trail.run(desk("Two."), "Again", session="grows")
+            for path, page in before.items():
+                after = await client.get(path, headers={"if-none-match": page.headers["etag"]})
+                assert after.status_code == 200
+                assert after.headers["etag"] != page.headers["etag"]
+                assert after.text != page.text

@@ -16,7 +16,11 @@ from tests.harness.hands import change_by_hand
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import HOSTILE, desk
 
-PAGES = ("/", "/runs", "/inbox", "/health", "/runs/hostile", "/runs/flow:review", "/runs/failed?e=17", "/body/failed/7")
+PAGES = (
+    *("/", "/runs", "/runs?agent=desk", "/inbox", "/health", "/runs/hostile", "/runs/flow:review", "/runs/failed?e=17"),
+    *("/runs/family", "/runs/hostile/1?bars=errors&at=9&from=3", "/body/failed/7", "/state/hostile?at=9&from=3"),
+    *("/find/hostile", "/find/hostile?q=script"),
+)
 
 
 def words(page: str) -> str:
@@ -148,6 +152,20 @@ async def test_a_run_of_a_workflow_has_its_graph_and_its_visits(opened: Opened) 
         ("/body/failed/7?path=reply", 404),
         ("/body/failed/7?path=/reply/parts/99999999999", 404),
         ("/body/failed/7?path=/reply&from=99999", 200),
+        (f"/state/failed/{10**30}", 404),
+        (f"/find/failed/{10**30}?q=x", 404),
+        (f"/why/failed/{10**30}", 404),
+        *((f"/{word}/failed/0", 404) for word in ("runs", "state", "find", "why")),
+        *((f"/{word}/failed/2", 404) for word in ("runs", "state", "find", "why")),
+        *((f"/{word}/..%2F..%2Fetc", 404) for word in ("runs", "state", "find", "why")),
+        *((f"/{word}/%00", 404) for word in ("state", "find", "why")),
+        *((f"/{word}/{'x' * 5_000}", 404) for word in ("runs", "state", "find", "why")),
+        (f"/state/failed?at={10**14}&from={10**14}", 200),
+        ("/state/failed?at=-1&from=-1&w=-1&bars=%00", 200),
+        (f"/state/failed?at={'9' * 500}", 200),
+        ("/find/failed", 200),
+        ("/find/failed?q=%00%00", 200),
+        ("/find/failed?q=a&q=b&first=0", 200),
     ],
 )
 async def test_an_address_that_nobody_would_give_is_answered(opened: Opened, path: str, status: int) -> None:

@@ -102,6 +102,20 @@ async def test_a_long_run_has_all_its_steps_in_a_minimap_that_leads_to_each_part
     assert "chart map" not in (await client.get("/runs/quick-1")).text
 
 
+async def test_a_choice_of_bars_stays_with_the_window_and_the_execution(client: httpx.AsyncClient) -> None:
+    page = (await client.get("/runs/long/1?w=400&bars=errors")).text
+    (later,) = re.findall(r'<a href="([^"]+)">Later</a>', page)
+    drawn = re.findall(r'class="chart map".*?</svg>', page, re.DOTALL)[0]
+    assert re.findall(r"data-row data-step>([^<]+)<", page) == ["step 41"]
+    assert 'href="/runs/long/1?w=400&amp;bars=rests#bars"' in page
+    assert all(f"/runs/long/1?w={number}&amp;bars=errors#bars" in drawn for number in re.findall(r"w=(\d+)", drawn))
+    assert re.fullmatch(r"/runs/long/1\?w=\d+&amp;bars=errors#bars", later)
+    # The last step goes on behind the window; it is not open until now.
+    rows = words((await client.get("/runs/long/1?w=400")).text).partition("Decision")[0]
+    assert re.search(r"step 50 [\d.]+ m?s, goes on", rows)
+    assert "s, open" not in rows
+
+
 async def test_a_long_workflow_has_all_its_visits_in_a_minimap(client: httpx.AsyncClient) -> None:
     page = (await client.get("/runs/flow:chain")).text
     drawn = re.findall(r'class="chart map".*?</svg>', page, re.DOTALL)[0]

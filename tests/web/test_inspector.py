@@ -39,6 +39,10 @@ PAGES = (
     "/stats",
     "/compare?a=failed&b=answered",
     "/state/failed?at=20&from=11",
+    "/runs/failed/1?bars=errors&at=9&from=3",
+    "/runs?status=failed&agent=desk&tool=look_up",
+    "/find/hostile?q=script",
+    "/find/failed",
 )
 SIZES = [{"width": 1280, "height": 900}, {"width": 390, "height": 844}]
 
@@ -276,3 +280,114 @@ def test_a_page_says_that_its_server_is_away_and_goes_on_when_it_is_back(chromiu
             with serving(store, int(address.rpartition(":")[2])):
                 page.get_by_role("link", name="meanwhile").wait_for(timeout=PATIENCE_MS)
                 page.get_by_text("Live.", exact=True).wait_for(timeout=PATIENCE_MS)
+
+
+def test_the_bars_and_the_filters_are_links_without_a_script(chromium: Browser, address: str) -> None:
+    with opened(chromium, address, java_script_enabled=False) as page:
+        page.goto(f"{address}/runs/failed")
+        page.get_by_role("link", name="errors 1").click()
+        page.wait_for_url("**/runs/failed?bars=errors#bars")
+        assert page.locator(".bars > li").count() == 1
+        page.get_by_role("link", name="step 2").click()
+        page.wait_for_url("**/runs/failed?bars=errors&e=13#e13")
+        assert page.locator(".bars > li").count() == 1
+        page.get_by_role("link", name="the state after it").click()
+        page.get_by_role("link", name="next step, event 18").click()
+        page.wait_for_url("**/runs/failed?bars=errors&at=18#state")
+        page.get_by_role("link", name="decision before").click()
+        page.wait_for_url("**/runs/failed?bars=errors&at=12#state")
+        page.goto(f"{address}/runs?status=failed&agent=desk")
+        page.get_by_role("link", name="Without the filter Status: failed").click()
+        page.wait_for_url("**/runs?agent=desk")
+        page.goto(f"{address}/runs/failed")
+        page.get_by_label("Find in run").fill("KEYERROR")
+        page.get_by_role("button", name="Find").click()
+        page.get_by_role("link", name="17", exact=True).click()
+        page.wait_for_url("**/runs/failed?e=17#e17")
+
+
+def test_a_text_is_found_and_a_filter_taken_away_by_keyboard(chromium: Browser, address: str) -> None:
+    with opened(chromium, address) as page:
+        page.goto(f"{address}/runs/failed")
+        page.keyboard.press("f")
+        assert page.evaluate("document.activeElement.name") == "q"
+        page.keyboard.type("missing")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/find/failed?q=missing")
+        page.keyboard.press("j")
+        number = page.evaluate("document.activeElement.innerText")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/runs/failed?e={number}#e{number}")
+        page.goto(f"{address}/runs?status=failed&agent=desk")
+        page.locator(".chips a").first.focus()
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/runs?status=failed")
+
+
+@pytest.mark.acceptance("8.6-34")
+def test_a_copied_link_shows_the_same_again_with_the_state_of_the_slider(chromium: Browser, address: str) -> None:
+    with opened(chromium, address, permissions=["clipboard-read", "clipboard-write"]) as page:
+        page.goto(f"{address}/runs/failed?bars=errors&e=7")
+        page.locator("[data-slider]").fill("9")
+        page.wait_for_url("**/runs/failed?bars=errors&e=7&at=9")
+        shown = page.get_by_label("The state").inner_text()
+        page.get_by_role("link", name="copy link").click()
+        page.get_by_role("link", name="Copied").wait_for()
+        link = page.evaluate("navigator.clipboard.readText()")
+        assert link == f"{address}/runs/failed/1?bars=errors&e=7&at=9"
+        page.goto(link)
+        assert page.get_by_label("The state").inner_text() == shown
+        assert page.locator("#e7.at").count() == 1
+        assert page.locator(".bars > li").count() == 1
+        page.get_by_role("link", name="json").click()
+        assert '"executionId": "failed:1"' in page.locator("body").inner_text()
+
+
+def test_a_session_that_is_erased_leaves_the_page_that_is_open(chromium: Browser, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def run() -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(desk("A secret."), "Hi", session="gone")
+
+    def erase() -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.erase("gone", by="ana", reason="asked to")
+
+    in_thread(run)
+    with serving(store) as address, opened(chromium, address) as page, opened(chromium, address) as listed:
+        listed.goto(f"{address}/")
+        page.goto(f"{address}/runs/gone?e=7&at=5")
+        for each in (page, listed):
+            each.get_by_text("Live.").wait_for()
+        in_thread(erase)
+        page.get_by_text("There is nothing here that you may see.").wait_for(timeout=PATIENCE_MS)
+        assert "gone" not in page.locator("body").inner_text()
+        assert page.title() == "Nothing here \u00b7 Steptrail"
+        listed.get_by_text("There are no runs yet.").wait_for(timeout=PATIENCE_MS)
+        assert page.reload() is not None
+        page.get_by_text("There is nothing here that you may see.").wait_for()
+
+
+def test_of_two_tabs_the_one_that_is_late_is_told_so(chromium: Browser, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+
+    def ask() -> None:
+        with Steptrail.open_sync(store) as trail:
+            trail.run(desk(calls(("refund", WANTED)), "Refunded."), "Refund it", session="asks")
+
+    in_thread(ask)
+    with serving(store, 0, "--allow-actions") as address, opened(chromium, address, excused="409") as page:
+        other = page.context.new_page()
+        other.route("**/live", lambda route: route.abort())
+        for each in (page, other):
+            each.goto(f"{address}/runs/asks")
+            each.locator("[data-act]").first.fill("it is right")
+        page.get_by_role("button", name="Approve", exact=True).click()
+        page.wait_for_url("**/runs/asks")
+        assert page.get_by_role("button", name="Approve", exact=True).count() == 0
+        other.get_by_role("button", name="Deny", exact=True).click()
+        other.get_by_role("heading", name="Nothing was done").wait_for()
+        other.get_by_role("link", name="asks as it stands now").click()
+        assert other.get_by_role("button", name="Deny", exact=True).count() == 0

@@ -106,11 +106,13 @@ def test_somebody_on_call_goes_from_the_overview_to_an_answer_by_keyboard_alone(
         assert "~ steps: 1 → 2" in page.locator(".changes").inner_text()
         fits(page)
 
-        # The slider shows another state, without a new page.
+        # The slider shows another state, without a new page, and the address says which.
+        page.evaluate("window.mark = 1")
         page.locator("[data-slider]").focus()
         page.keyboard.press("ArrowLeft")
         page.wait_for_function("() => /After event 19 of/.test(document.getElementById('state-box').innerText)")
-        assert "at=20" in page.url
+        page.wait_for_url("**/runs/lost-2?at=19&*")
+        assert page.evaluate("window.mark") == 1
 
         # The others like it, of which two are compared.
         page.goto(f"{address}/runs/lost-2")

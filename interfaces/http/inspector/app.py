@@ -3,7 +3,9 @@
 GET /                          what needs somebody, and the newest runs
 GET /runs                      a list of runs; its filters are the address
 GET /runs/{session}[/{n}]      one run, or the n-th execution of a session
-GET /state/{session}           the state of a run after any event, and what is new since another
+GET /state/{session}[/{n}]     the state of a run after any event, and what is new since another
+GET /find/{session}[/{n}]      the events of a run in which a text stands
+GET /why/{session}[/{n}]       why a run stands so, as JSON
 GET /compare                   two runs beside each other
 GET /inbox                     what people are asked, and how to answer
 GET /failures                  how runs fail, those that are alike together
@@ -14,7 +16,7 @@ POST /act/{session}            what somebody says to a run, from a form of its p
 GET /live                      hints of what has grown, as Server-Sent Events
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import cache
 from http import HTTPStatus
 from importlib import import_module
@@ -30,6 +32,7 @@ from steptrail.interfaces.http.inspector.acting import Acting
 from steptrail.interfaces.http.inspector.counted import CountedPages
 from steptrail.interfaces.http.inspector.counting import Counting
 from steptrail.interfaces.http.inspector.pages import Pages
+from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.security import Guarded
 from steptrail.interfaces.http.inspector.told import asked_text
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer, ways_to_steer
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import Route
 
 __all__ = ["inspector"]
 
@@ -78,19 +82,21 @@ def inspector(
     except ImportError as error:
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
     given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
-    pages, counted, acting = Pages(*given), CountedPages(*given), Acting(*given)
+    pages, of_runs = Pages(*given), RunPages(*given)
+    counted, acting = CountedPages(*given), Acting(*given)
     return Starlette(
         routes=[
             Route("/", pages.answer(pages.overview)),
             Route("/runs", counted.answer(counted.runs)),
-            Route("/runs/{session}", pages.answer(pages.run)),
-            Route("/runs/{session}/{ordinal:int}", pages.answer(pages.run)),
-            Route("/state/{session}", pages.answer(pages.state)),
-            Route("/compare", pages.answer(pages.compare)),
+            *_of_an_execution("runs", of_runs.answer(of_runs.run)),
+            *_of_an_execution("state", of_runs.answer(of_runs.state)),
+            *_of_an_execution("find", of_runs.answer(of_runs.find)),
+            *_of_an_execution("why", of_runs.answer(of_runs.why)),
+            Route("/compare", of_runs.answer(of_runs.compare)),
             Route("/inbox", pages.answer(pages.inbox)),
             Route("/failures", counted.answer(counted.failures)),
             Route("/stats", counted.answer(counted.stats)),
-            Route("/body/{session}/{version:int}", pages.answer(pages.body)),
+            Route("/body/{session}/{version:int}", of_runs.answer(of_runs.body)),
             Route("/health", pages.answer(pages.health)),
             Route("/act/{session}", acting.answer(acting.act), methods=["POST"]),
             Route("/live", pages.answer(pages.live)),
@@ -98,6 +104,13 @@ def inspector(
         ],
         middleware=[Middleware(Guarded, hosts=hosts)],
     )
+
+
+def _of_an_execution(word: str, answer: "Callable[[Request], Awaitable[Response]]") -> "list[Route]":
+    """Return the routes of what is said of a run, or of one of its executions by its number."""
+    from starlette.routing import Route
+
+    return [Route(f"/{word}/{{session}}", answer), Route(f"/{word}/{{session}}/{{ordinal:int}}", answer)]
 
 
 class _StaticFiles:

@@ -31,7 +31,10 @@ class DrawnBar:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnRow:
-    """A row: a step, a visit, or a rest. `said` are its words; `more` counts lanes that are not drawn."""
+    """A row: a step, a visit, or a rest. `said` are its words; `more` counts lanes that are not drawn.
+
+    `active` is the time in seconds without the rests in it, and `has_error` tells that it, or a try in it, failed.
+    """
 
     row: WaterfallRow | Rest
     is_rest: bool
@@ -40,33 +43,38 @@ class DrawnRow:
     took: str
     height: int
     bars: Sequence[DrawnBar]
+    active: float = 0.0
+    has_error: bool = False
     more: int = 0
 
 
-def drawn_rows(stream: str, records: Sequence[Recorded[Event]], now: int) -> Sequence[DrawnRow]:
-    """Return the rows of a stretch of events, up to `now` where something is open."""
+def drawn_rows(stream: str, records: Sequence[Recorded[Event]], now: int | None) -> Sequence[DrawnRow]:
+    """Return the rows of a stretch of events. What has no end in it is open, up to `now`.
+
+    Without `now` the run goes on behind the stretch, and so does what has no end in it.
+    """
     projections = PROJECTIONS.of(stream)
     if projections is None or projections.waterfall is None or not records:
         return ()
     drawn = projections.waterfall(records)
-    axis = TimeAxis(drawn, now)
-    return [_rest(row, axis) if isinstance(row, Rest) else _row(row, axis) for row in drawn.rows]
+    axis, unended = TimeAxis(drawn, now or 0), "goes on" if now is None else "open"
+    return [_rest(row, axis, unended) if isinstance(row, Rest) else _row(row, axis, unended) for row in drawn.rows]
 
 
-def _rest(rest: Rest, axis: TimeAxis) -> DrawnRow:
+def _rest(rest: Rest, axis: TimeAxis, unended: str) -> DrawnRow:
     said = rest.kind.replace("_", " ") + (f", {rest.by}" if rest.by else "")
     return DrawnRow(
         row=rest,
         is_rest=True,
         name="crashed" if rest.kind == "crashed" else "rest",
-        said=said if rest.ended is not None else f"{said}, open",
-        took=_took(rest.began, rest.ended, axis),
+        said=said if rest.ended is not None else f"{said}, {unended}",
+        took=_took(rest.began, rest.ended, axis, unended),
         height=LANE,
         bars=[_bar(axis, rest.began, rest.ended, 0, "rest", said)],
     )
 
 
-def _row(row: WaterfallRow, axis: TimeAxis) -> DrawnRow:
+def _row(row: WaterfallRow, axis: TimeAxis, unended: str) -> DrawnRow:
     lanes = row.lanes[:_MOST_LANES]
     alone = [] if lanes else [_bar(axis, row.began, row.ended, 0, row.outcome, row.name)]
     bars = alone + [_of_lane(lane, bar, axis, number * LANE) for number, lane in enumerate(lanes) for bar in lane.bars]
@@ -75,9 +83,11 @@ def _row(row: WaterfallRow, axis: TimeAxis) -> DrawnRow:
         is_rest=False,
         name=row.name,
         said="; ".join([*(_words(lane) for lane in lanes[:6]), *([row.said] if row.said else [])]),
-        took=_took(row.began, row.ended, axis),
+        took=_took(row.began, row.ended, axis, unended),
         height=LANE * max(1, len(lanes)),
         bars=bars,
+        active=axis.at_work(row.began, row.ended) / 1e6,
+        has_error="failed" in {row.outcome, *(bar.outcome for lane in row.lanes for bar in lane.bars)},
         more=len(row.lanes) - len(lanes),
     )
 
@@ -110,5 +120,6 @@ def _how(bar: Bar) -> str:
     return bar.outcome + (f" ({bar.said})" if bar.said else "")
 
 
-def _took(began: int, ended: int | None, axis: TimeAxis) -> str:
-    return duration(((axis.end if ended is None else ended) - began) / 1e6) + ("" if ended is not None else ", open")
+def _took(began: int, ended: int | None, axis: TimeAxis, unended: str) -> str:
+    took = duration(((axis.end if ended is None else ended) - began) / 1e6)
+    return took if ended is not None else f"{took}, {unended}"

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.http.inspector.words import pretty
 
-__all__ = ["LARGE", "Abridged", "Large", "abridged", "at_path"]
+__all__ = ["LARGE", "Abridged", "Large", "abridged", "at_path", "escaped"]
 
 LARGE: Final = 8_000
 """Characters of JSON above which a value is a link."""
@@ -59,12 +59,13 @@ def _cut(value: JsonValue, path: str, most: int, left_out: list[Large]) -> JsonV
     if len(parts) > 200 or path.count("/") > 20:
         left_out.append(Large(path, length))
         return f"… ({len(parts)} entries)"
-    cut = {name: _cut(each, f"{path}/{_escaped(name)}", most, left_out) for name, each in parts}
+    cut = {name: _cut(each, f"{path}/{escaped(name)}", most, left_out) for name, each in parts}
     if sum(len(pretty(each)) for each in cut.values()) > 4 * most:
         left_out[:] = [each for each in left_out if not each.path.startswith(f"{path}/")] + [Large(path, length)]
         return f"… ({len(parts)} entries)"
     return cut if isinstance(value, dict) else list(cut.values())
 
 
-def _escaped(name: str) -> str:
+def escaped(name: str) -> str:
+    """Return a name as a part of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")

@@ -12,7 +12,16 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere
 from steptrail.interfaces.http.inspector.charts import DayChart, DaySeries, chart, days_between
 from steptrail.interfaces.http.inspector.counting import CountedAnswer, Counting
-from steptrail.interfaces.http.inspector.filters import FILTERS, counted_filter, index_query, is_counted, since_of
+from steptrail.interfaces.http.inspector.filters import (
+    FILTERS,
+    LABELS,
+    chips,
+    counted_filter,
+    index_query,
+    is_counted,
+    said_in,
+    since_of,
+)
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
 from steptrail.interfaces.http.inspector.words import duration, usd
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
@@ -44,12 +53,16 @@ class CountedPages(Answering):
 
     async def runs(self, request: "Request", access: Access) -> "Response":
         """Answer with a page of runs; the filters are those of the address."""
-        said = {key: value for key, value in request.query_params.items() if value and len(value) <= 200}
-        if any("\0" in value for value in said.values()):
-            raise NotThere  # no server takes it in a text
+        try:
+            said = said_in(request.query_params)
+        except ConfigurationError:
+            raise NotThere from None
+        filters = {key: value for key, value in said.items() if key in FILTERS}
         given: dict[str, Any] = {
             "page": "runs",
-            "filters": {key: said[key] for key in FILTERS if key in said},
+            "filters": filters,
+            "chips": chips(filters),
+            "labels": LABELS,
             "is_first": "after" not in said,
             "choices": {
                 "status": [*ExecutionStatus, CRASHED],

@@ -1,25 +1,82 @@
 """The filters of the list of runs, as they are in its address."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 
-__all__ = ["FILTERS", "counted_filter", "index_query", "is_counted", "since_of"]
+__all__ = ["FILTERS", "LABELS", "Chip", "chips", "counted_filter", "index_query", "is_counted", "said_in", "since_of"]
 
 _OF_INDEX: Final = ("status", "stop_reason", "agent", "waits_for", "parent")
 _WORDS: Final = ("tool", "error_type", "error_class", "signature", "model", "resolved_by", "tenant")
 _BOUNDS: Final = ("cost", "active", "tokens", "steps", "retries")
-FILTERS: Final = (*_OF_INDEX, *_WORDS, "tag", "since", "until", *_BOUNDS, "order")
+LABELS: Final[Mapping[str, str]] = {
+    "status": "Status",
+    "stop_reason": "Stop reason",
+    "waits_for": "Waits for",
+    "agent": "Agent or workflow",
+    "since": "Since",
+    "order": "Order",
+    "tool": "Failed tool or node",
+    "error_type": "Type of error",
+    "error_class": "Class of error",
+    "signature": "Failure",
+    "model": "Model",
+    "resolved_by": "Decided by",
+    "tag": "Tag",
+    "until": "Until",
+    "cost": "Dollars, at least",
+    "active": "Active seconds, at least",
+    "tokens": "Tokens, at least",
+    "steps": "Steps, at least",
+    "retries": "Retries, at least",
+    "parent": "Begun by",
+    "tenant": "Tenant",
+}
+FILTERS: Final = tuple(LABELS)
 """The names of all filters."""
+_FIXED: Final = frozenset({"status", "stop_reason", "waits_for", "order"})
+"""The filters whose values are words of ours."""
+_LONGEST: Final = 200
+"""Characters of a value."""
 
 _AGO = re.compile(r"([1-9]\d{0,3})([hdw])", re.ASCII)
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+class Chip(NamedTuple):
+    """One filter in words, and the others, which stay when it is taken away."""
+
+    said: str
+    others: Mapping[str, str]
+
+
+def chips(filters: Mapping[str, str]) -> Sequence[Chip]:
+    """Return the filters of a list one by one."""
+    return [
+        Chip(
+            said=f"{LABELS[key]}: {value.replace('_', ' ') if key in _FIXED else value}",
+            others={other: kept for other, kept in filters.items() if other != key},
+        )
+        for key, value in filters.items()
+    ]
+
+
+def said_in(query: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what an address says of a list: each filter that has a value, and `after`.
+
+    Raises `ConfigurationError` for a value that no run can have: a list of more than was asked for would be a lie.
+    """
+    said = {key: query[key] for key in (*FILTERS, "after") if query.get(key)}
+    for key, value in said.items():
+        if len(value) > _LONGEST or "\0" in value:  # no server takes a NUL in a text
+            raise ConfigurationError(f"no run has such a {key}")
+    return said
 
 
 def is_counted(said: Mapping[str, str]) -> bool:

@@ -114,12 +114,16 @@ async def needs(trail: Steptrail, access: Access) -> Needs:
 
 async def runs_below(
     trail: Steptrail, access: Access, stream: str, *, most: int = 100
-) -> Sequence[tuple[int, RunSummary]]:
-    """Return the runs below one, each with its depth from 1 and before those below it, at most about `most`."""
+) -> tuple[Sequence[tuple[int, RunSummary]], bool]:
+    """Return the runs below one, each with its depth from 1 and before those below it, and whether there are more.
+
+    They are at most about `most`.
+    """
     below: dict[str, list[RunSummary]] = {}
-    level, count = [stream], 0
+    level, count, is_cut = [stream], 0, False
     while level and count < most:
-        rows = await listed_runs(trail.store, IndexQuery(parents=level, limit=most))
+        rows = await listed_runs(trail.store, IndexQuery(parents=level, limit=most + 1))
+        is_cut, rows = is_cut or len(rows) > most, rows[:most]
         rows = [row for row in await visible(trail.store, access, rows) if row.stream not in below]
         for row in reversed(rows):
             below.setdefault(row.parent.stream if row.parent is not None else "", []).append(row)
@@ -131,7 +135,7 @@ async def runs_below(
         depth, row = open_ones.pop()
         found.append((depth, row))
         open_ones += [(depth + 1, each) for each in reversed(below.pop(row.stream, []))]
-    return found
+    return found, is_cut or bool(level)
 
 
 async def worker_of(store: EventStore, row: RunSummary) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
 from steptrail.domain.errors import CorruptRecord
@@ -10,7 +10,8 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
-from steptrail.interfaces.http.inspector.bars import DrawnRow, drawn_rows
+from steptrail.interfaces.http.inspector.bar_choice import ChosenBars, chosen_bars
+from steptrail.interfaces.http.inspector.bars import drawn_rows
 from steptrail.interfaces.http.inspector.events import Chunk, chunk_of
 from steptrail.interfaces.http.inspector.graph import GraphPicture, graph_of
 from steptrail.interfaces.http.inspector.state import StateAt, state_at
@@ -18,11 +19,12 @@ from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.python.explaining import Explainers, explained
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
+from steptrail.projections.kinds import Explanation
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Asked", "RunView", "Window", "read_head", "read_run"]
+__all__ = ["Asked", "RunView", "Window", "explanation_of", "read_head", "read_run"]
 
 WINDOW: Final = 1_500
 """How many events bars are drawn of: some 200 steps."""
@@ -36,7 +38,8 @@ class Asked:
 
     That is an execution by its number, an event that is shown whole, the event up to which bars are drawn, the event of
     a decision, and the event after which the state is shown. None means the newest; no state is shown then. With
-    `since` the state comes with what is new since that event.
+    `since` the state comes with what is new since that event. `bars` says which bars are shown, one of `BARS`; None
+    for all.
     """
 
     execution: int | None = None
@@ -45,6 +48,7 @@ class Asked:
     decision: int | None = None
     at: int | None = None
     since: int | None = None
+    bars: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +72,7 @@ class RunView:
     told: Told | None
     damage: str | None
     chunk: Chunk
-    bars: Sequence[DrawnRow]
+    bars: ChosenBars
     window: Window
     panel: DecisionPanel | None
     state: StateAt | None
@@ -100,6 +104,7 @@ async def read_run(
         damage = str(error)
     count = await trail.store.version(row.stream)
     window, records = await _window(trail.store, row.stream, head, count, asked)
+    now = trail.clock.utc() if window.behind is None else None
     state = None
     if asked.at is not None:
         state = await state_at(trail, row.stream, masking, asked.at, count, asked.since)
@@ -108,7 +113,7 @@ async def read_run(
         told=head,
         damage=damage,
         chunk=await chunk_of(trail.store, row.stream, masking, count=count, chosen=asked.event),
-        bars=drawn_rows(row.stream, records, trail.clock.utc()),
+        bars=chosen_bars(drawn_rows(row.stream, records, now), asked.bars),
         window=window,
         panel=await _panel(trail.store, row.stream, head, asked),
         state=state,
@@ -127,10 +132,24 @@ async def read_head(
     explainers: Explainers,
 ) -> Told:
     """Read the head of a run. Raises `ConfigurationError` when there is no such execution, and `CorruptRecord`."""
-    explanation = await explained(
-        trail.store, row.stream, now=trail.clock.utc(), execution=execution, explainers=explainers
+    return told(row.stream, await explanation_of(trail, row, execution, explainers), masking, store)
+
+
+async def explanation_of(
+    trail: Steptrail, row: RunSummary, execution: int | None, explainers: Explainers
+) -> Explanation:
+    """Return the explanation of an execution, None for the newest. Use it before anything else is awaited.
+
+    Raises `ConfigurationError` when there is no such execution, and `CorruptRecord`.
+    """
+    now, is_newest = trail.clock.utc(), execution == row.executions
+    found = await explained(
+        trail.store, row.stream, now=now, execution=None if is_newest else execution, explainers=explainers
     )
-    return told(row.stream, explanation, masking, store)
+    # By its number the newest is asked for as such, which is much quicker. Meanwhile another one may have begun.
+    if is_newest and cast("Any", found).state.fold.executions != execution:
+        found = await explained(trail.store, row.stream, now=now, execution=execution)
+    return found
 
 
 async def _window(

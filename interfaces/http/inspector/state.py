@@ -8,6 +8,7 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.bodies import Abridged, abridged
+from steptrail.interfaces.http.inspector.stops import Neighbours, neighbours_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
@@ -31,7 +32,7 @@ class StateAt:
     """The state after event `version` of `count`; `damage` is why it cannot be told.
 
     `since` is the event from which `changes` are told, None where they are not asked for; `is_cut` says that there are
-    more of them.
+    more of them. `near` are the steps and decisions before and behind it, None where there are none.
     """
 
     version: int
@@ -41,6 +42,7 @@ class StateAt:
     since: int | None = None
     changes: Sequence[ShownChange] = ()
     is_cut: bool = False
+    near: Neighbours | None = None
 
 
 async def state_at(
@@ -54,11 +56,16 @@ async def state_at(
         earlier = None if before is None else await _data(trail, stream, before)
     except CorruptRecord as error:
         return StateAt(version=at, count=count, shown=None, damage=str(error))
-    shown = abridged(masking.value(_last(data)), most=40_000)
-    if earlier is None:
-        return StateAt(version=at, count=count, shown=shown)
-    changes, is_cut = shown_changes(masking, earlier, data)
-    return StateAt(version=at, count=count, shown=shown, since=before, changes=changes, is_cut=is_cut)
+    changes, is_cut = shown_changes(masking, earlier, data) if earlier is not None else ((), False)
+    return StateAt(
+        version=at,
+        count=count,
+        shown=abridged(masking.value(_last(data)), most=40_000),
+        since=before,
+        changes=changes,
+        is_cut=is_cut,
+        near=await neighbours_of(trail.store, stream, at, count),
+    )
 
 
 async def _data(trail: Steptrail, stream: str, at: int) -> JsonValue:

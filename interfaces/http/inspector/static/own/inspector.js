@@ -10,17 +10,20 @@
   // What only works with a script is shown by it, also in what was fetched later.
   const dress = () => all("[data-copy]").forEach((button) => { button.hidden = false; });
   dress();
-  document.addEventListener("click", async ({ target }) => {
-    const button = target.closest("[data-copy]");
-    if (!button) return;
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy], [data-copy-link]");
+    if (!button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const word = button.dataset.word ||= button.textContent;
+    event.preventDefault();
     try {
-      await navigator.clipboard.writeText(button.dataset.copy);
+      await navigator.clipboard.writeText(button.dataset.copy || button.href);
       button.textContent = "Copied";
     } catch {
+      if (button.href) { location.href = button.href; return; }
       getSelection().selectAllChildren(button.previousElementSibling);
       button.textContent = "Selected";
     }
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    setTimeout(() => { button.textContent = word; }, 2000);
   });
 
   const help = document.getElementById("help");
@@ -71,6 +74,7 @@
       go(document.querySelector(".card [data-act]") || document.querySelector("[data-act]"));
     },
     t: () => go(document.getElementById("tree")),
+    f: () => go(document.querySelector("[data-find]")),
   };
   // Two runs are compared: x remembers the one in focus, or that of the page, and c takes another one beside it.
   const named = () => {
@@ -86,10 +90,22 @@
   };
 
   // The slider shows another state when it has rested for a moment.
+  const saidIn = (form) => new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
   const show = async (form) => {
-    const place = `${form.dataset.state}?${new URLSearchParams(new FormData(form))}`;
-    const answer = await fetch(place);
-    if (answer.ok) await htmx.swap({ text: await answer.text(), target: document.getElementById("state-box"), sourceElement: main, select: "#state-box > *", swap: "innerMorph ignoreTitle:true" });
+    const said = saidIn(form);
+    const answer = await fetch(`${form.dataset.state}?${said}`);
+    if (answer.status === 404) gone(await answer.text());
+    if (!answer.ok || `${saidIn(form)}` !== `${said}`) return;
+    await htmx.swap({ text: await answer.text(), target: document.getElementById("state-box"), sourceElement: main, select: "#state-box > *", swap: "innerMorph ignoreTitle:true" });
+    // The address says what is shown, so that it stays when the page asks for itself anew, and can be copied.
+    const told = (address) => {
+      const place = new URL(address);
+      for (const key of ["at", "from"]) place.searchParams.delete(key);
+      for (const [key, value] of said) place.searchParams.set(key, value);
+      return place.href;
+    };
+    history.replaceState(null, "", told(location.href));
+    all("[data-copy-link]").forEach((link) => { link.href = told(link.href); });
   };
   let resting = 0;
   document.addEventListener("input", ({ target }) => {
@@ -116,7 +132,7 @@
 
   // Live: hints say what has grown, and the page asks for itself anew. A list says how many rows are new and stays.
   const { live, streams } = document.body.dataset;
-  let source = null, heard = 0, isCut = false, tag = document.body.dataset.tag, asking = false, again = false;
+  let source = null, heard = 0, isCut = false, isOver = false, tag = document.body.dataset.tag, asking = false, again = false;
 
   const list = (fresh) => {
     const rows = (place) => new Map([...place.querySelectorAll("[data-row]")].map((each) => [each.getAttribute("href"), each.closest("tr")]));
@@ -131,7 +147,19 @@
     link.textContent = `${count} new \u2191`;
   };
 
+  // What was erased, or may not be seen any more, is not left on the screen.
+  const gone = (text) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    document.title = page.title;
+    main.replaceChildren(...page.getElementById("main").childNodes);
+    isOver = true;
+    source?.close();
+    source = null;
+    line.textContent = "";
+  };
+
   const refresh = async () => {
+    if (isOver) return;
     if (asking) { again = true; return; }
     asking = true;
     try {
@@ -142,7 +170,7 @@
         if (live === "list") list(new DOMParser().parseFromString(text, "text/html"));
         else await htmx.swap({ text, target: main, sourceElement: main, select: "#main > *", swap: "innerMorph ignoreTitle:true" });
         dress();
-      }
+      } else if (answer.status === 404) gone(await answer.text());
     } catch { /* the line says that the server is away */ }
     setTimeout(() => { asking = false; if (again) { again = false; refresh(); } }, 500);
   };
@@ -168,7 +196,7 @@
     }, 1000);
     document.addEventListener("visibilitychange", () => {
       if (document.hidden) { source?.close(); source = null; }
-      else if (!source) listen();
+      else if (!source && !isOver) listen();
     });
   }
 })();

@@ -1,0 +1,138 @@
+"""Find in a run: a text in what its events show, masked as everywhere, a part of known size at a time."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.cli.kinds import summary_of
+from steptrail.interfaces.cli.output import printable
+from steptrail.interfaces.http.inspector.bodies import escaped
+from steptrail.projections.masking import Masking
+from steptrail.runtime.kernel.ports import EventStore
+
+__all__ = ["LONGEST_WANTED", "MOST_EVENTS", "MOST_HITS", "FoundEvents", "Hit", "find"]
+
+LONGEST_WANTED: Final = 200
+"""Characters of a text that is looked for."""
+MOST_EVENTS: Final = 2_000
+"""So many events are looked at for one page."""
+MOST_HITS: Final = 50
+_MOST_CHARACTERS: Final = 4_000_000
+"""No part is begun after so many characters."""
+_PART: Final = 200
+_AROUND: Final = 60
+"""Characters of a text that are shown on each side of what was found."""
+
+
+class Hit(NamedTuple):
+    """An event in which the text stands: the first place, as a JSON pointer if it is one, and what stands around it."""
+
+    version: int
+    at: int
+    type: str
+    where: str
+    before: str
+    match: str
+    behind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundEvents:
+    """The events in which a text stands, of those from `first` to `last` of `count`.
+
+    `next` is the first event that was not looked at; None when all were. `damage` says why one was passed over.
+    """
+
+    hits: Sequence[Hit]
+    first: int
+    last: int
+    count: int
+    next: int | None
+    damage: str | None
+
+
+async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *, first: int, count: int) -> FoundEvents:
+    """Look for a text in the events of a run from event `first` on, whatever the case of its letters."""
+    pattern = re.compile(re.escape(wanted), re.IGNORECASE)
+    hits: list[Hit] = []
+    damage: str | None = None
+    last, end, characters = first - 1, min(count, first - 1 + MOST_EVENTS), 0
+    while last < end and characters < _MOST_CHARACTERS and len(hits) < MOST_HITS and damage is None:
+        records, damage, passed = await _part(store, stream, last, min(_PART, end - last))
+        for record in records:
+            hit, looked_at = _hit(stream, record, masking, pattern)
+            last, characters = record.version, characters + looked_at
+            hits += [hit] if hit is not None else []
+            if len(hits) == MOST_HITS:
+                break
+        else:
+            last = passed
+    following = last + 1 if last < count else None
+    return FoundEvents(hits=hits, first=first, last=last, count=count, next=following, damage=damage)
+
+
+async def _part(
+    store: EventStore, stream: str, after: int, limit: int
+) -> tuple[Sequence[Recorded[Any]], str | None, int]:
+    """Return some events, why they end before one that cannot be read, and the last event that is dealt with."""
+    try:
+        return (await store.read(stream, after=after, limit=limit)).records, None, after + limit
+    except CorruptRecord as error:
+        good = error.version - 1 - after
+        records = (await store.read(stream, after=after, limit=good)).records if good > 0 else ()
+        return records, str(error), error.version
+
+
+def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Pattern[str]) -> tuple[Hit | None, int]:
+    """Return the first place of an event where a text stands, if there is one, and how many characters it has."""
+    characters = 0
+    for where, text in _texts(stream, record, masking):
+        shown = printable(text)
+        characters += len(shown)
+        found = pattern.search(shown)
+        if found is not None:
+            start, end = found.span()
+            cut_before, cut_behind = max(0, start - _AROUND), end + _AROUND
+            hit = Hit(
+                version=record.version,
+                at=record.at,
+                type=record.event.TYPE,
+                where=where,
+                before=("… " if cut_before else "") + shown[cut_before:start],
+                match=shown[start:end],
+                behind=shown[end:cut_behind] + (" …" if cut_behind < len(shown) else ""),
+            )
+            return hit, characters
+    return None, characters
+
+
+def _texts(stream: str, record: Recorded[Any], masking: Masking) -> Iterator[tuple[str, str]]:
+    """Yield what an event shows, each text with its place."""
+    yield from _leaves(masking.event(record.event), "")
+    yield "", record.event.TYPE
+    if record.head is not None and record.head.actor:
+        yield "by", record.head.actor
+    if masking.shows_values:
+        yield "", summary_of(stream, masking.masked(record.event))
+
+
+def _leaves(value: JsonValue, path: str) -> Iterator[tuple[str, str]]:
+    match value:
+        case dict():
+            for key, inner in value.items():
+                here = f"{path}/{escaped(key)}"
+                yield here, key
+                yield from _leaves(inner, here)
+        case list():
+            for number, inner in enumerate(value):
+                yield from _leaves(inner, f"{path}/{number}")
+        case None:
+            pass
+        case bool():
+            yield path, "true" if value else "false"
+        case _:
+            yield path, str(value)

@@ -1,0 +1,179 @@
+"""The pages of one run: why it stands so, its state, what is found in it, one event; and two beside each other."""
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from steptrail.domain.errors import ConfigurationError, CorruptRecord
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.http.inspector.access import Access
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_in
+from steptrail.interfaces.http.inspector.bar_choice import SLOW
+from steptrail.interfaces.http.inspector.bodies import at_path
+from steptrail.interfaces.http.inspector.comparing import Side, compare
+from steptrail.interfaces.http.inspector.counted import alike
+from steptrail.interfaces.http.inspector.events import event_at
+from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
+from steptrail.interfaces.http.inspector.lists import runs_below
+from steptrail.interfaces.http.inspector.minimap import minimap
+from steptrail.interfaces.http.inspector.place import execution_in, place_of
+from steptrail.interfaces.http.inspector.run import Asked, explanation_of, read_head, read_run
+from steptrail.interfaces.http.inspector.run_json import run_json
+from steptrail.interfaces.http.inspector.state import state_at
+from steptrail.interfaces.http.inspector.told import Told
+from steptrail.interfaces.http.inspector.tree_bill import tree_bill, way_down
+from steptrail.interfaces.http.inspector.words import pretty
+from steptrail.interfaces.python.explaining import Explainers
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["RunPages"]
+
+_PART = 200_000
+"""Characters of a large body on one page."""
+
+
+@dataclass(frozen=True)
+class RunPages(Answering):
+    """The pages that read one run, or two."""
+
+    explainers: Explainers = field(default_factory=Explainers)
+
+    async def run(self, request: "Request", access: Access) -> "Response":
+        """Answer with the page of one run."""
+        row = await self.row(request, access)
+        place, number = place_of(request, row), execution_in(request, row)
+        below, is_cut = await runs_below(self.trail, access, row.stream)
+        bill = await tree_bill(self.trail, self.counting, access, row, below, is_cut=is_cut)
+        version, is_unsound = await self.trail.store.version(row.stream), self.explainers.is_unsound(row.stream)
+        tag = self.tag(request, version, is_unsound, row, below, bill)
+        asked = Asked(
+            execution=number,
+            event=number_in(request, "e"),
+            until=number_in(request, "w"),
+            decision=number_in(request, "d"),
+            at=number_in(request, "at"),
+            since=number_in(request, "from"),
+            bars=request.query_params.get("bars"),
+        )
+        try:
+            view = await read_run(
+                self.trail,
+                access,
+                row,
+                self.masking,
+                store=self.store,
+                asked=asked,
+                explainers=self.explainers,
+                below=below,
+            )
+        except ConfigurationError:
+            raise NotThere from None
+        head = view.told
+        cards = [(question, self.card(question)) for question in head.questions] if head is not None else []
+        others = None
+        if head is not None and head.status.word == ExecutionStatus.FAILED.value:
+            others = await alike(self.counting, access, row, number)
+        steps = None
+        if view.window.before or view.window.behind:
+            steps = await minimap(self.trail, self.counting, access, row, number)
+        shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "others": others, "minimap": steps}
+        tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
+        return self.shown(request, "run.html", tag=tag, page="run", here=place, **shown, **tree)
+
+    async def find(self, request: "Request", access: Access) -> "Response":
+        """Answer with the events of a run in which a text stands."""
+        row = await self.row(request, access)
+        place, wanted = place_of(request, row), request.query_params.get("q", "").strip()
+        count, found = await self.trail.store.version(row.stream), None
+        if 0 < len(wanted) <= LONGEST_WANTED:
+            first = max(1, min(number_in(request, "first") or 1, count))
+            found = await find(self.trail.store, row.stream, self.masking, wanted, first=first, count=count)
+        given: dict[str, Any] = {"row": row, "here": place, "wanted": wanted, "found": found}
+        return self.shown(request, "find.html", page="run", longest=LONGEST_WANTED, **given)
+
+    async def why(self, request: "Request", access: Access) -> "Response":
+        """Answer with why a run stopped, or why it has not, as JSON."""
+        from starlette.responses import Response
+
+        row = await self.row(request, access)
+        number = execution_in(request, row)
+        try:
+            explanation = await explanation_of(self.trail, row, number, self.explainers)
+        except ConfigurationError:
+            raise NotThere from None
+        said = run_json(row.stream, explanation, self.masking, self.store)
+        if said["status"] == ExecutionStatus.FAILED.value:
+            others = (await alike(self.counting, access, row, number)).answer
+            said["sameFailure"] = None if others is None else others.to_dict()
+        return Response(json.dumps(said, indent=2) + "\n", media_type="application/json")
+
+    async def state(self, request: "Request", access: Access) -> "Response":
+        """Answer with the state of a run after an event, alone."""
+        row = await self.row(request, access)
+        count = await self.trail.store.version(row.stream)
+        at, since = number_in(request, "at"), number_in(request, "from")
+        found = await state_at(self.trail, row.stream, self.masking, count if at is None else at, count, since)
+        here = place_of(request, row)
+        return self.shown(request, "state.html", page="run", row=row, state=found, count=count, here=here)
+
+    async def compare(self, request: "Request", access: Access) -> "Response":
+        """Answer with two runs beside each other."""
+        sides: list[tuple[str, Told | None, Side]] = []
+        for key in ("a", "b"):
+            named = request.query_params.get(key, "").strip()
+            if not named:
+                return self.shown(
+                    request, "compare.html", page="run", sides=None, given=request.query_params, found=None
+                )
+            sides.append((named, *await self._side(named, access)))
+        found = await compare(self.trail.store, self.masking, sides[0][2], sides[1][2])
+        return self.shown(request, "compare.html", page="run", sides=sides, given=request.query_params, found=found)
+
+    async def _side(self, named: str, access: Access) -> "tuple[Told | None, Side]":
+        """Return the head and the place of a run that is named as `tea-77` or, with its execution, as `tea-77/2`."""
+        name, _, number = named.rpartition("/")
+        ordinal = int(number) if name and number.isascii() and number.isdigit() and len(number) < 10 else None
+        row = await self.row_named(named if ordinal is None else name, access)
+        count = await self.trail.store.version(row.stream)
+        try:
+            head = await read_head(self.trail, row, self.masking, self.store, ordinal, self.explainers)
+        except ConfigurationError:
+            raise NotThere from None
+        except CorruptRecord:
+            return None, Side(row.stream, 1, count)
+        first = head.events.get("started", 1)
+        end = head.events.get("finished", 0)
+        return head, Side(row.stream, first, end if end >= first else count)
+
+    async def body(self, request: "Request", access: Access) -> "Response":
+        """Answer with one event, or a part of it, as JSON."""
+        row = await self.row(request, access)
+        version, path = int(request.path_params["version"]), request.query_params.get("path", "")
+        start, damage, text = max(0, number_in(request, "from") or 0), None, ""
+        try:
+            record = await event_at(self.trail.store, row.stream, version)
+            if record is None:
+                raise NotThere
+            value = at_path(self.masking.event(record.event), path)
+            text = value if isinstance(value, str) else pretty(value)
+        except LookupError:
+            raise NotThere from None
+        except CorruptRecord as error:
+            damage = str(error)
+        more = start + _PART if start + _PART < len(text) else None
+        return self.shown(
+            request,
+            "body.html",
+            row=row,
+            version=version,
+            path=path,
+            text=text[start : start + _PART],
+            length=len(text),
+            start=start,
+            more=more,
+            damage=damage,
+            page="run",
+        )
