@@ -117,14 +117,14 @@ def _approvals(pool: WorkerPool, store: str, url: str, folder: Path, given: argp
 def _fleet(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
     load, harm = Load(500, seconds=1.0), Harm(_SECONDS_BETWEEN_KILLS)
     found = fleet(pool, url, folder, load, harm, workers=8, seed=given.seed)
-    print(f"{store}: fleet: {found.found}, {found.delays}", flush=True)
+    print(f"{store}: fleet: {found}", flush=True)
     return Soaked(store, "8 workers on 500 sessions", _size_of(found), found.kills, found.broken)
 
 
 def _woken(pool: WorkerPool, store: str, url: str, folder: Path, given: argparse.Namespace) -> Soaked:
     load, harm = Load(500, seconds=1.0), Harm(_SECONDS_BETWEEN_KILLS)
     found = fleet(pool, url, folder, load, harm, workers=4, seed=given.seed + 1, concurrency=16, is_woken=True)
-    print(f"{store}: woken: {found.found}, {found.delays}", flush=True)
+    print(f"{store}: woken: {found}", flush=True)
     named = "4 workers that procrastinate wakes, on 500 sessions"
     return Soaked(store, named, _size_of(found), found.kills, found.broken)
 
@@ -146,7 +146,7 @@ def _restarts(pool: WorkerPool, store: str, url: str, folder: Path, given: argpa
         harm = Harm(5.0, restart, (whole / 3, whole * 2 / 3))
         place = server.url(server.create_database())
         found = fleet(pool, place, folder, load, harm, workers=4, seed=given.seed + 2, concurrency=16, is_woken=True)
-    print(f"{store}: restarts: {found.found}, {found.delays}", flush=True)
+    print(f"{store}: restarts: {found}", flush=True)
     named = f"4 workers on {load.sessions:,} sessions of 20 steps, the server restarted twice"
     return Soaked(store, named, f"{_size_of(found)}; {found.delays}", found.kills, found.broken)
 

@@ -159,6 +159,8 @@ class _Service:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    # The head and the body of a reply are sent apart: the second would wait until the client has confirmed the first.
+    disable_nagle_algorithm = True
     service: _Service
 
     def do_GET(self) -> None:

@@ -88,6 +88,21 @@ END $$
 
 
 @pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs looks at once for what others say to it: the fifth of a second before it does shows nothing."""
+    for module in ("news", "running_effects"):
+        monkeypatch.setattr(f"steptrail.runtime.kernel.{module}._QUICK_SECONDS", 0.01)
+
+
+@pytest.fixture
+def impatient(soon: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes no notice of being cancelled is left behind soon: the second that it has shows nothing."""
+    for module in ("agent.inference", "flow.calls.function", "flow.calls.llm", "flow.calls.webhook"):
+        monkeypatch.setattr(f"steptrail.runtime.{module}._PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr("steptrail.infrastructure.tools.execution._GRACE_SECONDS", 0.05)
+
+
+@pytest.fixture
 def postgres_database(postgres_server: "PostgresServer", spare_databases: list[str]) -> Iterator[str]:
     """The name of a database without a store, which a test has to itself."""
     name = spare_databases.pop() if spare_databases else postgres_server.create_database()

@@ -249,8 +249,10 @@ def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
 def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
     if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
-    asked = PauseRequested(by=CALLER, reason="cancelled")
-    return (asked, paused(state.fold.step, at, by=asked.by, reason=asked.reason))
+    if (asked := state.pause_request) is not None and asked.by != CALLER:
+        return (paused(state.fold.step, at, by=asked.by, reason=asked.reason),)
+    own = PauseRequested(by=CALLER, reason="cancelled")
+    return (own, paused(state.fold.step, at, by=own.by, reason=own.reason))
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:

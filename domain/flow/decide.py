@@ -268,5 +268,7 @@ def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
 def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
     if not state.is_open or state.phase in {RunPhase.PAUSED, RunPhase.UNPAUSED}:
         return ()
-    asked = PauseRequested(by=CALLER, reason="cancelled")
-    return (asked, ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0))
+    if (asked := state.pause_request) is not None and asked.by != CALLER:
+        return (ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),)
+    own = PauseRequested(by=CALLER, reason="cancelled")
+    return (own, ExecutionPaused(by=own.by, reason=own.reason, step_seconds=0.0))

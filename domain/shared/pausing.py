@@ -1,4 +1,4 @@
-"""What follows from a request to pause, for every kind of machine."""
+"""The consequences of a request to pause, for every kind of machine."""
 
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.shared.events import ExecutionPaused, PauseRequested

@@ -158,7 +158,7 @@ class ProcrastinateEngine:
                     )
                 )
                 await asyncio.wait({worker, ending}, return_when=asyncio.FIRST_COMPLETED)
-                if until.is_set():
+                if until.is_set() or self._is_closed:
                     worker.cancel()
                     await asyncio.gather(worker, return_exceptions=True)
                     return

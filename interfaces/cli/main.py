@@ -47,15 +47,15 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
-    commands = Commands()
-    lists, rest = (
-        (listing, due, fleet, inbox, reading),
-        (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
-    )
-    for group in (running, working, steering, answering, *lists, *rest):
-        group.register(commands)
     output = Output(sys.stdout, sys.stderr)
     try:
+        commands = Commands()
+        lists, rest = (
+            (listing, due, fleet, inbox, reading),
+            (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
+        )
+        for group in (running, working, steering, answering, *lists, *rest):
+            group.register(commands)
         arguments = commands.parser.parse_args(argv)
         output.as_json = getattr(arguments, "json", False)
         handler: Handler = arguments.handler

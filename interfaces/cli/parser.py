@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import orjson
 
@@ -50,6 +50,7 @@ FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 _MOST_DIGITS = 18
 _AGE = re.compile(r"([0-9]{1,6})(min|[mhdw])")
 _SECONDS = {"min": 60, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_BROKEN = re.compile("[\ud800-\udfff]")
 _LONGEST, _LONGEST_REFUSAL = 200, 1_000
 """Characters that are repeated of what cannot be read, and of all that is said of it."""
 _DEFAULT_STORE = "sqlite:///steptrail.db"
@@ -64,6 +65,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise `Refusal`."""
         raise Refusal(f"{one_line(message, _LONGEST_REFUSAL)} (see `{self.prog} --help`)")
+
+    def parse_args(self, *given: Any, **settings: Any) -> Any:
+        """Return the arguments. Raises `Refusal` for a text with bytes that are no Unicode; paths may have some."""
+        arguments = super().parse_args(*given, **settings)
+        for name, value in vars(arguments).items():
+            texts = cast("list[object]", value) if isinstance(value, list) else [value]
+            for text in texts:
+                if isinstance(text, str) and _BROKEN.search(text):
+                    self.error(f"{name}: {one_line(repr(text), _LONGEST)} is not Unicode")
+        return arguments
 
     def print_help(self, file: Any = None) -> None:
         """Print the help. Raises `Refusal` where it cannot be written."""

@@ -104,7 +104,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
     def obedient(self, begin: Begin[S, C], looked: S | None) -> Begin[S, C]:
         """Return `begin`, made to keep a pause that a person asked for after the caller had `looked`.
 
-        Whoever goes on with a run lifts the pauses that he could know of. One that came after his look was asked for
+        Who goes on with a run lifts the pauses that he could know of. One that came after his look was asked for
         with the run before the person's eyes, and holds: a run that is paused stays so, and another one goes on only to
         its next safe point. A `looked` of None keeps every pause: a worker lifts none.
         """

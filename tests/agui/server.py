@@ -73,7 +73,7 @@ def agent(folder: Path) -> Agent:
         AgentBuilder("shop")
         .with_model(Obedient(folder))
         .with_tools(stock, order, SubagentTool(clerk, name="clerk"))
-        .with_limits(Limits(max_steps=3))
+        .with_limits(Limits(max_steps=3, stop_grace=0.1))
         .with_error_policy(ErrorPolicy.stop_on_any_error())
         .build()
     )

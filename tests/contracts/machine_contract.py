@@ -247,6 +247,16 @@ class MachineContract:
         scene.world.hangs_at = 0
         assert (await scene.process().resume()).state is StandingState.DONE
 
+    async def test_a_cancelled_caller_leaves_it_to_the_person_who_has_asked_for_a_pause(self, scene: Scene) -> None:
+        running = await scene.hanging(scene.process())
+        await scene.process().request(Pause(by="ana"))
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        left = await scene.process().looks()
+        assert (left.state, left.paused_by_person) == (StandingState.PAUSED, True)
+        assert not left.is_due(scene.clock.utc() + HOUR)
+
     async def test_what_a_cancelled_caller_left_is_held_by_a_person_who_pauses_it(self, scene: Scene) -> None:
         running = await scene.hanging(scene.process())
         running.cancel()

@@ -195,7 +195,8 @@ def decide(toy: Toy, command: ToyCommand) -> tuple[ToyEvent, ...]:
         case Fork(digest=digest) if not toy.is_open:
             return (ToyForked(source=toy.name, version=toy.version, digest=digest),)
         case Leave() if toy.is_open and toy.paused_by is None:
-            return (ExecutionPaused(by=CALLER, reason="cancelled", step_seconds=0.0),)
+            by = toy.asked.by if isinstance(toy.asked, Pause) else CALLER
+            return (ExecutionPaused(by=by, reason="cancelled", step_seconds=0.0),)
         case Pause(by=by, reason=reason) if toy.is_open:
             is_paused = toy.paused_by is not None and toy.unpaused_at is None
             held = toy.paused_by if is_paused else toy.asked and toy.asked.by

@@ -130,7 +130,7 @@ edges: [critic > same]
 
 
 def test_the_command_that_goes_on_brings_the_code_again(texts: Cli) -> None:
-    failing = written(texts, "failing.yaml", FLOW.replace("use: index", "use: away"))
+    failing = written(texts, "failing.yaml", FLOW.replace("use: index", "use: away, retry: {max_attempts: 1}"))
     asked = texts("run", failing, GIVEN, "--use", "app.py", "--id", "f")
     assert asked.code == 4
     texts("answer", "f", "review", "--approve", "--by", "ana")

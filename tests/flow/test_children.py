@@ -211,12 +211,13 @@ async def test_a_workflow_in_a_workflow_hands_its_output_on() -> None:
     assert not world.done
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_stop_of_the_flow_stops_what_it_has_begun() -> None:
     world, clock = World(), HandClock()
     world.holds = "look"
     flow = with_an_agent(world, call("act", name="look"), say("dogs"))
     async with trail_of(clock) as trail:
-        running = asyncio.create_task(trail.run(flow, session="f"))
+        running = asyncio.create_task(trail.run(flow, session="f", options=RunOptions(stop_grace=0.1)))
         await world.entered.wait()
         await trail.flow("f").stop(by="ana")
         result = await running

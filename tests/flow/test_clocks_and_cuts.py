@@ -123,6 +123,7 @@ async def test_limits_count_anew_after_a_retry_and_tokens_go_on() -> None:
     assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 5)
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_stop_cuts_what_reads_at_once_and_lets_the_rest_end_for_a_while() -> None:
     world, clock = World(), HandClock()
     begun, cut = asyncio.Event(), asyncio.Event()

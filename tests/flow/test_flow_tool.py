@@ -187,6 +187,7 @@ async def test_a_stop_of_an_agent_that_waits_stops_the_flow() -> None:
 
 
 @pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.usefixtures("soon")
 async def test_a_stop_or_a_cancellation_while_the_flow_works_goes_down_to_it(stops: bool) -> None:
     world = World()
     world.holds = "pack 7 none"

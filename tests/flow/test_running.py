@@ -91,6 +91,7 @@ async def test_a_failure_cuts_off_its_siblings_and_a_retry_goes_on_with_them() -
     assert world.done == {"slow": 2, "ill": 2, "well": 1, "end": 1}
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_stop_ends_as_stopped_and_a_retry_goes_on() -> None:
     world, clock = World(), HandClock()
     world.holds = "slow"
@@ -197,7 +198,7 @@ async def test_a_timeout_of_the_run_ends_it_and_cuts_off_what_runs() -> None:
 
     flow = Workflow("t").function("a", never).build()
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        result = await trail.run(flow, options=RunOptions(timeout=0.3))
+        result = await trail.run(flow, options=RunOptions(timeout=0.1))
     assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.TIME_LIMIT)
 
 
@@ -205,7 +206,7 @@ async def test_a_node_that_is_out_of_time_is_a_failure_of_its_own() -> None:
     async def never(_: object) -> None:
         await asyncio.Event().wait()
 
-    flow = Workflow("t").function("a", never, timeout=0.2, on_error="continue", output="a").build()
+    flow = Workflow("t").function("a", never, timeout=0.02, on_error="continue", output="a").build()
     async with Steptrail.open("sqlite:///:memory:") as trail:
         result = await trail.run(flow)
     assert [error.failure for error in result.errors] == [FailureClass.TIMEOUT]

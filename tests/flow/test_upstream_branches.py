@@ -76,6 +76,7 @@ async def test_a_wide_fan_out_ends_and_is_joined_once(concurrency: int, merges: 
 
 
 @pytest.mark.acceptance("7.2-9")
+@pytest.mark.usefixtures("impatient")
 async def test_a_run_that_fails_does_not_wait_for_a_node_that_ignores_its_cut() -> None:
     released = asyncio.Event()
     begun = asyncio.Event()
@@ -152,6 +153,7 @@ async def test_a_variable_from_before_the_fan_out_is_no_conflict_and_a_merge_run
     assert [event.visit for event in events if isinstance(event, NodeOpened) and event.node == "join"] == [1]
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_map_that_is_stopped_is_no_success_with_none_for_what_it_has_not_done() -> None:
     world, clock = World(), HandClock()
     world.holds = "b"
@@ -182,6 +184,7 @@ async def test_a_map_that_is_stopped_is_no_success_with_none_for_what_it_has_not
 
 @pytest.mark.acceptance("7.1-11")
 @pytest.mark.parametrize("how", ["cancel", "stop", "pause"])
+@pytest.mark.usefixtures("soon")
 async def test_what_is_cut_off_on_request_is_seen_by_no_tier(how: str) -> None:
     world, clock = World(), HandClock()
     world.holds = "a"

@@ -67,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[Server]:
     made = Server()
-    thread = Thread(target=made.serve_forever, daemon=True)
+    thread = Thread(target=made.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield made
     made.over.set()

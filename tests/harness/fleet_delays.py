@@ -26,8 +26,8 @@ class Delays(NamedTuple):
             return NotImplemented
         return Delays(self.due + other.due, self.crashed + other.crashed)
 
-    def __str__(self) -> str:
-        """Return them in words: the median, and the hundredth that took longest."""
+    def __repr__(self) -> str:
+        """Return them in words: the median, and what a hundredth of them took longer than."""
         return "; ".join(
             f"{word}: p50 {quantile(each, 0.5):.2f} s, p99 {quantile(each, 0.99):.2f} s of {len(each)}"
             for word, each in (("due to running", self.due), ("dead to running", self.crashed))

@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -13,8 +14,6 @@ class Repository:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.git("init", "--quiet", "--initial-branch=main")
-        self.commit("Begin", "domain/state.py", "changes/README.md")
 
     def git(self, *arguments: str) -> None:
         who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
@@ -32,11 +31,19 @@ class Repository:
         return main(arguments, root=self.root)
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Repository:
-    made = Repository(tmp_path)
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that has begun, of which each test has a copy."""
+    made = Repository(tmp_path_factory.mktemp("repository"))
+    made.git("init", "--quiet", "--initial-branch=main", "--template=")
+    made.commit("Begin", "domain/state.py", "changes/README.md")
     made.git("switch", "--quiet", "--create", "topic")
-    return made
+    return made.root
+
+
+@pytest.fixture
+def repository(tmp_path: Path, begun: Path) -> Repository:
+    return Repository(copytree(begun, tmp_path / "repository"))
 
 
 @pytest.mark.parametrize("layer", LAYERS)

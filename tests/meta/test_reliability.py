@@ -1,11 +1,10 @@
 """The page of the crash matrix has the rows of the code, and its check notices when it does not."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from scripts import crash_matrix
 from scripts.reliability_page import Soaked, complaints, page, read_rows, read_soak, rewrite
 from steptrail.runtime.kernel.faults import FAULT_POINTS
 from tests.harness import crash_workload, flow_workload
@@ -16,10 +15,8 @@ def stored(root: Path) -> str:
     return (root / "docs" / "reliability.md").read_text(encoding="utf-8")
 
 
-def test_the_page_has_the_rows_of_the_code(root: Path) -> None:
-    command = [sys.executable, "-m", "scripts.crash_matrix", "--check"]
-    checked = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert (checked.returncode, checked.stderr) == (0, "")
+def test_the_page_has_the_rows_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (crash_matrix.main(["--check"]), capsys.readouterr().err) == (0, "")
 
 
 def test_another_fault_point_makes_the_page_stale(stored: str, monkeypatch: pytest.MonkeyPatch) -> None:

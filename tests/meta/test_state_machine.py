@@ -1,8 +1,6 @@
 """The page of the state machine says what the code runs on, and notices when it does not."""
 
 import importlib.util
-import subprocess
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -35,10 +33,8 @@ def stored(root: Path) -> str:
     return (root / "docs" / "state-machine.md").read_text(encoding="utf-8")
 
 
-def test_the_page_is_fresh(root: Path) -> None:
-    command = [sys.executable, "scripts/state_machine.py", "--check"]
-    checked = subprocess.run(command, cwd=root, capture_output=True, text=True)
-    assert (checked.returncode, checked.stderr) == (0, "")
+def test_the_page_is_fresh(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (script.main(["--check"]), capsys.readouterr().err) == (0, "")
 
 
 def test_another_transition_makes_the_page_stale(

@@ -121,5 +121,8 @@ async def test_interleaved_calls_keep_names_and_arguments_byte_by_byte(protocol:
 
 @pytest.mark.parametrize("ending", ["breaks", "hangs"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_a_connection_does_after_the_last_event_changes_nothing(protocol: str, ending: str) -> None:
+async def test_what_a_connection_does_after_the_last_event_changes_nothing(
+    protocol: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.models.sdk_reading._LONGEST_DRAIN", 0.02)
     await check(protocol, [{"order": "A1"}], [body_of(protocol, [{"order": "A1"}])], ending=ending)

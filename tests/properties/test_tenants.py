@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -54,12 +55,15 @@ def _delete_others(tenant: str, statements: Statements) -> None:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
-    folder: Path = tmp_path_factory.mktemp("tenants")
-    every = AskedViews(f"sqlite:///{folder}/every.db", _RUNS, of=_RUNS)
+    filled: Path = tmp_path_factory.mktemp("tenants") / "every"
+    filled.mkdir()
+    AskedViews(f"sqlite:///{filled}/runs.db", _RUNS, of=_RUNS).close()
     alone: dict[str, AskedViews] = {}
     for number, tenant in enumerate(TENANTS):
-        alone[tenant] = AskedViews(f"sqlite:///{folder}/{number}.db", _RUNS, of=_RUNS)
+        copied = copytree(filled, filled.with_name(str(number)), symlinks=True)
+        alone[tenant] = AskedViews(f"sqlite:///{copied}/runs.db", 0, of=_RUNS)
         alone[tenant].generation.database.write(partial(_delete_others, tenant))
+    every = AskedViews(f"sqlite:///{filled}/runs.db", 0, of=_RUNS)
     yield Stores(every, alone)
     for each in (every, *alone.values()):
         each.close()

@@ -118,20 +118,21 @@ async def test_a_result_is_stored_as_soon_as_it_is_there() -> None:
 
 async def test_a_stop_gives_those_that_run_their_grace_and_starts_no_other() -> None:
     async with trail_of() as trail:
-        here = asyncio.Event()
+        here, is_stopped = asyncio.Event(), asyncio.Event()
 
         @tool(effect=ToolEffect.READ)
         async def fetch(n: int) -> int:
             """Fetch something: the first call ends in the grace, the second never does."""
             here.set()
-            await (asyncio.sleep(0.1) if n == 0 else asyncio.Event().wait())
+            await (is_stopped if n == 0 else asyncio.Event()).wait()
             return n
 
-        limits = Limits(stop_grace=1, max_concurrent_tools=2)
+        limits = Limits(stop_grace=0.2, max_concurrent_tools=2)
         agent = asking(fetch, script=several("fetch", 3)).with_limits(limits).build()
         running = asyncio.create_task(trail.run(agent, "go", session="s"))
         await here.wait()
         await again_on(trail).session("s").stop(by="ops")
+        is_stopped.set()
         result = await running
         assert (result.stop_reason, len(result.state.steps)) == ("user_requested", 1)
         assert [(call.position, call.status.value) for call in result.state.steps[0].tool_executions] == [

@@ -1,7 +1,7 @@
 """What is left of the run's time is the deadline of each call, and reaching it is the limit's stop, not an error."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -20,16 +20,37 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import CutBy
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from tests.runner.kit import NOON, Crash, HandClock, Run, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 
-SHORT = 0.3
+SHORT = 0.03
 """Seconds; what is measured against it takes for ever."""
 
+pytestmark = pytest.mark.usefixtures("impatient")
 
-async def in_real_time(builder: AgentBuilder) -> Run:
-    async with Steptrail(Environment(store=open_store("sqlite:///:memory:"))) as trail:
+
+class Stopwatch(SystemClock):
+    """The clocks of this computer from `begin` on: what comes before uses up no time of the run, however slow it is."""
+
+    def __init__(self) -> None:
+        self._since: int | None = None
+
+    def begin(self) -> None:
+        self._since = self._since or super().monotonic()
+
+    def monotonic(self) -> int:
+        return 0 if self._since is None else super().monotonic() - self._since
+
+    def utc(self) -> int:
+        return NOON + self.monotonic()
+
+
+async def in_real_time(builder: AgentBuilder, clock: Clock, reach: Reach = no_faults) -> Run:
+    env = Environment(store=open_store("sqlite:///:memory:"), clock=clock, reach=reach)
+    async with Steptrail(env) as trail:
         result = await trail.run(builder.build(), "go", session="s")
         session = trail.session("s")
         return Run(result, await session.events(), await session.why())
@@ -135,8 +156,13 @@ async def test_a_model_call_that_times_out_before_that_is_an_error() -> None:
 
 
 async def test_a_driver_that_ignores_the_deadline_is_cut_off_all_the_same() -> None:
-    model = ScriptedModel([say("for ever")], delay=3600.0)
-    ran = await in_real_time(AgentBuilder("x").with_model(model).with_timeout(SHORT))
+    clock, model = Stopwatch(), ScriptedModel([say("for ever")], delay=3600.0)
+
+    def reach(point: str) -> None:
+        if point == "before-inference":
+            clock.begin()
+
+    ran = await in_real_time(AgentBuilder("x").with_model(model).with_timeout(SHORT), clock, reach)
     assert ran.ending == ("completed", "time_limit")
     assert ran.one(InferenceInterrupted).reason == "deadline"
 
@@ -144,13 +170,14 @@ async def test_a_driver_that_ignores_the_deadline_is_cut_off_all_the_same() -> N
 class Deaf:
     """A driver that takes no notice of being cancelled, until it is let go."""
 
-    def __init__(self) -> None:
-        self.called, self.released = asyncio.Event(), asyncio.Event()
+    def __init__(self, on_call: Callable[[], None]) -> None:
+        self.called, self.released, self._on_call = asyncio.Event(), asyncio.Event(), on_call
 
     def describe(self) -> ModelInfo:
         return ModelInfo(driver="deaf", model="deaf")
 
     async def infer(self, request: ModelRequest) -> ModelReply:
+        self._on_call()
         self.called.set()
         while not self.released.is_set():
             with suppress(asyncio.CancelledError):
@@ -172,11 +199,11 @@ class Deaf:
 async def test_a_driver_that_does_not_let_itself_be_cancelled_holds_nobody_up(
     how: str, reason: str, ending: tuple[str, str | None]
 ) -> None:
-    model = Deaf()
+    clock = Stopwatch()
+    model = Deaf(clock.begin)
     limits = Limits(stop_grace=0, timeout=SHORT if how == "deadline" else None)
     agent = AgentBuilder("x").with_model(model).with_limits(limits).build()
-    store = open_store("sqlite:///:memory:")
-    async with Steptrail(Environment(store=store)) as trail:
+    async with Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=clock)) as trail:
         running = asyncio.create_task(trail.run(agent, "go", session="s"))
         await model.called.wait()
         if how == "stop":
@@ -208,11 +235,12 @@ async def test_a_driver_that_does_not_let_itself_be_cancelled_holds_nobody_up(
 async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(
     how: str, reason: str, ending: tuple[str, str | None], in_the_end: str
 ) -> None:
-    called, released = asyncio.Event(), asyncio.Event()
+    clock, called, released = Stopwatch(), asyncio.Event(), asyncio.Event()
 
     @tool(timeout=SHORT if how == "timeout" else None)
     async def deaf() -> str:
         """Take no notice of being cancelled."""
+        clock.begin()
         called.set()
         with suppress(asyncio.CancelledError):
             await released.wait()
@@ -224,7 +252,7 @@ async def test_a_tool_that_does_not_let_itself_be_cancelled_holds_nobody_up(
     limits = Limits(stop_grace=0, timeout=SHORT if how == "deadline" else None)
     model = ScriptedModel([call("deaf"), "done"])
     agent = AgentBuilder("x").with_model(model).with_tools(deaf).with_limits(limits).build()
-    async with Steptrail.open("sqlite:///:memory:") as trail:
+    async with Steptrail(Environment(store=open_store("sqlite:///:memory:"), clock=clock)) as trail:
         running = asyncio.create_task(trail.run(agent, "go", session="s"))
         await called.wait()
         session = trail.session("s")
@@ -302,13 +330,16 @@ async def test_a_model_is_not_called_when_no_time_is_left() -> None:
 
 @pytest.mark.parametrize("effect", list(ToolEffect))
 async def test_a_tool_that_the_runs_limit_cuts_ends_the_run_by_that_limit(effect: ToolEffect) -> None:
+    clock = Stopwatch()
+
     @tool(effect=effect, on_unknown=OnUnknown.FAIL)
     async def endless() -> None:
         """Never return."""
+        clock.begin()
         await asyncio.Event().wait()
 
     model = ScriptedModel([call("endless"), "done"])
-    ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless).with_timeout(SHORT))
+    ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless).with_timeout(SHORT), clock)
     assert ran.ending == ("completed", "time_limit")
     cut = ran.one(ToolExecutionInterrupted)
     assert (cut.reason, cut.cut_by) == ("deadline", CutBy.TIMEOUT)
@@ -332,7 +363,7 @@ async def test_a_tools_own_timeout_fails_what_may_run_twice_and_leaves_the_rest_
         await asyncio.Event().wait()
 
     model = ScriptedModel([call("endless"), "done"])
-    ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless))
+    ran = await in_real_time(AgentBuilder("x").with_model(model).with_tools(endless), SystemClock())
     (ended,) = ran.all(kind)
     if isinstance(ended, ToolExecutionFailed):
         assert (ended.error.type, ended.cut_by) == ("timeout", CutBy.TOOL_TIMEOUT)
@@ -351,7 +382,9 @@ async def test_an_unknown_outcome_may_be_declared_a_failure() -> None:
         """Never return."""
         await asyncio.Event().wait()
 
-    ran = await in_real_time(AgentBuilder("x").with_model(ScriptedModel([call("endless")])).with_tools(endless))
+    ran = await in_real_time(
+        AgentBuilder("x").with_model(ScriptedModel([call("endless")])).with_tools(endless), SystemClock()
+    )
     assert ran.ending == ("failed", "error")
     assert ran.shown == ["Error in tool call: the outcome of endless is unknown: it was cut off while it was running"]
 

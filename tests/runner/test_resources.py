@@ -233,6 +233,7 @@ async def test_a_stop_ends_a_run_that_waits_for_them_and_its_hooks_find_nothing_
         assert (result.status, result.stop_reason) == ("completed", "user_requested")
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_stop_while_they_are_opened_does_not_wait_for_them() -> None:
     begun = asyncio.Event()
     log: list[str] = []
@@ -282,11 +283,11 @@ async def test_the_one_who_enters_them_is_the_one_who_leaves_them() -> None:
 
 
 async def test_nothing_of_them_is_in_the_file(tmp_path: Path) -> None:
-    opener = Opener(down=1)
+    opener, clock = Opener(down=1), HandClock()
     agent = desk(opener, call("orders"), "done").build()
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}", clock=clock) as trail:
         await trail.run(agent, "go", session="s", context=ACME)
-        await asyncio.sleep(1.01)
+        clock.advance(1)
         assert (await trail.session("s").resume(agent)).output == "done"
     stored = b"".join(file.read_bytes() for file in tmp_path.glob("runs.db*") if file.is_file())
     assert (b"acme" in stored, SECRET.encode() in stored) == (True, False)

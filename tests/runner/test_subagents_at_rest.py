@@ -97,6 +97,7 @@ def impatient_boss(child: Agent) -> Agent:
     return boss([SubagentTool(child)], asks("holder", "go"), "Done.").with_limits(Limits(stop_grace=0.1)).build()
 
 
+@pytest.mark.usefixtures("soon")
 async def test_stopping_a_parent_while_its_child_works_stops_the_child_and_bills_it() -> None:
     async with trail_of() as trail:
         here = asyncio.Event()
@@ -111,6 +112,7 @@ async def test_stopping_a_parent_while_its_child_works_stops_the_child_and_bills
         assert result.state.steps[0].tool_executions[0].status == "cancelled"
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_child_is_stopped_before_its_parent_has_finished_so_that_no_crash_leaves_it_behind() -> None:
     def die(records: Sequence[Recorded[AgentEvent]]) -> None:
         if any(isinstance(record.event, ExecutionFinished) for record in records):
@@ -157,6 +159,7 @@ async def test_a_cancelled_caller_leaves_both_paused_and_a_resume_goes_on_with_b
         assert (result.output, result.usage) == ("Done.", times(4))
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_child_that_somebody_stops_is_a_failed_call() -> None:
     async with trail_of() as trail:
         here = asyncio.Event()

@@ -137,6 +137,7 @@ async def test_a_run_in_which_nothing_ever_succeeded_has_failed_also_when_its_ti
     assert ran.ending == ("failed", "time_limit")
 
 
+@pytest.mark.usefixtures("soon")
 async def test_a_stop_during_a_wait_ends_the_run_there() -> None:
     clock = HandClock()
     async with trail_of(clock) as trail:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from steptrail import Agent, AgentBuilder, Steptrail
+from steptrail import Agent, AgentBuilder, Limits, Steptrail
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.record import StreamHead
@@ -22,6 +22,8 @@ from tests.integration.trail.test_subscriptions import PATIENCE, note
 from tests.processes.agents.interposed import Interposed
 
 SESSIONS = 20
+
+pytestmark = pytest.mark.usefixtures("soon")
 
 
 class Counting(Interposed):
@@ -69,7 +71,7 @@ class Thinking:
         self._on_call, self._fails = on_call, fails
 
     def agent(self) -> Agent:
-        return AgentBuilder("thinking").with_model(self).build()
+        return AgentBuilder("thinking").with_model(self).with_limits(Limits(stop_grace=0)).build()
 
     def describe(self) -> ModelInfo:
         return ModelInfo(driver="thinking", model="thinking")
@@ -224,7 +226,7 @@ async def test_given_a_reader_that_fails_then_runs_in_flight_go_on_and_hear_of_a
         store.fault = StoreUnavailable("the disk is gone")
         running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
         await store.last_position_is_asked.wait()
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.05)
         assert store.asked.count("last_position") == 1  # it is not tried again and again
         store.fault = None
         await trail.session("a").stop(by="ops")
@@ -308,6 +310,6 @@ async def test_a_commit_of_another_store_reaches_who_waits_here(who: str, store_
             model = Thinking()
             running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
             await model.is_asked.wait()
-            await asyncio.sleep(0.3)  # it has looked once, and waits to be told
+            await asyncio.sleep(0.1)  # it has looked once, and waits to be told
             await other.session("a").stop(by="ops")
             assert (await running).stop_reason == "user_requested"

@@ -95,6 +95,7 @@ async def test_sessions_that_wait_wake_nobody_and_are_not_read(store_url: str) -
         assert await trail.due() == []
 
 
+@pytest.mark.usefixtures("often")
 async def test_what_is_due_for_others_is_passed_by_and_asked_about_once(store_url: str) -> None:
     store = await counting(store_url, 900, later=0)
     agent = agent_of(["Done."]).build()

@@ -81,7 +81,7 @@ async def test_a_worker_takes_the_session_up_after_the_last_answer_and_not_befor
         asked = await trail.run(desk, "go", session="s")
         answered = await trail.session("s").approve("s:1:1:1", by="ana")
         assert answered.state.version == asked.state.version + 1
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(0.1)
         assert (await trail.session("s").state()).version == answered.state.version
         await trail.session("s").deny("s:1:1:0", by="ana")
         async with asyncio.timeout(60):

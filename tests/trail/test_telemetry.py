@@ -193,7 +193,8 @@ class Killed(Exception):
     """The export ends between two lines."""
 
 
-async def test_an_export_that_is_killed_anywhere_misses_no_span() -> None:
+async def test_an_export_that_is_killed_anywhere_misses_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steptrail.infrastructure.telemetry.recorded._REST_SECONDS", 0.0)
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await run_all(trail)
         whole = {span.span_id: span for span in await recorded(trail)}

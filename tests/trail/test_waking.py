@@ -192,7 +192,7 @@ async def test_a_session_of_an_agent_that_nobody_has_is_left_once_and_waits_with
         stranger = AgentBuilder("stranger").with_model(ScriptedModel(["Hm."])).build()
         with caplog.at_level(logging.INFO, "steptrail.runs"):
             async with trail.work(stranger, on_left=lambda row, _: left.append(row.session_id)):
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(0.25)
     assert left == ["s"]
     assert caplog.text.count("left to a worker that has agent 'calc'") == 1
 

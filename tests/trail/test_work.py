@@ -7,7 +7,7 @@ twice, late, elsewhere at the same moment, or not at all.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, ToolContext, 
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.events import PauseRequested
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import CommandRejected, ConfigurationError, StoredContextInvalid
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.store import open_store
-from steptrail.runtime.kernel import woken
+from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
@@ -38,6 +39,8 @@ from tests.harness.mischievous_engine import Mischief, MischievousEngine
 from tests.runner.kit import Crash, agent_of, crash_at
 
 PATIENCE = 30.0
+
+pytestmark = pytest.mark.usefixtures("often")
 
 
 class Desk:
@@ -75,16 +78,27 @@ class Desk:
         return built
 
 
-@pytest.fixture(autouse=True)
-def _soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was put back comes soon: the seconds in between show nothing."""
-    monkeypatch.setattr("steptrail.runtime.kernel.woken._FIRST_REST_SECONDS", 0.1)
-    monkeypatch.setattr("steptrail.runtime.kernel.woken._LONGEST_REST_SECONDS", 0.4)
-
-
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
+
+
+@pytest.fixture
+def pass_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[None]]:
+    """Return a function that waits until workers have looked a few times more, and seen what they can see."""
+    begun, rows = list[DueLook](), DueLook.rows
+
+    def noted(due: DueLook, now: int, soon: int, hands: int) -> AsyncGenerator[RunSummary]:
+        begun.append(due)
+        return rows(due, now, soon, hands)
+
+    monkeypatch.setattr(DueLook, "rows", noted)
+
+    async def wait() -> None:
+        seen = len(begun)
+        await until(lambda: len(begun) > seen + 3)
+
+    return wait
 
 
 async def left_by_a_crash(url: str, agent: Agent, *sessions: str) -> None:
@@ -145,11 +159,9 @@ class Place:
         pytest.param("postgres, woken by procrastinate", marks=pytest.mark.slow("asks a server")),
     ]
 )
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A store of each kind, with workers that look and workers that are woken."""
     store, _, engine = str(request.param).partition(", woken by ")
-    monkeypatch.setattr(woken, "SWEEP_SECONDS", 0.3)
-    monkeypatch.setattr(woken, "_FIRST_REST_SECONDS", 0.2)
     url = f"sqlite:///{tmp_path / 'runs.db'}" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
     mischief = Mischief()
     made: dict[str, Callable[[], Engine | None]] = {
@@ -168,9 +180,11 @@ async def test_what_a_crash_left_is_carried_on_once(place: Place, desk: Desk) ->
     assert desk.ran == Counter({f"{name}:1:1:0": 1 for name in names})
 
 
-async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_once(place: Place, desk: Desk) -> None:
+async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_once(
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]]
+) -> None:
     paying = desk.agent(first="pay")
-    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(0.5, max_seconds=1))
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(0.2, max_seconds=1))
     waiting = agent_of([ConnectionError("down"), "Up."]).with_error_policy(policy)
     patient = waiting.with_limits(Limits(longest_wait=0.1)).build()
     async with place.opened() as trail:
@@ -178,7 +192,7 @@ async def test_an_answered_question_and_a_wait_that_is_over_are_carried_on_at_on
         assert (await trail.run(patient, "go", session="waits")).status is ExecutionStatus.WAITING
         async with trail.work(paying):
             await ended(trail, "waits")
-            await asyncio.sleep(0.1)
+            await pass_by()
             assert (await trail.session("asks").state()).status is ExecutionStatus.WAITING
             await trail.session("asks").approve(asked.state.open_approvals[0].id, by="ana")
             await ended(trail, "asks")
@@ -209,7 +223,9 @@ async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answ
         assert len(await trail.runs()) == 2
 
 
-async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(place: Place, desk: Desk) -> None:
+async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]]
+) -> None:
     desk.gate.clear()
     async with place.opened() as trail:
         running = asyncio.create_task(trail.run(desk.agent(), "go", session="s"))
@@ -218,12 +234,12 @@ async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(pla
         desk.gate.set()
         assert (await running).status is ExecutionStatus.PAUSED
         async with trail.work(desk.agent()):
-            await asyncio.sleep(1.5)
+            await pass_by()
             assert (await trail.session("s").state()).status is ExecutionStatus.PAUSED
 
 
 async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it(
-    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture
+    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture, pass_by: Callable[[], Awaitable[None]]
 ) -> None:
     await left_by_a_crash(place.url, desk.agent(), "s")
     stranger = AgentBuilder("stranger").with_model(ScriptedModel(["hello"])).build()
@@ -231,7 +247,7 @@ async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it
     with caplog.at_level(logging.INFO, "steptrail.runs"):
         async with place.opened() as trail, other, other.work(stranger):
             await until(lambda: "left to a worker that has agent 'calc'" in caplog.text)
-            await asyncio.sleep(1.2)
+            await pass_by()
             assert caplog.text.count("left to a worker") == 1
             async with trail.work(desk.agent()):
                 await ended(trail, "s")
@@ -269,7 +285,10 @@ async def test_a_worker_that_drains_lets_a_call_end_and_leaves_the_session_due(p
         async with trail.work(desk.agent()) as worker:
             await until(lambda: desk.inside == 1)
             draining = asyncio.create_task(worker.drain())
-            await asyncio.sleep(0.3)
+            async with asyncio.timeout(PATIENCE):
+                while not any(isinstance(r.event, PauseRequested) for r in await trail.session("s").events()):
+                    await asyncio.sleep(0.01)
+            assert desk.inside == 1
             desk.gate.set()
             await draining
             state = await trail.session("s").state()
@@ -390,7 +409,7 @@ async def test_no_more_of_one_tenant_run_at_once_than_are_allowed_and_others_go_
 
 
 async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_moved(
-    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture
+    place: Place, desk: Desk, caplog: pytest.LogCaptureFixture, pass_by: Callable[[], Awaitable[None]]
 ) -> None:
     await left_by_a_crash(place.url, desk.agent(), "bad", "still")
     tried: Counter[str] = Counter()
@@ -408,14 +427,14 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
     hands = Hands(env, carry, room=Room(2), grace=1.0)
     async with Worker(hands, Looking(env) if engine is None else Woken(env, engine, ["agent:calc"])):
         await until(lambda: len(tried) == 2)
-        await asyncio.sleep(1.3)
+        await pass_by()
         assert tried == {"bad": 1, "still": 1}
         assert caplog.text.count("could not be carried on") == 1
         async with place.open() as trail:
             lease = await store.acquire("agent:bad", owner="somebody")
             await trail.session("bad").send(desk.agent(), "and?")
             await lease.release()
-            await until(lambda: tried["bad"] == 2)
+            await until(lambda: tried["bad"] >= 2)
     if engine is not None:
         await engine.close()
     await store.close()

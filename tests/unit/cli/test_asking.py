@@ -121,3 +121,21 @@ def test_every_help_fits_a_terminal(typed: Type, monkeypatch: pytest.MonkeyPatch
     for words in pages:
         said = typed(*words)
         assert (said.code, [line for line in said.lines if len(line) > 80]) == (0, []), words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs", "--agent", "\udcff"],
+        ["runs", "--tenant", "\udcff"],
+        ["runs", "--tag", "a=\udcff"],
+        ["stats", "--agent", "\udcff"],
+        ["sql", "SELECT $1", "\udcff"],
+        ["show", "\udcff"],
+        ["pause", "a", "--reason", "\udcff"],
+    ],
+)
+def test_bytes_that_are_no_text_are_refused_in_one_line(stored: Type, words: list[str]) -> None:
+    refused = stored(*words)
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "udcff' is not Unicode" in refused.err

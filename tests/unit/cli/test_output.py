@@ -165,6 +165,17 @@ def test_main_can_be_called_and_returns_its_exit_code(
     assert err.startswith("steptrail: there is no store ")
 
 
+def test_ctrl_c_before_a_command_is_known_ends_like_one_after_that(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("steptrail.interfaces.cli.main.inspecting.register", interrupted)
+    assert main(["runs"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
