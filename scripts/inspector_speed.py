@@ -87,7 +87,11 @@ def _fill(store: str, runs: int) -> None:
 
 def _measure_run(page: Page, address: str) -> None:
     _say("first, while it is counted and explained", lambda: _open(page, f"{address}/runs/long"), 1)
-    page.wait_for_timeout(5_000)
+    _open(page, f"{address}/health")
+    while "up to date" not in page.locator("main").inner_text():  # while it counts, it takes time from the pages
+        page.wait_for_timeout(1_000)
+        page.reload()
+    page.wait_for_timeout(3_000)  # until what was trusted is proven
     paths = {
         "the run": "/runs/long",
         "its execution by its number": "/runs/long/1",

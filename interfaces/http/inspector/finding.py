@@ -22,7 +22,7 @@ MOST_EVENTS: Final = 2_000
 """So many events are looked at for one page."""
 MOST_HITS: Final = 50
 _MOST_CHARACTERS: Final = 4_000_000
-"""No part is begun after so many characters."""
+"""No event is looked at after so many characters."""
 _PART: Final = 200
 _AROUND: Final = 60
 """Characters of a text that are shown on each side of what was found."""
@@ -67,7 +67,8 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
             hit, looked_at = _hit(stream, record, masking, pattern)
             last, characters = record.version, characters + looked_at
             hits += [hit] if hit is not None else []
-            if len(hits) == MOST_HITS:
+            if len(hits) == MOST_HITS or characters >= _MOST_CHARACTERS:
+                damage = None  # that is for the next part
                 break
         else:
             last = passed
