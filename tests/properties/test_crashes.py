@@ -119,7 +119,11 @@ WRONG = calls(("read", {"n": "x"}), ("pay", {"n": 5}))
             marks=OFTEN,
         ),
         ([call("fail", n=1), call("fail", n=2), call("fail", n=3)], ErrorPolicy.retry_tool_errors(2)),
-        ([RuntimeError("no line"), call("pay", n=1), OSError("cut"), "done", "so"], ErrorPolicy.retry_all()),
+        pytest.param(
+            [RuntimeError("no line"), call("pay", n=1), OSError("cut"), "done", "so"],
+            ErrorPolicy.retry_all(),
+            marks=OFTEN,
+        ),
         pytest.param([call("read", n=n) for n in range(9)], ErrorPolicy.stop_on_any_error(), marks=OFTEN),
     ],
 )

@@ -99,13 +99,13 @@ async def test_given_one_who_is_slow_then_no_more_than_a_thousand_records_are_ke
             await quick.read()
         store.asked.clear()
         await slow.read()
-        assert store.asked == ["agent:a"]  # what he asks for is kept no more
+        assert store.asked.count("agent:a") == 1  # what he asks for is kept no more
         while slow.after < 1500:
             await slow.read()
         store.asked.clear()
         while slow.after < 2400:
             await slow.read()
-        assert store.asked == []
+        assert store.asked.count("agent:a") == 0
         for seat in (slow, quick):
             seat.leave()
 
