@@ -225,7 +225,9 @@ def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
     if not state.is_open:
         raise CommandRejected("pause", state.agent_id, "no execution is open")
     if state.phase is Phase.PAUSED:
-        return asked_to_stay_paused(command, state.paused)
+        was_said_more = state.execution is not None and state.execution.asked_again
+        is_by_caller = state.paused is not None and state.paused.by == CALLER
+        return asked_to_stay_paused(command, is_due=was_said_more or is_by_caller)
     return asked_to_pause(command, state.pause_request)
 
 

@@ -169,6 +169,8 @@ def _execution_paused(fold: SessionFold, event: ExecutionPaused, at: int) -> Non
     if fold.execution is not None:
         fold.execution.pause_request = None
         fold.execution.paused = Request(event.by, event.reason, at)
+        # What was said before is answered when the pause is over.
+        fold.execution.asked_again = False
         fold.execution.productive = True
 
 

@@ -244,7 +244,7 @@ def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
     if not state.is_open:
         raise CommandRejected("pause", state.flow_id, "no execution is open")
     if state.phase is RunPhase.PAUSED:
-        return asked_to_stay_paused(command, state.paused)
+        return asked_to_stay_paused(command, is_due=state.paused is not None and state.paused.by == CALLER)
     return asked_to_pause(command, state.pause_request)
 
 

@@ -8,23 +8,19 @@ __all__ = ["asked_to_pause", "asked_to_stay_paused"]
 
 
 def asked_to_pause(command: Pause, open_request: Request | None) -> tuple[PauseRequested, ...]:
-    """Return the events for a run that is not paused; none when the open request holds already."""
-    return () if open_request is not None and _holds(open_request, command) else (_asked(command),)
-
-
-def asked_to_stay_paused(command: Pause, paused: Request | None) -> tuple[PauseRequested | ExecutionPaused, ...]:
-    """Return the events for a run that is paused, by this request or, in a fork, by none; none when that holds."""
-    if paused is None or _holds(paused, command):
-        return ()
-    return (_asked(command), ExecutionPaused(by=command.by, reason=command.reason, step_seconds=0.0))
-
-
-def _holds(request: Request, command: Pause) -> bool:
-    """Tell whether the command would change nothing.
+    """Return the events for a run that is not paused; none when the open request holds already.
 
     A pause by `CALLER` does not keep workers from a run, and a person's does, so that takes the other's place.
     """
-    return request.by != CALLER or command.by == CALLER
+    holds = open_request is not None and (open_request.by != CALLER or command.by == CALLER)
+    return () if holds else (_asked(command),)
+
+
+def asked_to_stay_paused(command: Pause, *, is_due: bool) -> tuple[PauseRequested | ExecutionPaused, ...]:
+    """Return the events for a run that is paused; none when that pause keeps workers from it, or would not then."""
+    if not is_due or command.by == CALLER:
+        return ()
+    return (_asked(command), ExecutionPaused(by=command.by, reason=command.reason, step_seconds=0.0))
 
 
 def _asked(command: Pause) -> PauseRequested:

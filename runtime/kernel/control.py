@@ -106,14 +106,15 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
         Who goes on with a run lifts the pauses that he could know of. One that came after his look was asked for
         with the run before the person's eyes, and holds: a run that is paused stays so, and another one goes on only to
-        its next safe point. A `looked` of None keeps every pause: a worker lifts none.
+        its next safe point. A `looked` of None keeps every pause: a worker lifts none. What was said to a paused run
+        after that is answered.
         """
         known = None if looked is None else self._open_request(looked)
         was_paused = looked is not None and self._control.standing(looked).paused_by_person
 
         def heeding(state: S, took_over: bool) -> Sequence[C | OwnersCommand]:
-            commands, asked = begin(state, took_over), self._open_request(state)
-            if commands and self._control.standing(state).paused_by_person and not was_paused:
+            commands, asked, stands = begin(state, took_over), self._open_request(state), self._control.standing(state)
+            if commands and stands.paused_by_person and not (was_paused or stands.asked_again):
                 return ()
             if not commands or not isinstance(asked, Pause) or asked.by == CALLER or asked == known:
                 return commands
