@@ -240,18 +240,6 @@ async def test_what_a_person_paused_stays_so_and_a_message_to_it_is_answered(
             await ended(trail, "s")
 
 
-async def test_a_pause_that_is_asked_for_after_a_message_holds(place: Place, desk: Desk) -> None:
-    async with place.opened() as trail:
-        session = trail.session("s")
-        await trail.start(desk.agent(), "go", session="s")
-        await session.pause(by="ana")
-        await session.post(desk.agent(), "And now?")
-        assert [row.session_id for row in await trail.due()] == ["s"]
-        await session.pause(by="ana")
-        assert await trail.due() == []
-        assert (await session.resume(desk.agent())).status is ExecutionStatus.COMPLETED
-
-
 async def test_a_session_whose_agent_is_not_here_is_left_to_a_worker_that_has_it(
     place: Place, desk: Desk, caplog: pytest.LogCaptureFixture, pass_by: Callable[[], Awaitable[None]]
 ) -> None:
