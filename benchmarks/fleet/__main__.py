@@ -69,9 +69,10 @@ def report(
 ) -> Iterator[str]:
     """Yield the parts of the report."""
     code = ", ".join(f"{name} {value}" for name, value in describe_code().items())
+    of = "one pass" if passes == 1 else f"medians of {passes} passes"
     yield "# Workers on one database"
     yield (
-        f"Figures of {code}: {'one pass' if passes == 1 else f'medians of {passes} passes'}. All sessions are in the database before the first worker "
+        f"Figures of {code}: {of}. All sessions are in the database before the first worker "
         "begins; each worker carries on 8 at once. Steps a second are by the clock, until the last session has ended; "
         "processor time is that of all workers, without the server's, which has the same cores."
     )
