@@ -226,7 +226,7 @@ def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
         raise CommandRejected("pause", state.agent_id, "no execution is open")
     if state.phase is Phase.PAUSED:
         was_said_more = state.execution is not None and state.execution.asked_again
-        is_by_caller = state.paused is not None and state.paused.by == CALLER
+        is_by_caller = state.paused is not None and not state.paused.is_by_person
         return asked_to_stay_paused(command, is_due=was_said_more or is_by_caller)
     return asked_to_pause(command, state.pause_request)
 
@@ -251,7 +251,7 @@ def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
 def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
     if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
-    if (asked := state.pause_request) is not None and asked.by != CALLER:
+    if (asked := state.pause_request) is not None and asked.is_by_person:
         return (paused(state.fold.step, at, by=asked.by, reason=asked.reason),)
     own = PauseRequested(by=CALLER, reason="cancelled")
     return (own, paused(state.fold.step, at, by=own.by, reason=own.reason))

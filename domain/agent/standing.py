@@ -10,7 +10,6 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.agent.waiting import owner_stays_for
-from steptrail.domain.kernel.commands import CALLER
 from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
@@ -84,7 +83,7 @@ def standing(state: AgentState) -> Standing:
         return stands(state=StandingState.PENDING, due_at=execution.unpaused.at)
     if phase is Phase.PAUSED:
         asked = execution.paused
-        if asked is not None and asked.by == CALLER:
+        if asked is not None and not asked.is_by_person:
             return stands(state=StandingState.PAUSED, due_at=asked.at)
         return stands(state=StandingState.PAUSED, paused_by_person=True)
     is_answered = bool(execution.waits) and all(wait.answered_at is not None for wait in execution.waits)

@@ -8,7 +8,7 @@ from steptrail.domain.flow.ids import STREAM_PREFIX
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.waits import questions_of, stays_for
-from steptrail.domain.kernel.commands import CALLER, Pause, Stop
+from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.run import SegmentEnd
@@ -35,7 +35,7 @@ def standing(state: FlowState) -> Standing:
         return stands(state=StandingState.PENDING, due_at=run.unpaused.at, waits=waits)
     if phase is RunPhase.PAUSED:
         asked = run.paused
-        if asked is not None and asked.by == CALLER:
+        if asked is not None and not asked.is_by_person:
             return stands(state=StandingState.PAUSED, due_at=asked.at, waits=waits)
         return stands(state=StandingState.PAUSED, waits=waits, paused_by_person=True)
     was_answered = any(wait.answered_at is not None for wait in run.waits)

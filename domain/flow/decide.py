@@ -244,7 +244,7 @@ def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
     if not state.is_open:
         raise CommandRejected("pause", state.flow_id, "no execution is open")
     if state.phase is RunPhase.PAUSED:
-        return asked_to_stay_paused(command, is_due=state.paused is not None and state.paused.by == CALLER)
+        return asked_to_stay_paused(command, is_due=state.paused is not None and not state.paused.is_by_person)
     return asked_to_pause(command, state.pause_request)
 
 
@@ -268,7 +268,7 @@ def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
 def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
     if not state.is_open or state.phase in {RunPhase.PAUSED, RunPhase.UNPAUSED}:
         return ()
-    if (asked := state.pause_request) is not None and asked.by != CALLER:
+    if (asked := state.pause_request) is not None and asked.is_by_person:
         return (ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),)
     own = PauseRequested(by=CALLER, reason="cancelled")
     return (own, ExecutionPaused(by=own.by, reason=own.reason, step_seconds=0.0))

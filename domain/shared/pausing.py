@@ -12,7 +12,7 @@ def asked_to_pause(command: Pause, open_request: Request | None) -> tuple[PauseR
 
     A pause by `CALLER` does not keep workers from a run, and a person's does, so that takes the other's place.
     """
-    holds = open_request is not None and (open_request.by != CALLER or command.by == CALLER)
+    holds = open_request is not None and (open_request.is_by_person or command.by == CALLER)
     return () if holds else (_asked(command),)
 
 

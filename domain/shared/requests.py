@@ -1,6 +1,7 @@
 """The request of a person or a program to stop or to pause a run."""
 
 from steptrail.domain.base import Value
+from steptrail.domain.kernel.commands import CALLER
 
 __all__ = ["Request"]
 
@@ -11,3 +12,8 @@ class Request(Value, frozen=True):
     by: str
     reason: str | None
     at: int
+
+    @property
+    def is_by_person(self) -> bool:
+        """Tell whether a person asked. A pause by `CALLER`, which nobody asked for, keeps no worker from the run."""
+        return self.by != CALLER
