@@ -25,8 +25,8 @@ class Place(Protocol):
         """Write the rows again in the plainest way with the same durability and the same order."""
         ...
 
-    def read_floor(self, stream: str) -> Cost:
-        """Read the rows of a stream again and parse each as JSON."""
+    def read_floor(self, stream: str | None = None) -> Cost:
+        """Read the rows of a stream, or of all, again and parse each as JSON."""
         ...
 
     def remove(self) -> None:

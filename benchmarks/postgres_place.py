@@ -72,11 +72,11 @@ class PostgresPlace:
                     execute(statement, values)
         return watch.cost
 
-    def read_floor(self, stream: str) -> Cost:
-        """Read the rows of a stream, parse each as JSON and hold none, and return what that cost."""
-        statement = _ROWS + "WHERE s.id = %s ORDER BY e.version"
+    def read_floor(self, stream: str | None = None) -> Cost:
+        """Read the rows of a stream, or of all, parse each as JSON and hold none, and return what that cost."""
+        which = "ORDER BY e.position" if stream is None else "WHERE s.id = %s ORDER BY e.version"
         with connected(self.url) as connection, stopwatch() as watch:
-            cursor = connection.execute(statement, (stream,), binary=True)
+            cursor = connection.execute(_ROWS + which, None if stream is None else (stream,), binary=True)
             names = [column.name for column in cursor.description]
             parts = [names.index("state"), names.index("content")]
             for row in cursor:

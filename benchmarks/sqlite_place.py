@@ -62,10 +62,13 @@ class SqlitePlace:
                     execute(statement, values)
         return watch.cost
 
-    def read_floor(self, stream: str) -> Cost:
-        """Read the rows of a stream, parse each as JSON and hold none, and return what that cost."""
+    def read_floor(self, stream: str | None = None) -> Cost:
+        """Read the rows of a stream, or of all, parse each as JSON and hold none, and return what that cost."""
         with closing(sqlite3.connect(self._path)) as connection, stopwatch() as watch:
-            cursor = connection.execute(_ROWS + "WHERE s.id = ? ORDER BY e.version", (stream,))
+            if stream is None:
+                cursor = connection.execute(_ROWS + "ORDER BY e.position")
+            else:
+                cursor = connection.execute(_ROWS + "WHERE s.id = ? ORDER BY e.version", (stream,))
             names = [column[0] for column in cursor.description]
             parts = [names.index("state"), names.index("content")]
             for row in cursor:

@@ -4,8 +4,8 @@ A batch ends after so many events or milliseconds, so it is quick when the proje
 large when it is far behind. Reading is asynchronous; folding and writing happen in a thread.
 
 A record that cannot be read is noted, and its stream is left as it stood before. When the projection raises, or makes
-rows that a table does not take, the batch is tried again entry by entry, and the projection stops where it fails. One
-that is to skip such an entry notes it and goes on, as if the entry were not in the log.
+rows that a table does not take, the batch is tried again page by page and then entry by entry, and the projection
+stops where it fails. One that is to skip such an entry notes it and goes on, as if the entry were not in the log.
 
 Where the log says that a stream was erased of which something may be counted, all is counted anew without it: nothing
 is left to say which rows and which parts of sums were its own.
@@ -31,6 +31,7 @@ from steptrail.infrastructure.views.generation import (
 )
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -58,7 +59,8 @@ class Projector(Generic[F]):
     """One projection over one generation. `begin` it, then `apply` batches until the end of the log is reached.
 
     One task uses it at a time. When it raises, begin it again. `until` is the last position that it applies; None for
-    all that there is.
+    all that there is. A batch has at most so many entries; `in_bulk` makes it larger, for a whole log that nobody waits
+    for.
     """
 
     def __init__(
@@ -70,19 +72,22 @@ class Projector(Generic[F]):
         *,
         reach: Reach = no_faults,
         most: int = 2_000,
-        seconds: float = 0.02,
+        in_bulk: bool = False,
         folds: int = 5_000,
         until: int | None = None,
     ) -> None:
         self.generation, self.projection = generation, projection
         self._store, self._in_thread, self._reach = store, in_thread, reach
-        self._most, self._seconds, self.until = most, seconds, until
+        self._page = min(most, _PAGE)
+        self._most, self._seconds = (5 * most, 0.25) if in_bulk else (most, 0.02)
+        self.until = until
         self._memory = FoldMemory(projection, most=folds)
         self._prefixes = tuple(projection.prefixes)
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
         self._never_counted, self._is_outdated = 0, False
         self._damaged: dict[str, int] = {}
         self._skipped = set[int]()
+        self._page_by_page_until = 0
         self.reached = Reached()
         self.stopped: ProjectionStopped | None = None
 
@@ -119,66 +124,80 @@ class Projector(Generic[F]):
         """
         if self.stopped:
             return False
-        entries, damage, reached, is_end = await self._read()
-        if reached.position == self.reached.position:
-            return False
-        changes = Changes()
+        batch = _Batch(self.reached)
         try:
-            await self._fold(entries, changes)
-            self._reach("before-views")
-            await self._write(reached, changes, damage)
+            # Nothing that a batch leaves behind is a cycle, and the collector would look for one again and again.
+            with collector_off():
+                await self._fill(batch)
+                if batch.reached.position == self.reached.position:
+                    return False
+                await self._name_place(batch)
+                self._reach("before-views")
+                await self._write(batch.reached, batch.changes, batch.damage)
         except (Unfit, _ProjectionRaised):
             self._memory.forget()
-            await self._apply_one_by_one(entries, damage, reached)
+            if batch.pages > 1:
+                # Where it fails is found page by page, so that few entries are applied one by one.
+                self._page_by_page_until = batch.reached.position
+                return True
+            await self._name_place(batch)
+            await self._apply_one_by_one(batch)
         except BaseException:
             # The folds are ahead of what is stored.
             self._memory.forget()
             raise
         self._reach("after-views")
         self._memory.trim()
-        return not is_end and not self.stopped
+        return not batch.is_end and not self.stopped
 
-    async def _read(self) -> tuple[list[Entry], list[Damage], Reached, bool]:
+    async def _fill(self, batch: "_Batch") -> None:
+        """Read and fold page by page: only what the entries change is held for the whole batch."""
+        began = time.monotonic()
+        most = self._page if self.reached.position < self._page_by_page_until else self._most
+        while not batch.is_end and batch.count < most and (not batch.pages or time.monotonic() - began < self._seconds):
+            await self._read(batch, min(self._page, most - batch.count))
+            await self._fold(batch.entries, batch.changes)
+
+    async def _read(self, batch: "_Batch", wanted: int) -> None:
         entries: list[Entry] = []
         corrupt: list[CorruptRecord] = []
-        newest: tuple[int, str, int] | None = None
-        began, after, is_end, count = time.monotonic(), self.reached.position, False, 0
-        while not is_end and count < self._most and (not count or time.monotonic() - began < self._seconds):
-            end, wanted, seen = await self._store.last_position(), min(_PAGE, self._most - count), len(corrupt)
-            end = end if self.until is None else min(end, self.until)
-            found = 0
-            log = self._store.log(after=after, types=self._types, limit=wanted, on_corrupt=corrupt.append)
-            async for position, stream, record in log:
-                if self.until is not None and position > self.until:
-                    break
-                found, newest = found + 1, (position, stream, record.version)
-                if isinstance(record.event, Erased):
-                    self._is_outdated = self._is_outdated or position > self._never_counted
-                elif not self._prefixes or stream.startswith(self._prefixes):
-                    entries.append(Entry(position, stream, record))
-            if self.until is not None:
-                corrupt = [each for each in corrupt if (each.position or 0) <= (self.until or 0)]
-            found += len(corrupt) - seen
-            count, is_end = count + found, found < wanted
-            last = max(newest[0] if newest else 0, corrupt[-1].position or 0 if corrupt else 0)
-            # All up to the end was there before it was read.
-            after = max(after, last, end if is_end else 0)
+        end, last, found = await self._store.last_position(), 0, 0
+        end = end if self.until is None else min(end, self.until)
+        log = self._store.log(after=batch.reached.position, types=self._types, limit=wanted, on_corrupt=corrupt.append)
+        async for position, stream, record in log:
+            if position > end and self.until is not None:
+                break
+            found, last, batch.newest = found + 1, position, (stream, record.version)
+            if isinstance(record.event, Erased):
+                self._is_outdated = self._is_outdated or position > self._never_counted
+            elif not self._prefixes or stream.startswith(self._prefixes):
+                entries.append(Entry(position, stream, record))
+        if self.until is not None:
+            corrupt = [each for each in corrupt if (each.position or 0) <= end]
         self._reach("page-read")
         if self._is_outdated:
             raise PlaceMoved
-        damage = [
+        found += len(corrupt)
+        batch.is_end = found < wanted
+        batch.count, batch.pages = batch.count + found, batch.pages + 1
+        batch.damage += [
             Damage(each.position or 0, each.stream, each.version, str(each))
             for each in corrupt
             if not self._prefixes or each.stream.startswith(self._prefixes)
         ]
-        kept = self._without_damaged(entries, damage)
-        at = entries[-1].record.at if entries else self.reached.at
-        reached = self.reached._replace(position=after, at=at)
-        if newest is not None:
-            _, stream, version = newest
-            reached = reached._replace(stream=stream, stream_version=version)
-            reached = reached._replace(digest=await self._digest(reached))
-        return kept, damage, reached, is_end
+        batch.entries = self._without_damaged(entries, batch.damage)
+        last = max(last, corrupt[-1].position or 0 if corrupt else 0)
+        batch.reached = batch.reached._replace(
+            # All up to the end was there before it was read.
+            position=max(batch.reached.position, last, end if batch.is_end else 0),
+            at=entries[-1].record.at if entries else batch.reached.at,
+        )
+
+    async def _name_place(self, batch: "_Batch") -> None:
+        if batch.newest is not None:
+            stream, version = batch.newest
+            named = batch.reached._replace(stream=stream, stream_version=version)
+            batch.reached = named._replace(digest=await self._digest(named))
 
     def _without_damaged(self, entries: list[Entry], damage: list[Damage]) -> list[Entry]:
         first = {each.stream: each.position for each in reversed(damage)} | self._damaged
@@ -210,16 +229,21 @@ class Projector(Generic[F]):
         self, reached: Reached, changes: Changes, damage: list[Damage], skipped: Sequence[Skipped] = ()
     ) -> None:
         before = self.reached.position
-        await self._in_thread(lambda: self.generation.write(self.projection, before, reached, changes, damage, skipped))
+
+        def write() -> None:
+            _raised(lambda: changes.rows)
+            self.generation.write(self.projection, before, reached, changes, damage, skipped)
+
+        await self._in_thread(write)
         self._damaged = {each.stream: each.position for each in reversed(damage)} | self._damaged
         self._skipped |= {each.position for each in skipped}
         self.reached = reached
 
-    async def _apply_one_by_one(self, entries: list[Entry], damage: list[Damage], reached: Reached) -> None:
-        for entry in entries:
+    async def _apply_one_by_one(self, batch: "_Batch") -> None:
+        for entry in batch.entries:
             changes = Changes()
             # The damage behind it is found again: this place is before it.
-            passed = [each for each in damage if each.position < entry.position]
+            passed = [each for each in batch.damage if each.position < entry.position]
             after = self.reached._replace(position=entry.position, at=entry.record.at)
             try:
                 await self._fold([entry], changes)
@@ -235,7 +259,7 @@ class Projector(Generic[F]):
                 stop = partial(self.generation.stop, self.projection, self.reached.position, entry.position, why)
                 await self._in_thread(stop)
                 return
-        await self._write(reached, Changes(), damage)
+        await self._write(batch.reached, Changes(), batch.damage)
 
     def _stored(self) -> tuple[ViewProgress, list[Damage], list[Skipped]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)
@@ -259,6 +283,20 @@ class Projector(Generic[F]):
             found = [position async for position, _, _ in log]
             return found == [each.position] and not corrupt
         return False
+
+
+class _Batch:
+    """Events that were read and folded, and are not written yet. `entries` are those of the newest of its `pages`.
+
+    `newest` is the stream and the version of the newest record of all streams that could be read.
+    """
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached, self.changes = reached, Changes()
+        self.entries: list[Entry] = []
+        self.damage: list[Damage] = []
+        self.newest: tuple[str, int] | None = None
+        self.count, self.pages, self.is_end = 0, 0, False
 
 
 class _ProjectionRaised(Exception):

@@ -112,7 +112,7 @@ class _Fold:
 
     def __init__(self, store: EventStore, generation: Generation, projection: Projection[Any]) -> None:
         self.generation, self.projection = generation, projection
-        self.projector = Projector(store, generation, projection, asyncio.to_thread)
+        self.projector = Projector(store, generation, projection, asyncio.to_thread, in_bulk=True)
 
     async def go_to(self, position: int) -> None:
         """Apply the log up to a position. Raises `PlaceMoved` when something before it was erased meanwhile."""

@@ -268,7 +268,7 @@ class Views:
             generation = await self._begun(pruned)
             keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
-            projectors = [self._projector(generation, each) for each in self._projections]
+            projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
             for projector in projectors:
                 await projector.begin()
                 await self._to_the_end(projector)
@@ -391,9 +391,13 @@ class Views:
         if projector.stopped is not None:
             raise projector.stopped
 
-    def _projector(self, generation: Generation, projection: Projection[Any]) -> Projector[Any]:
+    def _projector(
+        self, generation: Generation, projection: Projection[Any], *, in_bulk: bool = False
+    ) -> Projector[Any]:
         in_thread = partial(self._in, self._threads)
-        return Projector(self._store, generation, projection, in_thread, reach=self._reach, most=self._most)
+        return Projector(
+            self._store, generation, projection, in_thread, reach=self._reach, most=self._most, in_bulk=in_bulk
+        )
 
     async def present(self) -> Generation:
         """Return the generation that readers look at, with the tables of all projections. Makes the first one."""

@@ -1,6 +1,6 @@
 """Collects what a batch of events changes in the tables of a projection, each row once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from steptrail.projections.kernel.table import Key, Row, Table
 
@@ -11,18 +11,47 @@ class Changes:
     """The rows to write after a batch. What was put or dropped last under a key holds; amounts are added up."""
 
     def __init__(self) -> None:
-        self.rows: dict[Table, dict[Key, Row | None]] = {}
-        """Table -> key -> the whole row; None for a row to delete."""
+        self._rows: dict[Table, dict[Key, Row | None]] = {}
+        self._later: dict[Table, dict[Key, Callable[[], Row]]] = {}
         self.sums: dict[Table, dict[Key, dict[str, int]]] = {}
         """Table of sums -> key -> column -> the amount to add."""
 
+    @property
+    def rows(self) -> Mapping[Table, Mapping[Key, Row | None]]:
+        """Table -> key -> the whole row; None for a row to delete. What was put for later is made now."""
+        for table, later in self._later.items():
+            made = self._rows.setdefault(table, {})
+            for key, make in later.items():
+                made[key] = make()
+        self._later.clear()
+        return self._rows
+
     def put(self, table: Table, row: Row) -> None:
         """Write a whole row, in place of the one with the same key."""
-        self.rows.setdefault(table, {})[table.key_of(row)] = row
+        self._now(table, table.key_of(row), row)
+
+    def put_later(self, table: Table, key: Key, make: Callable[[], Row]) -> None:
+        """Write the row that `make` returns at the end of the batch, in place of the one with this key.
+
+        A row that many entries change is made once a batch, and not for each of them. Every entry that changes what
+        `make` returns has to put the row again: otherwise the row depends on where a batch ends.
+        """
+        later = self._later.get(table)
+        if later is None:
+            later = self._later[table] = {}
+        later[key] = make
 
     def drop(self, table: Table, key: Key) -> None:
         """Delete the row with this key, if there is one."""
-        self.rows.setdefault(table, {})[key] = None
+        self._now(table, key, None)
+
+    def _now(self, table: Table, key: Key, row: Row | None) -> None:
+        if later := self._later.get(table):
+            later.pop(key, None)
+        rows = self._rows.get(table)
+        if rows is None:
+            rows = self._rows[table] = {}
+        rows[key] = row
 
     def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:
         """Add amounts to the row with this key in a table of sums. A row that is missing begins with zeros."""

@@ -21,7 +21,6 @@ from steptrail.projections.runs_view.executions import (
     change_metadata,
     end_rest,
     end_run,
-    put_execution,
     resume_run,
 )
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
@@ -97,7 +96,6 @@ def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> No
     end_rest(run, moment, event.reason, event.by)
     if wait is not None:
         move_call(run, wait.position, event, moment)
-    put_execution(memory, run, moment)
 
 
 @AGENT_RUN_HANDLERS.of(ExecutionFinished)

@@ -4,6 +4,7 @@ An event that does not apply in the phase of its call is passed over, as the mac
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from steptrail.domain.agent.call_phases import CallPhase, call_phase_after
 from steptrail.domain.agent.events import (
@@ -37,7 +38,6 @@ from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
-from steptrail.projections.runs_view.executions import put_execution
 from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
 from steptrail.projections.runs_view.tables import ATTEMPTS, TOOL_CALLS
@@ -75,8 +75,19 @@ def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: RunM
 
 
 def _put(run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
-    key: Row = {"execution": run.execution, "step": step.number, "call": call.call}
-    moment.changes.put(TOOL_CALLS, {**key, "status": CALL_STATUS[call.phase].value, **call.row})
+    key = (run.execution, step.number, call.call)
+    moment.changes.put_later(TOOL_CALLS, key, partial(_call_row, key, call))
+
+
+def _call_row(key: tuple[int, int, int], call: CallMemory) -> Row:
+    execution, step, number = key
+    return {
+        "execution": execution,
+        "step": step,
+        "call": number,
+        "status": CALL_STATUS[call.phase].value,
+        **call.row,
+    }
 
 
 def move_call(
@@ -296,7 +307,6 @@ def _requested(memory: StreamMemory, event: ApprovalRequested, moment: RunMoment
     if memory.run is not None and call is not None:
         call.approval = event.approval_id
         memory.run.approvals += 1
-        put_execution(memory, memory.run, moment)
 
 
 @CALL_HANDLERS.of(ApprovalGranted)

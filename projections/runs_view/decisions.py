@@ -8,7 +8,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.projections.kernel.table import Row
-from steptrail.projections.runs_view.executions import end_rest, put_execution
+from steptrail.projections.runs_view.executions import end_rest
 from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.signature import ErrorKind, kind_of
 from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
@@ -98,7 +98,6 @@ def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: RunMome
         # The guards end the run in the middle of its wait, which nothing else ends.
         run.wait = None
         end_rest(run, moment, "stop")
-        put_execution(memory, run, moment)
 
 
 @DECISION_HANDLERS.of(RetryScheduled)

@@ -1,6 +1,7 @@
 """Handlers of what agents and workflows share: a run rests and ends, people are asked, metadata changes.
 
-`put_execution` and the functions about rests serve the handlers of both.
+The functions about rests serve the handlers of both. The row of an execution follows from the memory, so no handler
+writes it but the one that ends the run: the projection puts it after each event.
 """
 
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ __all__ = [
     "change_metadata",
     "end_rest",
     "end_run",
-    "put_execution",
+    "execution_row",
     "rest_in_wait",
     "resume_run",
 ]
@@ -48,10 +49,9 @@ _LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version"
 
 
 def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
-    """Begin an execution with its row and its tags."""
+    """Begin an execution with its tags."""
     memory.run = run
     _put_tags(run, tags_in(memory.metadata), moment)
-    put_execution(memory, run, moment)
 
 
 def resume_run(
@@ -69,14 +69,13 @@ def resume_run(
             rest_in_wait(run, run.wait, moment)
     run.standing, run.worker = None, plain(worker)
     run.segments += 1
-    put_execution(memory, run, moment)
 
 
-def put_execution(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
-    """Write the row of the execution as of this event, and return it."""
+def execution_row(memory: StreamMemory, run: RunMemory) -> Row:
+    """Return the row of an execution as of its newest event."""
     parent, finished, prices = memory.parent, run.finished, run.prices
     failure, cost, tree = _failure_of(run), run.own.cost(prices), run.own + run.below
-    row: Row = {
+    return {
         "execution": run.execution,
         "stream": memory.stream,
         "kind": memory.kind,
@@ -103,8 +102,8 @@ def put_execution(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Ro
         "approvals": run.approvals,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "active_us": whole(run.active_at(moment.at)),
-        "wall_us": max(0, (moment.at if run.ended_at is None else run.ended_at) - run.started_at),
+        "active_us": whole(run.active_at(run.at)),
+        "wall_us": max(0, (run.at if run.ended_at is None else run.ended_at) - run.started_at),
         "idle_us": run.idle_us,
         "people_us": run.people_us,
         **tokens(run.own.usage),
@@ -115,10 +114,8 @@ def put_execution(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Ro
         "tree_tokens": whole(tree.usage.total),
         "tree_cost_nanos": tree.nanos(prices),
         "first_version": run.first_version,
-        "version": moment.version,
+        "version": run.version,
     }
-    moment.changes.put(EXECUTIONS, row)
-    return row
 
 
 def _failure_of(run: RunMemory) -> ErrorKind | None:
@@ -130,11 +127,14 @@ def _failure_of(run: RunMemory) -> ErrorKind | None:
 
 
 def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
-    """End an execution, and count it."""
+    """End an execution, with its last row, and count it."""
     end_rest(run, moment, "finished")
     run.active_us, run.active_since = run.active_at(moment.at), None
     run.standing, run.wait, run.finished, run.ended_at = None, None, event, moment.at
-    count_run(put_execution(memory, run, moment), moment)
+    run.version, run.at = moment.version, moment.at
+    row = execution_row(memory, run)
+    moment.changes.put(EXECUTIONS, row)
+    count_run(row, moment)
 
 
 def begin_rest(run: RunMemory, rest: RestMemory, moment: RunMoment) -> None:
@@ -225,7 +225,6 @@ def _paused(memory: StreamMemory, event: ExecutionPaused, moment: RunMoment) -> 
     run.active_us, run.active_since = run.active_at(moment.at), None
     is_for_people = event.by != CALLER
     begin_rest(run, RestMemory(moment.version, "pause", is_for_people, moment.at, by=event.by), moment)
-    put_execution(memory, run, moment)
 
 
 @SHARED_HANDLERS.of(PauseLifted)
@@ -235,7 +234,6 @@ def _pause_lifted(memory: StreamMemory, event: PauseLifted, moment: RunMoment) -
         return  # only the request for a pause was withdrawn
     run.standing = ExecutionStatus.PENDING
     begin_rest(run, RestMemory(moment.version, "pause", False, moment.at, by=event.by), moment)
-    put_execution(memory, run, moment)
 
 
 @SHARED_HANDLERS.of(WaitStarted)
@@ -243,4 +241,3 @@ def _wait_started(memory: StreamMemory, event: WaitStarted, moment: RunMoment) -
     if (run := memory.run) is not None:
         run.wait = event
         rest_in_wait(run, event, moment)
-        put_execution(memory, run, moment)

@@ -20,7 +20,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, put_execution, resume_run
+from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.tags import tenant_in
 from steptrail.projections.runs_view.values import plain
@@ -84,7 +84,6 @@ def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> No
     if (run := memory.run) is not None:
         run.wait = None
         end_rest(run, moment, event.reason, event.by)
-        put_execution(memory, run, moment)
 
 
 @FLOW_RUN_HANDLERS.of(ExecutionFinished)
@@ -99,7 +98,6 @@ def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     del event
     if (run := memory.run) is not None:
         run.approvals += 1
-        put_execution(memory, run, moment)
 
 
 @FLOW_RUN_HANDLERS.of(

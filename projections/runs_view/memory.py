@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.json_value import JsonValue
@@ -74,7 +75,10 @@ class CallMemory:
 
 @dataclass(slots=True)
 class StepMemory:
-    """The open step of an agent. `used` is the bill of its model call; `error` says how that call failed."""
+    """The open step of an agent. `used` is the bill of its model call; `error` says how that call failed.
+
+    `said` has the columns of its row that say how it ended, None as long as it is open.
+    """
 
     number: int
     started_at: int
@@ -85,6 +89,7 @@ class StepMemory:
     is_cut: bool = False
     used: Spending = field(default_factory=Spending)
     error: ErrorKind | None = None
+    said: Row | None = None
     calls: list[CallMemory] = field(default_factory=list[CallMemory])
 
 
@@ -119,6 +124,7 @@ class VisitMemory:
 class RunMemory:
     """The open execution, or the last one.
 
+    `version` and `at` are those of its newest event, as long as it has not finished.
     `standing` is pending or paused, and None in between. `wait` is the wait that is not over, also in a pause. `rest`
     is the rest that lasts. `seen` is the place and the instant of the newest event that shows that an owner lives.
     `own` is its bill without the streams below, `below` the bill of those, and `wasted` the part of `own` that failed
@@ -140,6 +146,8 @@ class RunMemory:
     fingerprint: str | None = None
     worker: str | None = None
     prices: PriceTable | None = None
+    version: int = 0
+    at: int = 0
     standing: ExecutionStatus | None = None
     wait: WaitStarted | None = None
     rest: RestMemory | None = None
@@ -198,7 +206,7 @@ class StreamMemory:
     run: RunMemory | None = None
 
 
-class RunMoment(NamedTuple):
+class RunMoment(Struct, frozen=True):
     """The place and the instant of an event, and where its handlers write what it changes."""
 
     position: int

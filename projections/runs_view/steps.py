@@ -1,5 +1,7 @@
 """Handlers of the steps of agents and of their model calls."""
 
+from functools import partial
+
 from steptrail.domain.agent.events import (
     InferenceCompleted,
     InferenceFailed,
@@ -16,7 +18,6 @@ from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
-from steptrail.projections.runs_view.executions import put_execution
 from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
 from steptrail.projections.runs_view.spending import Spending
@@ -38,6 +39,7 @@ _NO_END: Row = {
     **NO_ERROR,
     "end_version": None,
 }
+_OPEN_INFERENCE: Row = {"status": "in_progress"}
 _OPEN_STEP: Row = {"status": "in_progress", "active_us": 0, "errors": 0, "cost_nanos": None, "end_version": None}
 
 
@@ -47,21 +49,23 @@ def _step_started(memory: StreamMemory, event: StepStarted, moment: RunMoment) -
         return
     run.step = step = StepMemory(number=event.number, started_at=moment.at, version=moment.version)
     run.newest_step = event.number
-    _put_step(run, step, _OPEN_STEP, moment)
-    put_execution(memory, run, moment)
+    _put_step(run, step, moment)
 
 
-def _put_step(run: RunMemory, step: StepMemory, said: Row, moment: RunMoment) -> None:
-    row: Row = {
+def _put_step(run: RunMemory, step: StepMemory, moment: RunMoment) -> None:
+    moment.changes.put_later(STEPS, (run.execution, step.number), partial(_step_row, run, step))
+
+
+def _step_row(run: RunMemory, step: StepMemory) -> Row:
+    return {
         "execution": run.execution,
         "step": step.number,
         "started_at": step.started_at,
         "tool_calls": len(step.calls),
         **tokens(step.used.usage),
         "version": step.version,
-        **said,
+        **(_OPEN_STEP if step.said is None else step.said),
     }
-    moment.changes.put(STEPS, row)
 
 
 @STEP_HANDLERS.of(InferenceStarted)
@@ -69,22 +73,22 @@ def _inference_started(memory: StreamMemory, event: InferenceStarted, moment: Ru
     if (run := memory.run) is None or (step := run.step) is None:
         return
     step.takes_answers_in_calls = event.output_mode is OutputMode.TOOL
-    step.inference = InferenceMemory(event.attempt, event.model, moment.at, moment.version)
-    _put_inference(run, step, step.inference, {**_NO_END, "status": "in_progress"}, moment)
+    step.inference = begun = InferenceMemory(event.attempt, event.model, moment.at, moment.version)
+    key = (run.execution, step.number, begun.attempt)
+    moment.changes.put_later(INFERENCES, key, partial(_inference_row, run, step, begun, _OPEN_INFERENCE))
 
 
-def _put_inference(run: RunMemory, step: StepMemory, begun: InferenceMemory, said: Row, moment: RunMoment) -> Row:
-    row: Row = {
+def _inference_row(run: RunMemory, step: StepMemory, begun: InferenceMemory, said: Row) -> Row:
+    return {
         "execution": run.execution,
         "step": step.number,
         "attempt": begun.attempt,
         "model": plain(begun.model),
         "started_at": begun.started_at,
         "version": begun.version,
+        **_NO_END,
         **said,
     }
-    moment.changes.put(INFERENCES, row)
-    return row
 
 
 def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: RunMoment) -> None:
@@ -92,7 +96,8 @@ def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: RunM
     if (step := run.step) is None or (begun := step.inference) is None:
         return
     step.inference = None
-    row = _put_inference(run, step, begun, {**_NO_END, **said, "end_version": moment.version}, moment)
+    row = _inference_row(run, step, begun, {**said, "end_version": moment.version})
+    moment.changes.put(INFERENCES, row)
     count_model_call(memory, run, row, moment)
     count_failure(memory, run, row, moment)
 
@@ -116,6 +121,7 @@ def _inference_completed(memory: StreamMemory, event: InferenceCompleted, moment
     }
     _end_inference(memory, run, said, moment)
     ask_for(run, step, [call.name for call in reply.tool_calls], moment)
+    _put_step(run, step, moment)
 
 
 @STEP_HANDLERS.of(InferenceFailed)
@@ -152,13 +158,12 @@ def _step_completed(memory: StreamMemory, event: StepCompleted, moment: RunMomen
     if errors:
         run.errors += 1
         run.wasted.add(step.used.usage, step.used.models)
-    said: Row = {
+    step.said = {
         "status": "failed" if errors else "given_up" if is_given_up else "completed",
         "active_us": micros(event.duration_seconds),
         "errors": len(errors),
         "cost_nanos": step.used.nanos_of_known(run.prices) if step.has_reply else None,
         "end_version": moment.version,
     }
-    _put_step(run, step, said, moment)
+    _put_step(run, step, moment)
     close_step(memory, run, moment)
-    put_execution(memory, run, moment)

@@ -1,6 +1,7 @@
 """The read model of runs as a projection: a small memory of each stream, and handlers that write rows."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from steptrail.domain.agent.events import AgentEvent
@@ -15,12 +16,12 @@ from steptrail.projections.kernel.table import Table
 from steptrail.projections.runs_view.agent_runs import AGENT_RUN_HANDLERS
 from steptrail.projections.runs_view.calls import CALL_HANDLERS
 from steptrail.projections.runs_view.decisions import DECISION_HANDLERS
-from steptrail.projections.runs_view.executions import SHARED_HANDLERS
+from steptrail.projections.runs_view.executions import SHARED_HANDLERS, execution_row
 from steptrail.projections.runs_view.flow_runs import FLOW_RUN_HANDLERS
 from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.steps import STEP_HANDLERS
 from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, SUMS
-from steptrail.projections.runs_view.tables import ROWS
+from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS
 from steptrail.projections.runs_view.visits import VISIT_HANDLERS
 
 __all__ = ["RunsView"]
@@ -52,6 +53,10 @@ class RunsView(Projection[StreamMemory]):
         handler = _OF_KIND[fold.kind].get(type(event))
         if handler is not None:
             handler(fold, event, RunMoment(entry.position, version, at, changes))
-        if fold.run is not None and event.counts_as is not EventKind.OUTSIDE:
-            fold.run.seen = version, at
+        if (run := fold.run) is not None:
+            if event.counts_as is not EventKind.OUTSIDE:
+                run.seen = version, at
+            if run.finished is None:
+                run.version, run.at = version, at
+                changes.put_later(EXECUTIONS, (run.execution,), partial(execution_row, fold, run))
         return fold

@@ -1,6 +1,7 @@
 """Handlers of the visits of the nodes of workflows, and of their tries."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import NodeError
@@ -27,11 +28,11 @@ from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
+from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
-from steptrail.projections.runs_view.executions import put_execution
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
 from steptrail.projections.runs_view.spending import Spending
@@ -92,17 +93,21 @@ def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: RunMome
         _begin(run, VisitMemory(visit.node, visit.visit, row), moment)
 
 
-def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> Row:
-    row: Row = {
-        "execution": run.execution,
-        "node": plain(visit.node),
-        "visit": visit.visit,
+def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
+    key = (run.execution, plain(visit.node), visit.visit)
+    moment.changes.put_later(VISITS, key, partial(_visit_row, key, visit, run.prices))
+
+
+def _visit_row(key: tuple[int, str, int], visit: VisitMemory, prices: PriceTable | None) -> Row:
+    execution, node, number = key
+    return {
+        "execution": execution,
+        "node": node,
+        "visit": number,
         **tokens(visit.bill.usage),
-        "cost_nanos": visit.bill.nanos_of_known(run.prices) if visit.bill.models else None,
+        "cost_nanos": visit.bill.nanos_of_known(prices) if visit.bill.models else None,
         **visit.row,
     }
-    moment.changes.put(VISITS, row)
-    return row
 
 
 def _visit(run: RunMemory | None, event: VisitEvent) -> VisitMemory | None:
@@ -161,14 +166,13 @@ def _number(value: Scalar) -> int:
 def _put_try(
     run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int, row: dict[str, Scalar], moment: RunMoment
 ) -> None:
-    key: Row = {
-        "execution": run.execution,
-        "node": plain(visit.node),
-        "visit": visit.visit,
-        "item": -1 if event.item is None else event.item,
-        "attempt": attempt,
-    }
-    moment.changes.put(TRIES, {**key, **row})
+    item = -1 if event.item is None else event.item
+    key = (run.execution, plain(visit.node), visit.visit, item, attempt)
+    moment.changes.put_later(TRIES, key, partial(_try_row, key, row))
+
+
+def _try_row(key: tuple[int, str, int, int, int], row: Row) -> Row:
+    return {**dict(zip(TRIES.key, key, strict=True)), **row}
 
 
 def _end_try(
@@ -288,7 +292,6 @@ def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: RunMome
     _end(run, visit, status, moment, said)
     _count(memory, run, visit, moment)
     run.steps += 1
-    put_execution(memory, run, moment)
 
 
 def _end(run: RunMemory, visit: VisitMemory, status: str, moment: RunMoment, said: Row) -> None:

@@ -20,7 +20,7 @@ from tests.views.kit import digest, viewed
 
 pytestmark = pytest.mark.slow("processes that are killed")
 
-_BATCH = 7
+_BATCH = 2
 
 
 async def _fill(url: str) -> None:
@@ -71,7 +71,7 @@ async def _digests(url: str) -> list[Mapping[str, str]]:
 def test_after_a_kill_the_next_process_ends_with_the_same_bytes(store_url: str, pool: WorkerPool, point: str) -> None:
     url, counter = with_short_leases(store_url), PointCounter()
     asyncio.run(_fill(url))
-    times = 1 if "switch" in point else 13
+    times = 1 if "switch" in point else 9
     for ordinal in {1, times // 2 or 1, times}:
         killed = pool.start(die, url, point, ordinal)
         assert killed.end().code in (0, -signal.SIGKILL)

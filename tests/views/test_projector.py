@@ -9,6 +9,7 @@ from steptrail.domain.errors import ProjectionStopped
 from steptrail.infrastructure.views.generation import PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
+from steptrail.projections.kernel.projection import OnError
 from steptrail.runtime.kernel.ports import EventStore
 from tests.views.counting import STREAMS, TOTALS, Counting, note
 from tests.views.kit import contents, digest, rows, viewed
@@ -99,6 +100,33 @@ async def test_a_projection_that_raises_stops_there_and_others_go_on(store_url: 
         await mended.wait(5, timeout=30)
         assert [each.error for each in await mended.progress()] == [None, None]
         assert await rows(mended, TOTALS) == [("even", 2, 6), ("odd", 3, 9)]
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+@pytest.mark.parametrize("bad", [1, 2, 7, 9, 12])
+async def test_a_rebuild_finds_the_entry_that_fails_on_any_page_of_a_batch(
+    store_url: str, on_error: OnError, bad: int
+) -> None:
+    projection = Counting(fails_at="bad")
+    projection.on_error = on_error
+    # A page has two entries, and a batch of a rebuild five pages.
+    async with viewed(store_url, projection, most=2) as (store, views):
+        for number in range(1, 14):
+            await note(store, f"agent:{number % 3}", number, text="bad" if number == bad else "good")
+        await views.catch_up()
+        left = [number for number in range(1, 14) if (number < bad if on_error == "stop" else number != bad)]
+        odd, even = [n for n in left if n % 2], [n for n in left if not n % 2]
+        sums = [(name, len(those), sum(those)) for name, those in (("even", even), ("odd", odd)) if those]
+        assert await rows(views, TOTALS) == sums
+        once = await digest(views)
+        if on_error == "skip":
+            await views.rebuild()
+            assert await digest(views) == once
+            assert [each.skipped for each in await views.progress()] == [1]
+            return
+        with pytest.raises(ProjectionStopped, match=f"stopped at position {bad}: "):
+            await views.rebuild()
+        assert await rows(views, TOTALS) == sums
 
 
 async def test_a_row_that_a_table_does_not_take_stops_the_projection_at_its_event(store_url: str) -> None:

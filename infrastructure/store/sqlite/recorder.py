@@ -155,7 +155,7 @@ class SqliteRecorder:
             f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_LOG} WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
             (after, *(() if stream is None else (stream,)), *topics, limit),
         )
-        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, tuple(row[6:]))) for row in rows]
+        return [LogRow._make((*row[:6], row[6:])) for row in rows]
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
