@@ -73,6 +73,8 @@ def test_cuts_lost_memories_and_repeats_change_nothing(data: st.DataObject) -> N
     life, other = data.draw(lives(forks=True)), data.draw(lives())
     turns = iter(data.draw(st.lists(st.sampled_from([STREAM, "agent:other"]), max_size=200)))
     log = joined_log(_streams(life) | {"agent:other": other.committed}, turns)
+    # It may end anywhere: a row that an entry changes and does not put again differs until the next one puts it.
+    log = log[: data.draw(st.integers(0, len(log)))]
     whole = projected(RunsView(), log)
     broken = projected(
         RunsView(),

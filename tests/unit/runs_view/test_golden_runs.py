@@ -35,6 +35,15 @@ def test_the_rows_of_a_workflow_are_what_the_machine_says(path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("path", [*AGENTS, *FLOWS], ids=lambda path: path.stem)
+def test_at_every_place_of_the_log_one_batch_and_one_for_each_entry_have_led_to_the_same_rows(path: Path) -> None:
+    kind, records = ("agent", read(path)) if path in AGENTS else ("flow", flows.read(path))
+    log = entries(f"{kind}:{path.stem}", records)
+    for end in range(1, len(log) + 1):
+        one_by_one = projected(RunsView(), log[:end], batches=lambda: 1)
+        assert one_by_one.whole() == projected(RunsView(), log[:end]).whole()
+
+
 def test_the_rows_of_all_together_fit_and_are_summed_up() -> None:
     streams: dict[str, Sequence[Recorded[Any]]] = {f"agent:{path.stem}": read(path) for path in AGENTS}
     streams |= {f"flow:{path.stem}": flows.read(path) for path in FLOWS}
