@@ -59,7 +59,7 @@ class Projector(Generic[F]):
     """One projection over one generation. `begin` it, then `apply` batches until the end of the log is reached.
 
     One task uses it at a time. When it raises, begin it again. `until` is the last position that it applies; None for
-    all that there is. A batch has at most so many entries; `in_bulk` makes it larger, for a whole log that nobody waits
+    all that there is. A batch has at most `most` entries; `in_bulk` makes it larger, for a whole log that nobody waits
     for.
     """
 

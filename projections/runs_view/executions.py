@@ -71,8 +71,8 @@ def resume_run(
     run.segments += 1
 
 
-def execution_row(memory: StreamMemory, run: RunMemory) -> Row:
-    """Return the row of an execution as of its newest event."""
+def execution_row(memory: StreamMemory, run: RunMemory, version: int, at: int) -> Row:
+    """Return the row of an execution as of its newest event, which has this version and happened at this instant."""
     parent, finished, prices = memory.parent, run.finished, run.prices
     failure, cost, tree = _failure_of(run), run.own.cost(prices), run.own + run.below
     return {
@@ -102,8 +102,8 @@ def execution_row(memory: StreamMemory, run: RunMemory) -> Row:
         "approvals": run.approvals,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "active_us": whole(run.active_at(run.at)),
-        "wall_us": max(0, (run.at if run.ended_at is None else run.ended_at) - run.started_at),
+        "active_us": whole(run.active_at(at)),
+        "wall_us": max(0, (at if run.ended_at is None else run.ended_at) - run.started_at),
         "idle_us": run.idle_us,
         "people_us": run.people_us,
         **tokens(run.own.usage),
@@ -114,7 +114,7 @@ def execution_row(memory: StreamMemory, run: RunMemory) -> Row:
         "tree_tokens": whole(tree.usage.total),
         "tree_cost_nanos": tree.nanos(prices),
         "first_version": run.first_version,
-        "version": run.version,
+        "version": version,
     }
 
 
@@ -131,8 +131,7 @@ def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, mome
     end_rest(run, moment, "finished")
     run.active_us, run.active_since = run.active_at(moment.at), None
     run.standing, run.wait, run.finished, run.ended_at = None, None, event, moment.at
-    run.version, run.at = moment.version, moment.at
-    row = execution_row(memory, run)
+    row = execution_row(memory, run, moment.version, moment.at)
     moment.changes.put(EXECUTIONS, row)
     count_run(row, moment)
 

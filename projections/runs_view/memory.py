@@ -124,7 +124,6 @@ class VisitMemory:
 class RunMemory:
     """The open execution, or the last one.
 
-    `version` and `at` are those of its newest event, as long as it has not finished.
     `standing` is pending or paused, and None in between. `wait` is the wait that is not over, also in a pause. `rest`
     is the rest that lasts. `seen` is the place and the instant of the newest event that shows that an owner lives.
     `own` is its bill without the streams below, `below` the bill of those, and `wasted` the part of `own` that failed
@@ -146,8 +145,6 @@ class RunMemory:
     fingerprint: str | None = None
     worker: str | None = None
     prices: PriceTable | None = None
-    version: int = 0
-    at: int = 0
     standing: ExecutionStatus | None = None
     wait: WaitStarted | None = None
     rest: RestMemory | None = None

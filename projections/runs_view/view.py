@@ -57,6 +57,5 @@ class RunsView(Projection[StreamMemory]):
             if event.counts_as is not EventKind.OUTSIDE:
                 run.seen = version, at
             if run.finished is None:
-                run.version, run.at = version, at
-                changes.put_later(EXECUTIONS, (run.execution,), partial(execution_row, fold, run))
+                changes.put_later(EXECUTIONS, (run.execution,), partial(execution_row, fold, run, version, at))
         return fold
