@@ -255,7 +255,11 @@ class ReadOnlyConnections:
     def _mark(self) -> tuple[int, int] | None:
         if self._log.exists() or is_to_be_undone(self._path):
             return None
-        status = self._path.stat()
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            msg = f"the store {self._path} was moved or deleted while it was open"
+            raise StoreUnavailable(msg) from error
         return status.st_mtime_ns, status.st_size
 
     def _ask(self, mode: str, work: Work[T]) -> T:

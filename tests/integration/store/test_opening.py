@@ -345,6 +345,16 @@ def pragma(name: str, connection: sqlite3.Connection) -> int:
     return value
 
 
+async def test_a_file_that_is_removed_while_it_is_read_is_told(made: Path) -> None:
+    async def work(store: RecorderEventStore) -> None:
+        await store.read("agent:a")
+        made.unlink()
+        with pytest.raises(StoreUnavailable, match=r"runs\.db was moved or deleted while it was open"):
+            await store.read("agent:a")
+
+    await use(open_store(url(made), read_only=True), work)
+
+
 def test_a_sync_reaches_the_disk_on_macos_too(tmp_path: Path) -> None:
     from steptrail.infrastructure.store.sqlite.connections import FileConnections, file_uri
 
