@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 
 from steptrail.domain.json_value import JsonValue
@@ -100,36 +101,50 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
-    archived = [Archived.load(path) for path in arguments.files]
+    # Each file is proved before the first is stored, and held only while that lasts: an archive may not fit in memory.
+    proved = [_Proved.of(Archived.load(path)) for path in arguments.files]
 
     async def checked() -> list[str]:
         async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return [await _proof(trail, each) for each in archived]
+            return [await _proof(trail, each) for each in proved]
 
     async def stored() -> list[str]:
         async with Steptrail.open(store_of(arguments)) as trail:
-            await unarchived(trail, archived)
-            return ["stored" for _ in archived]
+            await unarchived(trail, map(Archived.load, arguments.files))
+            return ["stored" for _ in proved]
 
     found = asyncio.run(checked() if arguments.check else stored())
     if output.as_json:
         listed: list[JsonValue] = [
-            {"id": name_of(each.stream), "events": each.events, "digest": each.digest.hex(), "is": what}
-            for each, what in zip(archived, found, strict=True)
+            {"id": each.name, "events": each.events, "digest": each.digest, "is": what}
+            for each, what in zip(proved, found, strict=True)
         ]
         output.data(listed)
     else:
-        rows = [[what, name_of(each.stream), str(each.events)] for each, what in zip(archived, found, strict=True)]
+        rows = [[what, each.name, str(each.events)] for each, what in zip(proved, found, strict=True)]
         output.table(["", "ID", "EVENTS"], rows)
     return Exit.FAILED if "another" in found else Exit.OK
 
 
-async def _proof(trail: Steptrail, archived: Archived) -> str:
+@dataclass(frozen=True)
+class _Proved:
+    """What is told of an archived session whose file was proved."""
+
+    name: str
+    events: int
+    digest: str
+
+    @classmethod
+    def of(cls, archived: Archived) -> "_Proved":
+        return cls(name_of(archived.stream), archived.events, archived.digest.hex())
+
+
+async def _proof(trail: Steptrail, proved: _Proved) -> str:
     """Return what the store that is asked says of an archived session that holds what its own digest says."""
-    erasure = await trail.erasure(name_of(archived.stream))
+    erasure = await trail.erasure(proved.name)
     if erasure is None:
         return "whole"
-    return "as erased" if erasure.digest == archived.digest.hex() else "another"
+    return "as erased" if erasure.digest == proved.digest else "another"
 
 
 def _tell(report: ErasureReport, output: Output) -> int:

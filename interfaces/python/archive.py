@@ -7,7 +7,7 @@ compares it with the one that the store remembers of the stream that was erased.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -55,6 +55,13 @@ class Archived:
         """How many events it has."""
         return sum(len(commit.events) for commit in self.commits)
 
+    @property
+    def forked_from(self) -> str | None:
+        """The stream whose past it shares; None when it is no fork."""
+        kind = KINDS.of(self.stream)
+        past = kind.machine.forked_from(self.commits[0].events[0][1]) if kind is not None else None
+        return past.stream if past is not None else None
+
     @classmethod
     def load(cls, path: Path | str) -> "Archived":
         """Read a file and prove it. Raises `NotARecording` that says what is wrong with it."""
@@ -69,6 +76,8 @@ class Archived:
         for number, line in enumerate(lines, start=2):
             commits += chain.add(record_of(source, number, stream, line))
         commits += chain.end()
+        if not commits:
+            raise NotARecording(f"{source} holds no events")
         if chain.head.version != expected:
             raise NotARecording(f"{source} holds {chain.head.version} events and says that there are {expected}")
         if chain.head.digest != digest:
@@ -94,17 +103,35 @@ class Archived:
             raise ConfigurationError(f"another session {name} is in this store already") from error
 
 
-async def unarchived(trail: "Steptrail", archived: Sequence[Archived]) -> None:
-    """Store streams, and list them; see `Archived.restore`."""
+async def unarchived(trail: "Steptrail", archived: Iterable[Archived]) -> None:
+    """Store streams and list them, one after another, so that no two have to be in memory; see `Archived.restore`.
+
+    Raises `ConfigurationError` for a fork whose source is not there in the end, when all others are listed.
+    """
     store = trail.store
     if not isinstance(store, RecorderEventStore):
         raise ConfigurationError("an archive is taken out into a store that was opened at an address")
+    forks: dict[str, str] = {}
     for each in archived:
         await each.restore(store)
-    # A fork is read with the past that it shares, so all are there by now.
-    for each in archived:
-        if (kind := KINDS.of(each.stream)) is not None:
-            await store.list_anew(kind.machine.control.summary(await trail.handle(name_of(each.stream)).state()))
+        if (source := each.forked_from) is not None:
+            # It is read with the past that it shares, which may come later.
+            forks[each.stream] = source
+        else:
+            await _list(trail, store, each.stream)
+    alone = {fork: source for fork, source in forks.items() if not await store.version(source)}
+    for fork in forks.keys() - alone.keys():
+        await _list(trail, store, fork)
+    for fork, source in alone.items():
+        raise ConfigurationError(
+            f"session {id_of(fork)} is a fork of {id_of(source)}, which is in none of the files and not in this store: "
+            "repeat this with the file of that session too"
+        )
+
+
+async def _list(trail: "Steptrail", store: RecorderEventStore, stream: str) -> None:
+    if (kind := KINDS.of(stream)) is not None:
+        await store.list_anew(kind.machine.control.summary(await trail.handle(name_of(stream)).state()))
 
 
 def file_of(folder: Path, stream: str) -> Path:

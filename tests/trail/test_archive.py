@@ -1,6 +1,8 @@
 """Sessions that ended long ago go into an archive that proves what it holds, and are erased after that."""
 
+import asyncio
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -83,6 +85,63 @@ def test_the_command_line_archives_proves_and_takes_out(tmp_path: Path, capsys: 
     assert "another session s1 is in this store already" in capsys.readouterr().err
 
 
+async def archive_of(trail: Steptrail, clock: ManualClock, folder: Path) -> dict[str, Path]:
+    """Archive what ended, and return the file of each stream."""
+    streams = [row.stream for row in await trail.runs()]
+    clock.advance(2 * 86_400)
+    await trail.retain(older_than=DAY, archive=folder, dry_run=False)
+    return {stream: file_of(folder, stream) for stream in streams}
+
+
+async def forked(folder: Path) -> dict[str, Path]:
+    clock = ManualClock()
+    async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
+        await trail.run(agent_of(["Done."]).build(), "hi", session="source")
+        fork = await trail.session("source").fork(session="fork")
+        await fork.send(agent_of(["", "again"]).build(), "and?")
+        await trail.run(agent_of(["Done."]).build(), "hi", session="other")
+        return await archive_of(trail, clock, folder)
+
+
+async def test_a_process_that_dies_between_two_files_has_stored_and_listed_the_first(tmp_path: Path) -> None:
+    files = await forked(tmp_path)
+
+    def dying() -> Iterator[Archived]:
+        yield Archived.load(files["agent:other"])
+        raise Crash
+
+    async with Steptrail.open("sqlite:///:memory:") as look:
+        with pytest.raises(Crash):
+            await unarchived(look, dying())
+        assert [row.stream for row in await look.runs()] == ["agent:other"]
+
+
+async def test_a_fork_may_come_before_its_source_and_without_it_is_told_when_all_others_are_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, other = await forked(tmp_path / "old"), f"sqlite:///{tmp_path / 'look.db'}"
+    order = [str(files[f"agent:{name}"]) for name in ("fork", "other", "source")]
+    assert await asyncio.to_thread(main, ["unarchive", *order[:2], "--store", other]) == 2
+    assert "session fork is a fork of source, which is in none of the files" in capsys.readouterr().err
+    async with Steptrail.open(other) as look:
+        assert [row.stream for row in await look.runs()] == ["agent:other"]
+    assert await asyncio.to_thread(main, ["unarchive", *order, "--store", other]) == 0
+    async with Steptrail.open(other) as look:
+        assert {row.stream for row in await look.runs()} == files.keys()
+        assert (await look.session("fork").state()).output == "again"
+
+
+async def test_no_file_is_stored_where_one_of_them_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, other = await forked(tmp_path / "old"), tmp_path / "look.db"
+    files["agent:other"].write_bytes(files["agent:other"].read_bytes().replace(b"Done.", b"Gone."))
+    command = ["unarchive", *map(str, sorted(files.values(), reverse=True)), "--store", f"sqlite:///{other}"]
+    assert await asyncio.to_thread(main, command) == 2
+    assert "is not what was archived" in capsys.readouterr().err
+    assert not other.exists()
+
+
 class Dying:
     """A store whose process dies where it is to erase, before or after it has."""
 
@@ -138,6 +197,7 @@ async def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
         (whole[:-20], "is no record"),
         (b"", "is empty"),
         (b"{}\n", "is no archived session"),
+        (lines[0], "holds no events"),
         (whole.replace(b'"digest":"', b'"digest":"zz'), "is damaged"),
         (b"\0" * 99, "is no archived session"),
     ):
