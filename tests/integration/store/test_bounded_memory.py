@@ -36,7 +36,7 @@ from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.snapshots import Snapshots
 
 IS_NIGHT = os.environ.get("STEPTRAIL_NIGHTLY") == "1"
-EVENTS, LITTLE_MORE = (100_000, 1.2) if IS_NIGHT else (20_000, 1.8)
+EVENTS, LITTLE_MORE = (100_000, 1.2) if IS_NIGHT else (20_000, 2.0)
 """What is held beside the state is a page, whose share is smaller in a longer session.
 
 The whole of the shorter session would be five times its state.
