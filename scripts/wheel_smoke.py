@@ -26,6 +26,7 @@ HEAVY = (
     "anthropic",
     "cel_expr_python",
     "eventsourcing.postgres",
+    "filelock",
     "jinja2",
     "mcp",
     "openai",

@@ -8,7 +8,6 @@ from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.python.archive import archive_streams
 from steptrail.interfaces.python.lists import one_of
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.environment import Environment
@@ -71,6 +70,11 @@ class Eraser:
             raise ConfigurationError(f"a session that is {status} has not ended: give {', '.join(_ENDED)}")
         if limit is not None and limit < 1:
             raise ConfigurationError(f"limit is a number from 1, not {limit}")
+        keep = None
+        if archive is not None:
+            from steptrail.interfaces.python.archive import archive_streams
+
+            keep = partial(archive_streams, self._env.store, Path(archive))
         report = await retain_streams(
             self._env,
             before=self._env.clock.utc() - older_than // timedelta(microseconds=1),
@@ -80,7 +84,7 @@ class Eraser:
             by=_said("by", by),
             reason=_said("reason", reason or f"older than {older_than}"),
             dry_run=dry_run,
-            keep=None if archive is None else partial(archive_streams, self._env.store, Path(archive)),
+            keep=keep,
         )
         if dry_run or not report.erased:
             return report
