@@ -100,11 +100,12 @@ class Acting(Answering):
 
 
 async def _steered(handle: "Session | Flow", row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> None:
-    if form.get("shown") != str(row.executions):
+    shown = form.get("shown", "")
+    key = f"{by} {form['do']} {shown} {form.get('at', '')}"[:200]
+    # A second click is the same command, also where the first one has begun an execution.
+    if shown != str(row.executions) and key not in (await handle.state()).fold.keys:
         said = "Another execution has begun since the page was shown. Nothing was done."
         raise FormRefused(HTTPStatus.CONFLICT, said)
-    # A second click is the same command.
-    key = f"{by} {form['do']} {row.executions} {form.get('at', '')}"[:200]
     commands = {"pause": handle.pause, "unpause": handle.unpause, "stop": handle.stop, "requeue": handle.requeue}
     await commands[form["do"]](reason=reason, by=by, key=key)
 
