@@ -6,18 +6,17 @@ be read. So sorting both by version never shows text after the event that supers
 may come later than that event; then it is dropped.
 """
 
-import asyncio
 from collections import deque
-from types import TracebackType
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
-from steptrail.domain.errors import ConfigurationError, SessionNotFound, StoreUnavailable
+from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.runtime.kernel.channel import Seat, take_seat
+from steptrail.runtime.kernel.iteration import Iteration
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_inbox import LiveInbox
@@ -29,7 +28,7 @@ Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
 """An item that is handed out to the follower of a stream."""
 
 
-class Following:
+class Following(Iteration[Followed]):
     """An async iterator over a stream, and an async context manager that ends it. `Handle.follow` makes one.
 
     Every event is handed out once, in the order of versions. An instance belongs to the event loop in which it is first
@@ -40,6 +39,7 @@ class Following:
     def __init__(
         self, store: EventStore, stream: str, fanout: LiveFanout, *, after: int = 0, forever: bool = False
     ) -> None:
+        super().__init__()
         if after < 0:
             raise ConfigurationError(f"a session is followed after a version from 0, not after {after}")
         if (kind := KINDS.of(stream)) is None:
@@ -48,11 +48,8 @@ class Following:
         self._after, self._known = after, 0
         self._inbox: LiveInbox | None = None
         self._page: deque[Recorded[Event]] = deque()
-        self._filling = asyncio.Lock()
         self._seat: Seat | None = None
-        self._failure: Exception | None = None
-        self._coming: asyncio.Future[None] | None = None
-        self._is_open, self._is_closed = False, False
+        self._is_open = False
 
     @property
     def is_over(self) -> bool:
@@ -110,18 +107,6 @@ class Following:
             return self._inbox.take()
         return None
 
-    async def fill(self) -> None:
-        """Wait until an item is ready or the iteration is over."""
-        async with self._filling:
-            self._failure = None  # what failed while nobody asked is tried again
-            try:
-                await self._join()
-                while self._seat is not None and not self.is_over and not self._has_something():
-                    await self._advance(self._seat)
-            except StoreUnavailable:
-                if not self.is_over:
-                    raise
-
     async def aclose(self) -> None:
         """End the iteration; a task that waits for the next item stops waiting. Safe to call twice."""
         self._is_closed = True
@@ -140,8 +125,10 @@ class Following:
         shown_at = self._inbox.version if self._inbox is not None else None
         return bool(self._page) or (shown_at is not None and shown_at <= self._after)
 
-    async def _advance(self, seat: Seat) -> None:
-        if seat.is_behind:
+    async def _advance(self) -> None:
+        if (seat := self._seat) is None:
+            await self._join()
+        elif seat.is_behind:
             self._page.extend(await seat.read())
         elif not self._forever and not self._is_open and self._after >= self._known:
             await self.aclose()
@@ -150,38 +137,9 @@ class Following:
         elif not seat.is_watching:
             seat.watch()
         else:
-            self._coming = asyncio.get_running_loop().create_future()
-            await self._coming
-
-    def _note_failure(self, error: Exception | None) -> None:
-        self._failure = error
-        self._wake()
+            await self._come()
 
     def _wake(self) -> None:
-        if self._coming is not None and not self._coming.done():
-            self._coming.set_result(None)
+        super()._wake()
         if self.is_over and self._seat is not None:
             self._seat.leave()
-
-    def __aiter__(self) -> Self:
-        """Return self."""
-        return self
-
-    async def __anext__(self) -> Followed:
-        """Return the next item, as soon as there is one."""
-        while not self.is_over:
-            if (followed := self.ready()) is not None:
-                return followed
-            await self.fill()
-        raise StopAsyncIteration
-
-    async def __aenter__(self) -> Self:
-        """Begin to collect live updates, and return self."""
-        await self.begin()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the iteration."""
-        await self.aclose()

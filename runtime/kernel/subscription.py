@@ -7,13 +7,13 @@ So a slow consumer holds no more than one page and delays nobody, and an interru
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
+from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.runtime.kernel.iteration import Iteration
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.log_reader import Watch, watch_log, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
@@ -49,7 +49,7 @@ class LogEntry(NamedTuple):
         return prefix_of(self.stream).removesuffix(":")
 
 
-class Subscription:
+class Subscription(Iteration[LogEntry]):
     """An async iterator over the log, and an async context manager that closes it.
 
     Every event is handed out once, also when several tasks ask; those of one session come in their order. An instance
@@ -68,6 +68,7 @@ class Subscription:
         on_corrupt: OnCorrupt | None = None,
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
+        super().__init__()
         if set(types) - EVENT_TYPES.keys():
             KINDS.load_all()  # the events of a kind are known once it is imported
         if unknown := sorted(set(types) - EVENT_TYPES.keys()):
@@ -81,12 +82,8 @@ class Subscription:
         self._is_store_closed = is_store_closed
         self._read_to = None if after == "now" else after
         self._page: deque[LogEntry | CorruptRecord] = deque()
-        self._filling = asyncio.Lock()
         self._watch: Watch | None = None
         self._growths, self._read_at = 0, -1
-        self._failure: Exception | None = None
-        self._coming: asyncio.Future[None] | None = None
-        self._is_closed = False
 
     @property
     def is_over(self) -> bool:
@@ -122,23 +119,15 @@ class Subscription:
             self._on_corrupt(entry)
         return None
 
-    async def fill(self) -> None:
-        """Wait until an entry is ready or the subscription is over."""
-        async with self._filling:
-            self._failure = None  # the cause may be gone since
-            try:
-                while not self._page and not self.is_over:
-                    await self._advance()
-            except StoreUnavailable:
-                if not self.is_over:
-                    raise
-
     async def aclose(self) -> None:
         """End the subscription; a task that waits for its next entry stops waiting. Safe to call twice."""
         self._is_closed = True
         if self._watch is not None:
             self._watch.leave()
         self._wake()
+
+    def _has_something(self) -> bool:
+        return bool(self._page)
 
     async def _advance(self) -> None:
         read_to = await self.begin()
@@ -159,9 +148,8 @@ class Subscription:
         elif self._watch is None or self._watch.is_over:
             self._begin_to_watch()
         else:
-            self._coming = asyncio.get_running_loop().create_future()
             try:
-                await self._coming
+                await self._come()
             except asyncio.CancelledError:
                 self._watch.leave()  # its consumer may not come back
                 raise
@@ -178,14 +166,6 @@ class Subscription:
         self._growths += 1
         self._wake()
 
-    def _note_failure(self, error: Exception | None) -> None:
-        self._failure = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._coming is not None and not self._coming.done():
-            self._coming.set_result(None)
-
     async def _read(self, read_to: int, end: int) -> None:
         page: list[tuple[int, LogEntry | CorruptRecord]] = []
 
@@ -197,26 +177,3 @@ class Subscription:
             page.append((position, LogEntry(position, stream, record)))
         self._read_to = page[-1][0] if len(page) == _PAGE else max(end, page[-1][0] if page else 0)
         self._page.extend(entry for _, entry in page)
-
-    def __aiter__(self) -> Self:
-        """Return self."""
-        return self
-
-    async def __anext__(self) -> LogEntry:
-        """Return the next entry as soon as it is stored."""
-        while not self.is_over:
-            if (entry := self.ready()) is not None:
-                return entry
-            await self.fill()
-        raise StopAsyncIteration
-
-    async def __aenter__(self) -> Self:
-        """Fix where the subscription begins, and return self."""
-        await self.begin()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the subscription."""
-        await self.aclose()
