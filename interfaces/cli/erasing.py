@@ -128,7 +128,7 @@ def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
 
 @dataclass(frozen=True)
 class _Proved:
-    """What is told of an archived session whose file was proved."""
+    """An archived session whose file was proved, as the command tells of it."""
 
     name: str
     events: int

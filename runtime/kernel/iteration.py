@@ -1,4 +1,4 @@
-"""What the iterators over a store have in common: one consumer or several, waiting, failing and being closed."""
+"""The base of the iterators over a store: they wait, fail and are closed in one way, for one consumer or several."""
 
 import asyncio
 from abc import ABC, abstractmethod
