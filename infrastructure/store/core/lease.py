@@ -10,6 +10,7 @@ Lock files are not inherited by programs that are started. A child made by `fork
 closes it there at once; with an older one, or a fork behind Python's back, the lease lives until that child ends too.
 """
 
+import errno
 import json
 import os
 import socket
@@ -23,12 +24,13 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
-from steptrail.domain.errors import SessionBusy, StoreLocked, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import SessionBusy, StoreFull, StoreLocked, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, look_at_leases
 
 __all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "owner_here", "session_in"]
 
 _POLL_SECONDS = 0.01
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class HeldLease(Protocol):
@@ -74,7 +76,13 @@ class FileLeases:
             path = self._folder / f"{name}.{_number(held[-1]) + 1 if held else 1}.lock"
             lock = FileLock(path, thread_local=False)
             lock.acquire(blocking=False)
-            _owner_file(path).write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
+            try:
+                _owner_file(path).write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
+            except BaseException:
+                # A lease that was not granted leaves nothing behind.
+                lock.release(force=True)
+                _remove(path)
+                raise
         lease = _FileLease(self, lock, path)
         with self._lock:
             self._held.add(lease)
@@ -123,6 +131,9 @@ class FileLeases:
             msg = f"the leases in {self._folder} are locked by another process: try again"
             raise StoreLocked(msg) from error
         except OSError as error:
+            if error.errno in _FULL:
+                msg = f"no space left for the leases in {self._folder}: nothing was written, free some and try again"
+                raise StoreFull(msg) from error
             msg = f"the leases in {self._folder} cannot be used: {error}"
             raise StoreUnavailable(msg) from error
 

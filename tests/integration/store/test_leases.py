@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from steptrail.domain.errors import SessionBusy, StoreLocked
+from steptrail.domain.errors import SessionBusy, StoreFull, StoreLocked
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.lease import FileLeases
 
@@ -173,6 +173,20 @@ def test_an_owner_that_cannot_be_read_is_busy_all_the_same(tmp_path: Path) -> No
         leases.acquire("agent:s1", "w2", take_over=False)
     assert caught.value.owner is None
     leases.close()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_lease_that_finds_no_room_is_refused_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    full = Path("/dev/full")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", lambda _, text, **__: full.write_bytes(text.encode()))
+        with pytest.raises(StoreFull, match=r"^no space left for the leases in .*: nothing was written, free some and"):
+            leases.acquire("agent:s1", "w1", take_over=False)
+    assert files(tmp_path) == ["guard"]
+    leases.acquire("agent:s1", "w1", take_over=False).release()
 
 
 def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: Path) -> None:
