@@ -29,6 +29,8 @@ class Exit(IntEnum):
     """The store, or a receiver of spans, is locked or away: the same command may succeed later."""
     INTERRUPTED = 130
     """Ctrl-C, where no run could be paused."""
+    TERMINATED = 143
+    """SIGTERM, likewise."""
 
 
 class Refusal(Exception):

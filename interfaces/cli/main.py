@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 from steptrail.domain.errors import (
     CorruptRecord,
@@ -48,6 +50,12 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; `argv` is without the program's name."""
     output = Output(sys.stdout, sys.stderr)
+    with _ending_on_sigterm() as asked:
+        code = _carried_out(argv, output)
+    return Exit.TERMINATED if code == Exit.INTERRUPTED and asked else code
+
+
+def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
     try:
         commands = Commands()
         lists, rest = (
@@ -84,6 +92,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _refused(output, str(error), Exit.REFUSED)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return Exit.INTERRUPTED
+
+
+@contextmanager
+def _ending_on_sigterm() -> Generator[list[int]]:
+    """Have SIGTERM end what runs as Ctrl-C does, so that it gives up its leases and removes its temporary files.
+
+    Yields the list that the signal is put into. A command that has a way of its own to end, such as a worker, takes
+    the signal itself.
+    """
+    asked = list[int]()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        interrupt = signal.getsignal(signal.SIGINT)  # that of `asyncio.run`, while there is one
+        if not callable(interrupt):
+            raise KeyboardInterrupt
+        interrupt(signal.SIGINT, frame)
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # outside of the main thread
+        yield asked
+        return
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
 
 
 class _Notes(logging.Handler):

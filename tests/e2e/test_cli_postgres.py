@@ -1,5 +1,7 @@
 """The command line on a server: the same commands, and what is different when something is wrong with it."""
 
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,29 @@ from tests.harness.postgres_server import PostgresServer
 from tests.harness.ready_python import KILL
 from tests.harness.worker_pool import WorkerPool
 
+WAITING = """
+import time
+from pathlib import Path
+
+from steptrail.events import ToolExecutionStarted
+from steptrail.projections import Column, ColumnKind, Projection, Table
+
+WHERE = Column("position", ColumnKind.INTEGER, "where")
+CALLS = Table(name="v1_waiting", says="one row for each call", columns=(WHERE,), key=("position",))
+
+
+class Waiting(Projection):
+    name, version, prefixes, types, tables = "waiting", 1, ("agent:",), (ToolExecutionStarted.TYPE,), (CALLS,)
+
+    def begin(self, stream):
+        return 0
+
+    def apply(self, fold, entry, changes):
+        Path("at-work").touch()
+        while not Path("open").exists():
+            time.sleep(0.01)
+        return fold
+"""
 EXPIRE = "UPDATE steptrail.leases SET expires = clock_timestamp()"
 
 
@@ -51,6 +76,26 @@ def test_given_a_killed_run_on_a_server_then_it_is_owned_until_its_lease_expires
     assert found["open effects"].startswith("gated (s1:1:1:1) was started and has not ended")
     (cli.folder / "open").touch()
     assert cli("resume", "agents.py:steps", "s1").lines[-1] == "all three"
+    assert cli("doctor", "--json").json["findings"] == []
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_given_a_rebuild_on_a_server_that_is_told_to_end_then_it_leaves_no_lease_behind(
+    cli: Cli, how: signal.Signals, code: int
+) -> None:
+    (cli.folder / "waiting.py").write_text(WAITING, encoding="utf-8")
+    cli("run", "agents.py", "hi", "--id", "s1")
+    rebuild = ("rebuild", "--projection", "waiting.py:Waiting")
+    running = cli.start(*rebuild)
+    while not (cli.folder / "at-work").exists():
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.01)
+    running.send_signal(how)
+    (cli.folder / "open").touch()  # what is under way is ended first
+    assert running.communicate() == ("", "")
+    assert running.returncode == code
+    again = cli(*rebuild)
+    assert (again.code, again.err) == (0, "")
     assert cli("doctor", "--json").json["findings"] == []
 
 
