@@ -76,7 +76,7 @@ def _finish(arguments: argparse.Namespace, output: Output) -> int:
         async with Steptrail.open(store_of(arguments), create=False) as trail:
             return await trail.finish_erasing()
 
-    return _tell(ErasureReport(remains=asyncio.run(finished())), output)
+    return _tell(ErasureReport(remains=asyncio.run(finished())), output, is_finished=True)
 
 
 def _retain(arguments: argparse.Namespace, output: Output) -> int:
@@ -147,7 +147,7 @@ async def _proof(trail: Steptrail, proved: _Proved) -> str:
     return "as erased" if erasure.digest == proved.digest else "another"
 
 
-def _tell(report: ErasureReport, output: Output) -> int:
+def _tell(report: ErasureReport, output: Output, *, is_finished: bool = False) -> int:
     if output.as_json:
         output.data(_report_data(report))
         return Exit.OK
@@ -162,8 +162,10 @@ def _tell(report: ErasureReport, output: Output) -> int:
     if report.is_dry_run:
         output.line(f"{what} would be erased; nothing was done")
         return Exit.OK
-    if report.erased:
+    if not is_finished:
         output.line(f"{what} erased")
+        if not report.erased:  # nobody has looked then what remains of others
+            return Exit.OK
     output.line(f"bytes remain: {report.remains}" if report.remains else "no bytes of erased sessions remain")
     return Exit.OK
 

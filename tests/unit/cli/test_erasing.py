@@ -73,6 +73,14 @@ def test_retain_lists_and_erases_only_when_it_is_told_to(url: str, capsys: pytes
     assert json.loads(told(capsys, *retain)[1])["erased"] == []
 
 
+def test_retain_that_erased_nothing_says_nothing_of_bytes_that_it_did_not_look_for(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    retain = ("--store", url, "retain", "--older-than", "1min", "--yes")
+    assert told(capsys, *retain)[1].endswith("3 sessions erased\nno bytes of erased sessions remain\n")
+    assert told(capsys, *retain) == (0, "0 sessions erased\n", "")
+
+
 def test_words_that_cannot_be_meant_are_refused(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command, why in (
         (["erase"], "erase needs the ID of a session, --by and --reason"),
