@@ -5,6 +5,7 @@ A file is JSON lines: a header that says what it is and what it cannot hold, the
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
@@ -113,9 +114,14 @@ def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f"{target.name}.new")
-    with beside.open("wb") as file:
-        file.writelines(lines)
-    beside.replace(target)
+    try:
+        with beside.open("wb") as file:
+            file.writelines(lines)
+        beside.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
 
 
 def line_of(record: Recorded[Event]) -> bytes:
