@@ -180,9 +180,12 @@ def test_a_lease_that_finds_no_room_is_refused_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leases = FileLeases(tmp_path / "runs.db", patience=1)
-    full = Path("/dev/full")
+
+    def write(_: Path, text: str, encoding: str) -> None:
+        Path("/dev/full").write_bytes(text.encode(encoding))
+
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "write_text", lambda _, text, **__: full.write_bytes(text.encode()))
+        patched.setattr(Path, "write_text", write)
         with pytest.raises(StoreFull, match=r"^no space left for the leases in .*: nothing was written, free some and"):
             leases.acquire("agent:s1", "w1", take_over=False)
     assert files(tmp_path) == ["guard"]
