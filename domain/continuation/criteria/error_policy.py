@@ -2,13 +2,14 @@
 
 from typing import final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from steptrail.domain.base import made
 from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.policy.context import CanResolveErrorContext, ErrorHandlingDecision
+from steptrail.domain.policy.context import CanResolveErrorContext, ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.shared.run import StopReason
@@ -24,6 +25,7 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
 
     The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up. Otherwise it is
     `error`, also for a permanent error, where no retry would help. In both cases the forbid fails the run.
+    A `resolver` replaces the one that reads the steps of an agent.
     """
 
     policy: ErrorPolicy
@@ -36,7 +38,7 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with the error, the counts and the handling, and with `configuredHandling` if the policy had another."""
-        error = (self.resolver or AgentErrorContextResolver(self.policy)).resolve(state)
+        error = self._error(state)
         handling = self.policy.evaluate(error)
         context: dict[str, JsonValue] = {
             "errorType": str(error.type),
@@ -56,6 +58,11 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         exhausted = configured is ErrorHandlingDecision.RETRY and not error.is_permanent
         return self._vote(context, StopReason.RETRY_LIMIT if exhausted else StopReason.ERROR, fails=True)
 
+    def _error(self, state: StateView) -> ErrorContext:
+        if self.resolver is None:
+            return AgentErrorContextResolver(self.policy).resolve(state)
+        return _checked(self.resolver.resolve(state))
+
     @staticmethod
     def _words(_: bool, context: Context) -> str:
         failures, most, handling = context["consecutiveFailures"], context["maxRetries"], context["handling"]
@@ -66,3 +73,13 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         if handling == "stop":
             return f"{label} after {failures} consecutive failures (max: {most})"
         return f"{label}, retrying ({failures}/{most})" if handling == "retry" else f"{label} ignored by policy"
+
+
+def _checked(answer: object) -> ErrorContext:
+    """Return the answer of a resolver of a service, with each field checked. Raises for one that is no error context.
+
+    An error of a class that no policy knows, or fewer failures than none, must not count as ignored.
+    """
+    if not isinstance(answer, ErrorContext):
+        raise TypeError(f"resolve() returned {type(answer).__name__}, not an ErrorContext")
+    return made(ErrorContext, structs.asdict(answer))

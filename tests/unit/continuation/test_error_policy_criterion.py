@@ -1,3 +1,5 @@
+from typing import cast
+
 import pytest
 
 from steptrail.continuation import (
@@ -129,3 +131,32 @@ def test_a_resolver_of_its_own_replaces_the_agents() -> None:
     policy = ErrorPolicy().with_validation_error_handling(ErrorHandlingDecision.IGNORE)
     vote = ErrorPolicyCriterion(policy, Unlucky()).explain(after())
     assert (vote.reason, vote.context["totalFailures"]) == ("Validation error ignored by policy", 9)
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (None, "resolve() returned NoneType, not an ErrorContext"),
+        (ErrorContext(type=cast("ErrorType", "network"), consecutive_failures=1), "type: Invalid enum value 'network'"),
+        (ErrorContext(type=ErrorType.TOOL, consecutive_failures=-1), "consecutive_failures: Expected `int` >= 0"),
+        (ErrorContext(type=ErrorType.TOOL, consecutive_failures=cast("int", 1.5)), "Expected `int`, got `float`"),
+    ],
+)
+def test_what_no_policy_can_judge_is_not_taken_for_an_ignored_error(found: ErrorContext | None, wrong: str) -> None:
+    class Mistaken:
+        def resolve(self, state: StateView, /) -> ErrorContext:
+            return cast("ErrorContext", found)
+
+    criterion = ErrorPolicyCriterion(ErrorPolicy.retry_all(3), Mistaken())
+    outcome = ContinuationCriteria(criterion, ToolCallPresenceCheck()).evaluate(after())
+    assert (outcome.should_continue, outcome.stop_reason) == (False, StopReason.ERROR)
+    assert wrong in outcome.evaluations[0].reason
+
+
+def test_a_resolver_may_name_the_class_of_an_error_by_its_value() -> None:
+    class Plain:
+        def resolve(self, state: StateView, /) -> ErrorContext:
+            return ErrorContext(type=cast("ErrorType", "rate_limit"), consecutive_failures=1)
+
+    vote = ErrorPolicyCriterion(ErrorPolicy.retry_all(3), Plain()).explain(after())
+    assert (vote.decision, vote.reason) == (ALLOW, "Rate_limit error, retrying (1/3)")
