@@ -25,7 +25,8 @@ class SlimSerializationConfig:
     `include_continuation_trace` about the votes of the last decision.
 
     `max_bytes` bounds the whole document as compact JSON in UTF-8, whatever arguments, metadata and names hold: parts
-    that would make it larger are left out. Raises `ConfigurationError` for less than 4096 and for limits below 0.
+    that would make it larger are left out. Raises `ConfigurationError` for less than 4096, and for limits that are
+    no whole numbers from 0.
     """
 
     max_messages: int | None = 50
@@ -41,9 +42,13 @@ class SlimSerializationConfig:
     max_bytes: int | None = 512 * _KIB
 
     def __post_init__(self) -> None:
-        for name in ("max_messages", "max_content_length", "max_steps"):
-            value: int | None = getattr(self, name)
-            if value is not None and value < 0:
+        for name in ("max_messages", "max_content_length", "max_steps", "max_bytes"):
+            value: object = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ConfigurationError(f"{name} is {value!r}: use a whole number, or None for no limit")
+            if value < 0:
                 raise ConfigurationError(f"{name} is {value}: use 0 or more, or None for no limit")
         if self.max_bytes is not None and self.max_bytes < LEAST_BYTES:
             raise ConfigurationError(f"max_bytes is {self.max_bytes}: no document is sure to fit into less than 4096")

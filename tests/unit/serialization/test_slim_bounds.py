@@ -88,8 +88,18 @@ def test_nothing_is_left_out_where_everything_fits() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_bytes": 4095}, {"max_messages": -1}, {"max_steps": -1}, {"max_content_length": -1}]
+    "wrong",
+    [
+        {"max_bytes": 4095},
+        {"max_messages": -1},
+        {"max_steps": -1},
+        {"max_content_length": -1},
+        {"max_messages": 1.5},
+        {"max_steps": "5"},
+        {"max_content_length": True},
+        {"max_bytes": 5000.5},
+    ],
 )
-def test_settings_that_cannot_be_kept_are_refused(wrong: dict[str, int]) -> None:
+def test_settings_that_cannot_be_kept_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
-        SlimSerializationConfig(**wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        SlimSerializationConfig(**wrong)
