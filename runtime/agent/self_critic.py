@@ -9,7 +9,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.decision import ContinuationDecision
@@ -137,7 +137,7 @@ class SelfCritic:
                 if not callable(self._judge):
                     return await self._ask(self._judge, task, answer, iteration, left)
                 given = self._judge(task, answer)
-                critique = await given if inspect.isawaitable(given) else given
+                critique = _checked(await given if inspect.isawaitable(given) else given)
         except Exception as error:
             return Critique(approved=True, problem=f"the judge failed: {type(error).__name__}: {words_of(error)}")
         return replace(critique, feedback=_storable(critique.feedback))
@@ -169,6 +169,14 @@ def _answer_to_judge(state: HookState) -> str | None:
         return None
     is_whole = AnswerComplete().decide(state) is not ContinuationDecision.FORBID
     return step.text if is_whole and state.stop_request is None else None
+
+
+def _checked(critique: object) -> Critique:
+    if not isinstance(critique, Critique):
+        raise TypeError(f"it returned {type(critique).__name__}, not a Critique")
+    if not isinstance(cast(object, critique.feedback), str):
+        raise TypeError(f"its feedback is {type(critique.feedback).__name__}, not a text")
+    return critique
 
 
 def _storable(text: str) -> str:

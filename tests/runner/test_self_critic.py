@@ -1,5 +1,7 @@
 """A judge looks at an answer before it ends the run: what it sends back is revised, and not for ever."""
 
+from typing import cast
+
 import pytest
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType
@@ -87,6 +89,14 @@ def broken(task: str, answer: str) -> Critique:
     raise RuntimeError(f"no opinion of {answer} for {task}")
 
 
+def says_yes(task: str, answer: str) -> Critique:
+    return cast("Critique", task < answer)
+
+
+async def gives_a_number(task: str, answer: str) -> Critique:
+    return Critique(approved=False, feedback=cast("str", len(task + answer)))
+
+
 @pytest.mark.parametrize(
     ("judge", "problem"),
     [
@@ -97,6 +107,8 @@ def broken(task: str, answer: str) -> Critique:
             "the judge failed: RuntimeError: GET https://x.example/?api_key=…",
         ),
         (says("Hm."), "the judge said neither APPROVE nor REVISE: 'Hm.'"),
+        (says_yes, "the judge failed: TypeError: it returned bool, not a Critique"),
+        (gives_a_number, "the judge failed: TypeError: its feedback is int, not a text"),
     ],
 )
 async def test_a_judge_that_fails_has_approved_and_the_metadata_says_why(
