@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.nodes import (
     ConditionalNode,
     FilterNode,
@@ -262,10 +263,13 @@ class Workflow(WorkingBuilder):
     ) -> Self:
         """Ask a person. `prompt` is a template, `show` names the variables that the person sees.
 
-        After `expires` seconds `on_timeout` decides. A rejection is an answer; a gate, or `on_reject="fail"`, makes it
-        a stop.
+        After `expires` seconds `on_timeout` decides. The `default` of an approval is a text: "yes" and "approve" say
+        yes, and any other one says no. A rejection is an answer; a gate, or `on_reject="fail"`, makes it a stop.
         """
         with about(node_id):
+            if type == "approval" and default is not None and not isinstance(default, str):
+                # Not in the node: runs were recorded with such a default, which says no.
+                raise ConfigurationError(f'default: Expected "yes", "no" or another text, not {default!r}')
             node = HumanNode(
                 id=node_id,
                 type=type,
