@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, T
 import msgspec
 from msgspec import Meta, Struct
 
-from steptrail.domain.errors import InvalidSetting
+from steptrail.domain.errors import ConfigurationError, InvalidSetting
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -36,6 +36,7 @@ __all__ = [
     "full_form",
     "made",
     "place_and_fault",
+    "refuse_wrong_types",
 ]
 
 LARGEST = 2**63 - 1
@@ -150,13 +151,25 @@ def place_and_fault(error: msgspec.ValidationError) -> tuple[str, str]:
     return place.lstrip("."), fault
 
 
+def refuse_wrong_types(given: Struct) -> None:
+    """Raise the `ConfigurationError` about a field whose value does not have the type of the field.
+
+    A type checker says so too, but not to everybody; and what is stored with another type cannot be read again.
+    """
+    try:
+        msgspec.convert(given, _twin(type(given)), from_attributes=True)
+    except msgspec.ValidationError as error:
+        place, fault = place_and_fault(error)
+        raise ConfigurationError(f"{place}: {fault}") from None
+
+
 @cache
-def _twin(kind: type[Settings]) -> type[Struct]:
+def _twin(kind: type[Struct]) -> type[Struct]:
     """Return a class with the fields of `kind` that checks nothing more than their types."""
     return msgspec.defstruct(kind.__name__, [*_types(kind).items()])
 
 
-def _types(kind: type[Settings]) -> dict[str, Any]:
+def _types(kind: type[Struct]) -> dict[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 

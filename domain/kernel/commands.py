@@ -5,6 +5,7 @@
 
 from msgspec import Struct
 
+from steptrail.domain.base import refuse_wrong_types
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.storable import storable
 
@@ -15,13 +16,18 @@ CALLER = "caller"
 
 
 class _Asked(Struct, frozen=True, kw_only=True):
-    """The fields of a request by a person. Raises `NotStorable` for text that could be stored and not be read again."""
+    """The fields of a request by a person.
+
+    Raises `ConfigurationError` for a value of another type, and `NotStorable` for text that could be stored and not be
+    read again.
+    """
 
     by: str
     reason: str | None = None
     key: str | None = None
 
     def __post_init__(self) -> None:
+        refuse_wrong_types(self)
         for name in self.__struct_fields__:
             storable(getattr(self, name), name)
         if "\0" in self.by:

@@ -4,28 +4,32 @@ from typing import cast
 
 from msgspec import Struct, structs
 
-from steptrail.domain.base import Value, full_form, made
+from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 
-__all__ = ["Approve", "Deny", "FromOutside"]
+__all__ = ["Approve", "Deny", "FromOutside", "checked_copy"]
 
 
 class FromOutside(Struct, frozen=True):
-    """The base of commands with data from outside. Raises `NotStorable` for data that could not be read back."""
+    """The base of commands with data from outside.
+
+    Raises `ConfigurationError` for a value of another type, and `NotStorable` for data that could not be read back.
+    """
 
     def __post_init__(self) -> None:
+        refuse_wrong_types(self)
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, (dict, list)):
                 # This is also a copy: the command does not change when the caller changes its own data afterwards.
                 structs.force_setattr(self, name, storable(cast("object", value), name))
             elif isinstance(value, Message):
-                structs.force_setattr(self, name, _copy(value, name))
+                structs.force_setattr(self, name, checked_copy(value, name))
             elif isinstance(value, tuple):
-                copied = tuple([_copy(item, name) for item in cast("tuple[object, ...]", value)])
+                copied = tuple([checked_copy(item, name) for item in cast("tuple[object, ...]", value)])
                 structs.force_setattr(self, name, copied)
             elif isinstance(value, str | float):
                 storable(value, name)
@@ -34,8 +38,11 @@ class FromOutside(Struct, frozen=True):
                     raise NotStorable("by", "a name with a NUL")
 
 
-def _copy(given: object, where: str) -> object:
-    """Return a checked copy of a message, of another value that is stored, or of JSON."""
+def checked_copy(given: object, where: str) -> object:
+    """Return a checked copy of a message, of another value that is stored, or of JSON.
+
+    Raises `ConfigurationError` for a field of another type, and `NotStorable`; both name the place, from `where` on.
+    """
     if not isinstance(given, Value):
         return storable(given, where)
     form = storable(full_form(given), where)

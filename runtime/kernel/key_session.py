@@ -1,7 +1,9 @@
 """Chooses the id of a session for a command that names none, from its idempotency key if it has one."""
 
 import hashlib
+from typing import cast
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ids import new_id
 
@@ -11,8 +13,11 @@ __all__ = ["session_for_key", "unnamed_session"]
 def session_for_key(key: str) -> str:
     """Return the id of the session that a command with this key is for, if the caller named no session.
 
-    The id is always the same for a key. Raises `NotStorable` for a key that is not text.
+    The id is always the same for a key. Raises `ConfigurationError` for a key that is no text, and `NotStorable` for
+    one that is not valid Unicode.
     """
+    if not isinstance(cast(object, key), str):
+        raise ConfigurationError(f"key: Expected `str`, got `{type(key).__name__}`")
     storable(key, "key")
     return f"key-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 

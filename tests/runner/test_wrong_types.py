@@ -1,0 +1,75 @@
+"""What a caller gives a command with another type than it says is refused, and the log stays readable."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.errors import ConfigurationError
+from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import RunOptions, Workflow
+from tests.runner.kit import trail_of
+
+LEAVES = RunOptions(longest_wait=0.0)
+
+
+@tool(effect=ToolEffect.UNSAFE, approval=True)
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+PAYER = AgentBuilder("payer").with_model(ScriptedModel([call("pay"), "Paid."])).with_tools(pay).build()
+ASKING = Workflow("t").human("ask", prompt="?").build()
+
+TO_SESSIONS: dict[str, Callable[[Steptrail, str, Any], Awaitable[object]]] = {
+    "pause, by": lambda trail, _, wrong: trail.session("s").pause(by=wrong),
+    "pause, reason": lambda trail, _, wrong: trail.session("s").pause(reason=wrong),
+    "stop, by": lambda trail, _, wrong: trail.session("s").stop(by=wrong),
+    "approve, by": lambda trail, approval, wrong: trail.session("s").approve(approval, by=wrong),
+    "deny, reason": lambda trail, approval, wrong: trail.session("s").deny(approval, by="ana", reason=wrong),
+}
+
+TO_FLOWS: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
+    "answer, approved": lambda trail, wrong: trail.flow("f").answer("ask", approved=wrong, by="ana"),
+    "answer, by": lambda trail, wrong: trail.flow("f").answer("ask", approved=True, by=wrong),
+    "answer, notes": lambda trail, wrong: trail.flow("f").answer("ask", approved=True, notes=wrong, by="ana"),
+    "answer, choice": lambda trail, wrong: trail.flow("f").answer("ask", approved=True, choice=wrong, by="ana"),
+    "answer, key": lambda trail, wrong: trail.flow("f").answer("ask", approved=True, key=wrong, by="ana"),
+    "pause, by": lambda trail, wrong: trail.flow("f").pause(by=wrong),
+    "stop, reason": lambda trail, wrong: trail.flow("f").stop(reason=wrong),
+}
+
+
+@pytest.mark.parametrize("command", TO_SESSIONS)
+@pytest.mark.parametrize("wrong", [5, ["ana"], 1.5])
+async def test_a_session_stores_nothing_that_cannot_be_read_again(command: str, wrong: object) -> None:
+    async with trail_of() as trail:
+        result = await trail.run(PAYER, "Pay.", session="s")
+        stored = await trail.session("s").events()
+        (held,) = result.state.tool_executions
+        assert held.approval is not None
+        with pytest.raises(ConfigurationError, match=f"{command.partition(', ')[2]}: Expected `str"):
+            await TO_SESSIONS[command](trail, held.approval.id, wrong)
+        assert await trail.session("s").events() == stored
+
+
+@pytest.mark.parametrize("command", TO_FLOWS)
+@pytest.mark.parametrize("wrong", [5, ["yes"], 1.5])
+async def test_a_run_of_a_workflow_stores_nothing_that_cannot_be_read_again(command: str, wrong: object) -> None:
+    async with trail_of() as trail:
+        await trail.run(ASKING, session="f", options=LEAVES)
+        stored = await trail.flow("f").events()
+        with pytest.raises(ConfigurationError, match=f"{command.partition(', ')[2]}: Expected `(str|bool)"):
+            await TO_FLOWS[command](trail, wrong)
+        assert await trail.flow("f").events() == stored
+
+
+async def test_a_key_is_a_text() -> None:
+    wrong: Any = 17
+    async with trail_of() as trail:
+        for runnable in (PAYER, ASKING):
+            with pytest.raises(ConfigurationError, match="key: Expected `str"):
+                await trail.run(runnable, "Pay.", key=wrong)
+        assert not await trail.runs()
