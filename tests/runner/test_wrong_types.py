@@ -1,14 +1,14 @@
-"""What a caller gives a command with another type than it says is refused, and the log stays readable."""
+"""What callers and functions give with another type than it says is refused, and the log stays readable."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, Message, Steptrail, ToolEffect, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
-from steptrail.workflow import RunOptions, Workflow
+from steptrail.workflow import Artifact, FailureClass, RunOptions, Update, Workflow
 from tests.runner.kit import trail_of
 
 LEAVES = RunOptions(longest_wait=0.0)
@@ -73,3 +73,35 @@ async def test_a_key_is_a_text() -> None:
             with pytest.raises(ConfigurationError, match="key: Expected `str"):
                 await trail.run(runnable, "Pay.", key=wrong)
         assert not await trail.runs()
+
+
+WRONG_UPDATES: dict[str, tuple[dict[str, Any], str]] = {
+    "unset is a text": ({"unset": "draft"}, "unset: expected a tuple, not str"),
+    "unset holds a number": ({"unset": (1,)}, "unset[0]: expected str, not int"),
+    "messages is a text": ({"messages": "Done."}, "messages: expected a tuple, not str"),
+    "messages holds a text": ({"messages": ["Done."]}, "messages[0]: expected Message, not str"),
+    "artifacts holds an object": ({"artifacts": [{"id": "a"}]}, "artifacts[0]: expected Artifact, not dict"),
+    "an id is a number": ({"artifacts": [Artifact(id=cast("str", 5))]}, "Artifact: id: Expected `str`, got `int`"),
+    "half a character": ({"messages": [Message.user("\ud800")]}, "text that is not valid Unicode"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_UPDATES)
+async def test_an_update_that_could_not_be_read_again_fails_its_node(wrong: str) -> None:
+    fields, said = WRONG_UPDATES[wrong]
+    flow = Workflow("t").function("a", lambda _: Update("done", **fields)).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=LEAVES)
+        assert result.error is not None
+        assert (result.status.value, result.error.failure) == ("failed", FailureClass.ERROR)
+        assert said in result.error.message
+        assert (await trail.flow("f").state()).version == result.state.version
+
+
+async def test_an_update_may_hold_lists_as_well() -> None:
+    told: Any = [Message.user("Done.")]
+    flow = Workflow("t").function("a", lambda _: Update("done", messages=told, unset=cast("Any", ["b"]))).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", vars={"b": 1})
+    assert [message.text for message in result.envelope.messages] == ["Done."]
+    assert result.envelope.vars == {"a_output": "done"}

@@ -1,14 +1,17 @@
 """A try of a node with a function of the service."""
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import cast
+from typing import TypeVar, cast
 
+from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import FunctionNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.messages import Message
+from steptrail.domain.shared.commands import checked_copy
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try
 from steptrail.runtime.flow.functions import Update, takes_context
@@ -16,6 +19,8 @@ from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
 __all__ = ["FunctionCall"]
+
+T = TypeVar("T")
 
 _PATIENCE_SECONDS = 1.0
 """How long a function that was cancelled may take to end."""
@@ -73,7 +78,19 @@ def _outcome(returned: object) -> Succeeded:
     return Succeeded(
         output=to_json_value(returned.output, "output"),
         sets=sets,
-        unsets=tuple(returned.unset),
-        messages=tuple(returned.messages),
-        artifacts=tuple(returned.artifacts),
+        unsets=_all(returned.unset, str, "unset"),
+        messages=_all(returned.messages, Message, "messages"),
+        artifacts=_all(returned.artifacts, Artifact, "artifacts"),
     )
+
+
+def _all(given: Iterable[object], kind: type[T], field: str) -> tuple[T, ...]:
+    """Return checked copies of the values of a field of an `Update`. Raises for one that could not be read back."""
+    if isinstance(given, str | bytes | Mapping):
+        raise TypeError(f"{field}: expected a tuple, not {type(given).__name__}")
+    found: list[T] = []
+    for place, item in enumerate(given):
+        if not isinstance(item, kind):
+            raise TypeError(f"{field}[{place}]: expected {kind.__name__}, not {type(item).__name__}")
+        found.append(cast("T", checked_copy(item, f"{field}[{place}]")))
+    return tuple(found)
