@@ -12,6 +12,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.commands import checked_copy
+from steptrail.domain.storable import type_name
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try
 from steptrail.runtime.flow.functions import Update, takes_context
@@ -87,7 +88,7 @@ def _outcome(returned: object) -> Succeeded:
 def _all(given: Iterable[object], kind: type[T], field: str) -> tuple[T, ...]:
     """Return checked copies of the values of a field of an `Update`. Raises for one that could not be read back."""
     if isinstance(given, str | bytes | Mapping):
-        raise TypeError(f"{field}: expected a tuple, not {type(given).__name__}")
+        raise TypeError(f"{field}: expected a tuple, not {type_name(cast('object', given))}")
     found: list[T] = []
     for place, item in enumerate(given):
         if not isinstance(item, kind):
