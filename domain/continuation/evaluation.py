@@ -32,6 +32,9 @@ _SHORT = {
 }
 """The stored names of the fields. They are short, because the votes of ten criteria are the largest part of a step."""
 
+_FROM_OUTSIDE = {"criterion_class": "criterion", "context": "context", "given_reason": "reason", "setting": "setting"}
+"""The fields that hold texts and JSON of a service, with their places in an error."""
+
 
 class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
     """The vote of one criterion. Without a `given_reason`, its text is rendered from its context.
@@ -76,9 +79,9 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
 
         A text that equals the rendered one is left out, so that equal votes have one stored form and compare as equal.
         """
-        context = storable(self.context, "context")
-        storable(self.given_reason, "reason")
-        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__} | {"context": context}
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__struct_fields__}
+        for name, place in _FROM_OUTSIDE.items():
+            fields[name] = storable(fields[name], place)
         vote = made(ContinuationEvaluation, {_SHORT[name]: value for name, value in fields.items()})
         if vote.given_reason != reason_for(vote.criterion_class, vote.decision, vote.context):
             return vote

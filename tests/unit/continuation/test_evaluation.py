@@ -178,6 +178,21 @@ def test_a_context_that_cannot_be_stored_is_refused(value: JsonValue) -> None:
         made.as_stored()
 
 
+class Translated(str):
+    """A text of a library, which is a text and has no JSON form of its own."""
+
+
+@pytest.mark.parametrize("field", ["criterion_class", "given_reason", "setting"])
+def test_every_text_of_a_vote_is_stored_as_a_plain_one_or_refused(field: str) -> None:
+    vote = ContinuationEvaluation(criterion_class="app.Own")
+    plain = structs.replace(vote, **{field: Translated("zu teuer")}).as_stored()
+    assert msgspec.json.decode(stored(plain), type=ContinuationEvaluation) == structs.replace(
+        vote, **{field: "zu teuer"}
+    )
+    with pytest.raises(NotStorable):
+        structs.replace(vote, **{field: "\ud800"}).as_stored()
+
+
 def test_an_invalid_vote_is_reported_for_what_is_invalid() -> None:
     perhaps: Any = "perhaps"
     with pytest.raises(ValueError, match="Invalid enum value 'perhaps'"):
