@@ -20,7 +20,6 @@ class FromOutside(Struct, frozen=True):
     """
 
     def __post_init__(self) -> None:
-        refuse_wrong_types(self)
         for name in self.__struct_fields__:
             value = getattr(self, name)
             if isinstance(value, (dict, list)):
@@ -36,6 +35,7 @@ class FromOutside(Struct, frozen=True):
                 if name == "by" and "\0" in str(value):
                     # It becomes a column of text, which PostgreSQL ends there.
                     raise NotStorable("by", "a name with a NUL")
+        refuse_wrong_types(self)
 
 
 def checked_copy(given: object, where: str) -> object:
