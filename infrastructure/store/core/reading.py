@@ -164,18 +164,20 @@ def read_log(
     In the place of a record that cannot be read stands the error that says why.
     """
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
-    of: tuple[str, CommitRow] | None = None
+    of: CommitRow | None = None
     head: CommitHead | None = None
-    for position, stream, version, topic, state, content, commit in recorder.select_log(after, limit, types, only):
+    fetch = recorder.auxiliary.body
+    for row in recorder.select_log(after, limit, types, only):
+        stream, version, topic, commit = row.stream, row.version, row.topic, row.commit
         try:
             _check_place(stream, version, topic)
-            if of != (stream, commit):
-                head, of = None if commit[0] is None else _head(stream, version, topic, commit), (stream, commit)
-            record = read_record(recorder.auxiliary.body, stream, version, topic, state, head, content)
-            entries.append((position, stream, record))
+            if commit is not of and commit != of:
+                head, of = None if commit[0] is None else _head(stream, version, topic, commit), commit
+            record = read_record(fetch, stream, version, topic, row.state, head, row.content)
+            entries.append((row.position, stream, record))
         except CorruptRecord as error:
-            error.position = position
-            entries.append((position, stream, error))
+            error.position = row.position
+            entries.append((row.position, stream, error))
     return entries
 
 

@@ -4,7 +4,7 @@ A row of an answer holds the columns of its commit where it is the first event o
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -43,7 +43,7 @@ EventRow = tuple[int, str, bytes, bytes | None, *CommitRow, bytes | None]
 """A stored event: version, type, state and content; and, on the first row of a commit only, its head and its digest."""
 
 
-class LogRow(NamedTuple):
+class LogRow(Struct, frozen=True, gc=False):
     """A stored event with its place in the order of all streams, and the head of the commit that it belongs to."""
 
     position: int

@@ -338,7 +338,7 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [LogRow._make((*row[:6], row[6:])) for row in rows]
+        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, row[6:])) for row in rows]
 
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")

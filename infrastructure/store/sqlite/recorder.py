@@ -43,6 +43,11 @@ _EVENTS = (
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
 _LOG = (
+    "FROM events e LEFT JOIN types t ON t.number = e.type "
+    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
+    "LEFT JOIN streams s ON s.number = e.stream "
+)
+_SOME_OF_LOG = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
     "FROM events e LEFT JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = "
@@ -50,6 +55,7 @@ _LOG = (
     "LEFT JOIN streams s ON s.number = e.stream "
 )
 _OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
+_COMMIT = f"FROM commits c WHERE c.{OF_STREAM} AND c.version <= ? ORDER BY c.version DESC LIMIT 1"
 DIALECT = Dialect(
     "",
     "?",
@@ -61,6 +67,7 @@ DIALECT = Dialect(
 )
 _ROW = "e.version, t.name, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
+_NO_HEAD: CommitRow = (None, None, None, None, None)
 
 T = TypeVar("T")
 
@@ -125,11 +132,7 @@ class SqliteRecorder:
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
         """Return the head and the digest of the commit that holds event `version`. Raises `CorruptRecord`."""
-        rows = self._fetch(
-            f"SELECT {_HEAD}, c.digest FROM commits c WHERE c.{OF_STREAM} AND c.version <= ? "  # noqa: S608
-            "ORDER BY c.version DESC LIMIT 1",
-            (stream, version),
-        )
+        rows = self._fetch(f"SELECT {_HEAD}, c.digest {_COMMIT}", (stream, version))
         return (cast(CommitRow, tuple(rows[0][:5])), checked_digest(stream, version, rows[0][5])) if rows else None
 
     def select_streams(self, prefix: str) -> list[str]:
@@ -152,10 +155,29 @@ class SqliteRecorder:
         place = "e.position > ?" if stream is None else f"+e.position > ? AND e.{OF_STREAM}"
         order = "e.position" if stream is None else "e.version"
         rows = self._fetch(
-            f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_LOG} WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
+            f"SELECT e.position, s.id, {_ROW}, c.version, {_HEAD} {_SOME_OF_LOG if topics else _LOG} "
+            f"WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
             (after, *(() if stream is None else (stream,)), *topics, limit),
         )
-        return [LogRow._make((*row[:6], row[6:])) for row in rows]
+        if topics:
+            return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[7:]) for row in rows]
+        return self._with_heads(rows)
+
+    def _with_heads(self, rows: Sequence[tuple[Any, ...]]) -> list[LogRow]:
+        """Return rows of which the first of each commit has its head, and each other that of the row before it.
+
+        That costs less than a search for the commit of each. Where a commit began before all rows, it is looked up.
+        """
+        found: list[LogRow] = []
+        heads: dict[str, CommitRow] = {}
+        for position, stream, version, topic, state, content, begun, commit_id, actor, causation, segment, key in rows:
+            if begun is not None:
+                heads[stream] = (commit_id, actor, causation, segment, key)
+            elif stream not in heads:
+                before = self._fetch(f"SELECT {_HEAD} {_COMMIT}", (stream, version))
+                heads[stream] = before[0] if before else _NO_HEAD
+            found.append(LogRow(position, stream, version, topic, state, content, heads[stream]))
+        return found
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
