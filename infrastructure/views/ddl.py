@@ -104,16 +104,17 @@ def cleaner(columns: Sequence[Column]) -> Callable[[Values], Values]:
     """Return what replaces, in the values of columns, the characters that a database does not take."""
     texts = [place for place, column in enumerate(columns) if column.kind is ColumnKind.TEXT]
 
-    def is_unfit(value: Scalar) -> bool:
-        return isinstance(value, str) and ("\0" in value or not value.isascii())
-
     def cleaned(values: Values) -> Values:
-        unfit = [place for place in texts if is_unfit(values[place])]
-        if not unfit:
+        for place in texts:
+            value = values[place]
+            if isinstance(value, str) and (not value.isascii() or "\0" in value):
+                break
+        else:
             return values
         changed = list(values)
-        for place in unfit:
-            changed[place] = _UNFIT.sub("\ufffd", str(values[place]))
+        for place in texts:
+            if isinstance(value := values[place], str):
+                changed[place] = _UNFIT.sub("\ufffd", value)
         return tuple(changed)
 
     return cleaned
