@@ -1,5 +1,6 @@
 """Collects what a batch of events changes in the tables of a projection, each row once."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from steptrail.projections.kernel.table import Key, Row, Table
@@ -11,16 +12,16 @@ class Changes:
     """The rows to write after a batch. What was put or dropped last under a key holds; amounts are added up."""
 
     def __init__(self) -> None:
-        self._rows: dict[Table, dict[Key, Row | None]] = {}
-        self._later: dict[Table, dict[Key, Callable[[], Row]]] = {}
-        self.sums: dict[Table, dict[Key, dict[str, int]]] = {}
+        self._rows = defaultdict[Table, dict[Key, Row | None]](dict)
+        self._later = defaultdict[Table, dict[Key, Callable[[], Row]]](dict)
+        self.sums: Mapping[Table, dict[Key, dict[str, int]]] = defaultdict(dict)
         """Table of sums -> key -> column -> the amount to add."""
 
     @property
     def rows(self) -> Mapping[Table, Mapping[Key, Row | None]]:
         """Table -> key -> the whole row; None for a row to delete. What was put for later is made now."""
         for table, later in self._later.items():
-            made = self._rows.setdefault(table, {})
+            made = self._rows[table]
             for key, make in later.items():
                 made[key] = make()
         self._later.clear()
@@ -36,10 +37,7 @@ class Changes:
         A row that many entries change is made once a batch, and not for each of them. Every entry that changes what
         `make` returns has to put the row again: otherwise the row depends on where a batch ends.
         """
-        later = self._later.get(table)
-        if later is None:
-            later = self._later[table] = {}
-        later[key] = make
+        self._later[table][key] = make
 
     def drop(self, table: Table, key: Key) -> None:
         """Delete the row with this key, if there is one."""
@@ -48,13 +46,14 @@ class Changes:
     def _now(self, table: Table, key: Key, row: Row | None) -> None:
         if later := self._later.get(table):
             later.pop(key, None)
-        rows = self._rows.get(table)
-        if rows is None:
-            rows = self._rows[table] = {}
-        rows[key] = row
+        self._rows[table][key] = row
 
     def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:
         """Add amounts to the row with this key in a table of sums. A row that is missing begins with zeros."""
-        row = self.sums.setdefault(table, {}).setdefault(key, {})
+        sums = self.sums[table]
+        row = sums.get(key)
+        if row is None:
+            sums[key] = dict(amounts)
+            return
         for name, amount in amounts.items():
             row[name] = row.get(name, 0) + amount

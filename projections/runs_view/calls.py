@@ -93,7 +93,10 @@ def _call_row(key: tuple[int, int, int], call: CallMemory) -> Row:
 def move_call(
     run: RunMemory | None, position: int | None, event: AgentEvent, moment: RunMoment, **said: Scalar
 ) -> CallMemory | None:
-    """Move a call of the open step, and change these columns of its row; None when the event does not apply."""
+    """Move a call of the open step, and change these columns of its row; None when the event does not apply.
+
+    The row is put here, and made later: what else the event changes of the call is in it.
+    """
     step = run.step if run is not None else None
     if run is None or step is None or position is None or position >= len(step.calls):
         return None
@@ -133,15 +136,14 @@ def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: RunMomen
     call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
     kind = run.kinds_below.get(call.tool)
     call.error = None
+    call.row.update(_NO_OUTCOME)
     call.row.update(
-        **_NO_OUTCOME,
         effect=event.effect.value,
         effect_id=plain(event.effect_id),
         attempts=event.attempt,
         started_at=moment.at,
         child=None if kind is None else f"{kind}:{session_for_call(event.effect_id)}",
     )
-    _put(run, run.step, call, moment)
 
 
 def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
@@ -193,7 +195,6 @@ def _end(
         more = bill.beyond(call.billed)
         run.below.add(more, more.models)
         call.billed = bill
-    _put(run, run.step, call, moment)
     return call
 
 

@@ -1,6 +1,8 @@
 """Adds to the sums of a day what has ended on it. Each function takes the row that says how it ended."""
 
-from steptrail.projections.kernel.table import Row, Table
+from collections.abc import Mapping
+
+from steptrail.projections.kernel.table import Row, Table, taker
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.spread import bucket_of
 from steptrail.projections.runs_view.sums import (
@@ -24,34 +26,38 @@ def count_run(row: Row, moment: RunMoment) -> None:
     """Count an execution that has ended."""
     of_run = {"day": day_of(moment.at), "tenant": row["tenant"], "kind": row["kind"], "name": row["name"]}
     is_whole = row["cost_nanos"] is not None and not row["is_unpriced"]
-    _add(RUNS_DAILY, {**row, **of_run, "runs": 1, "unpriced_runs": not is_whole}, moment)
+    counts = {"runs": 1, "unpriced_runs": int(not is_whole)}
+    _add(RUNS_DAILY, {**row, **of_run}, {**_amounts(RUNS_DAILY, row), **counts}, moment)
     for measure in _MEASURES:
         lasted = row[f"{measure}_us"]
         bucket = bucket_of(lasted) if isinstance(lasted, int) else -1
-        _add(SPREAD_DAILY, {**of_run, "measure": measure, "bucket": bucket, "runs": 1}, moment)
+        _add(SPREAD_DAILY, {**of_run, "measure": measure, "bucket": bucket}, {"runs": 1}, moment)
     if row["signature"] is not None:
-        _add(FAILURES_DAILY, {**of_run, "signature": row["signature"], "runs": 1}, moment)
+        _add(FAILURES_DAILY, {**of_run, "signature": row["signature"]}, {"runs": 1}, moment)
 
 
 def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a model call that has ended."""
-    counts = {"calls": 1, "unpriced_calls": row["cost_nanos"] is None, "error_type": row["error_type"] or ""}
-    _add(MODELS_DAILY, {**row, **_of_run(memory, run, moment), **counts}, moment)
+    said = {"model": row["model"], "status": row["status"], "error_type": row["error_type"] or ""}
+    counts = {"calls": 1, "unpriced_calls": int(row["cost_nanos"] is None)}
+    _add(MODELS_DAILY, {**_of_run(memory, run, moment), **said}, {**_amounts(MODELS_DAILY, row), **counts}, moment)
 
 
 def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a tool call, or a visit of a node, that has ended for good."""
-    error = {name: row[name] or "" for name in ("error_type", "error_class")}
-    _add(TOOLS_DAILY, {**row, **_of_run(memory, run, moment), **error, "calls": 1}, moment)
+    said = {
+        "tool": row["tool"],
+        "status": row["status"],
+        "error_type": row["error_type"] or "",
+        "error_class": row["error_class"] or "",
+    }
+    _add(TOOLS_DAILY, {**_of_run(memory, run, moment), **said}, {**_amounts(TOOLS_DAILY, row), "calls": 1}, moment)
 
 
 def count_retry(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a try of a tool call or of a node after which something else came."""
-    _add(
-        RETRIES_DAILY,
-        {**row, **_of_run(memory, run, moment), "error_type": row["error_type"] or "", "tries": 1},
-        moment,
-    )
+    said = {"tool": row["tool"], "error_type": row["error_type"] or ""}
+    _add(RETRIES_DAILY, {**_of_run(memory, run, moment), **said}, {**_amounts(RETRIES_DAILY, row), "tries": 1}, moment)
 
 
 def count_failure(
@@ -59,8 +65,8 @@ def count_failure(
 ) -> None:
     """Count the error of a row, if it has one."""
     if row["signature"] is not None:
-        counts = {"retried" if is_retried else "calls": 1}
-        _add(FAILURES_DAILY, {**_of_run(memory, run, moment), "signature": row["signature"], **counts}, moment)
+        key = {**_of_run(memory, run, moment), "signature": row["signature"]}
+        _add(FAILURES_DAILY, key, {"retried" if is_retried else "calls": 1}, moment)
 
 
 def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
@@ -68,10 +74,18 @@ def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
 
 
 _AMOUNTS = {table: tuple(column.name for column in table.amounts) for table in SUMS}
+_KEYS = {
+    table: [(each, taker(each.key)) for each in (table, OF_ALL_TENANTS.get(table)) if each is not None]
+    for table in SUMS
+}
+"""A table of sums -> itself and the one of all tenants, each with what takes its key out of a row."""
 
 
-def _add(table: Table, row: Row, moment: RunMoment) -> None:
-    amounts = {name: int(amount) for name in _AMOUNTS[table] if (amount := row.get(name))}
-    for each in (table, OF_ALL_TENANTS.get(table)):
-        if each is not None:
-            moment.changes.add(each, each.key_of(row), amounts)
+def _amounts(table: Table, row: Row) -> dict[str, int]:
+    """Return the columns of a row that a table adds up, without those that are 0."""
+    return {name: int(amount) for name in _AMOUNTS[table] if (amount := row.get(name))}
+
+
+def _add(table: Table, key: Row, amounts: Mapping[str, int], moment: RunMoment) -> None:
+    for each, key_of in _KEYS[table]:
+        moment.changes.add(each, key_of(key), amounts)

@@ -18,6 +18,7 @@ __all__ = ["DECISION_HANDLERS"]
 
 DECISION_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
+_ALLOW = ContinuationDecision.ALLOW
 _LONGEST_NUMBER = 40
 
 
@@ -26,14 +27,14 @@ def _voted(memory: StreamMemory, event: EvaluationsRecorded, moment: RunMoment) 
     if (run := memory.run) is None:
         return
     for place, vote in enumerate(event.votes):
+        # By far the most usual vote first: most have nothing to say.
+        if vote.decision is _ALLOW and not vote.fails and "shadow" not in vote.context:
+            continue
         if vote.fails and (raised := _raised(vote)) is not None:
             run.raised = raised
             raised.put(moment.changes)
-        # By far the most usual vote first: most have nothing to say.
-        if vote.decision is ContinuationDecision.ALLOW and "shadow" not in vote.context:
-            continue
         shadow = vote.shadow
-        if vote.decision is ContinuationDecision.ALLOW and shadow in {None, ContinuationDecision.ALLOW}:
+        if vote.decision is _ALLOW and shadow in {None, _ALLOW}:
             continue
         used, at_most = _numbers(vote)
         row: Row = {

@@ -10,7 +10,6 @@ __all__ = ["day_of", "micros", "nanos", "plain", "tokens", "whole"]
 
 _MOST = 2**53
 """So many microseconds are 285 years. A sum of a thousand such numbers fits into 64 bits."""
-_TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_read", "tokens_reasoning")
 
 
 def plain(text: str, most: int = 400) -> str:
@@ -39,8 +38,14 @@ def nanos(cost: Cost) -> int:
 
 def tokens(usage: Usage) -> Row:
     """Return the columns of the five kinds of tokens."""
-    five = (usage.input, usage.output, usage.cache_write, usage.cache_read, usage.reasoning)
-    return dict(zip(_TOKENS, five if max(five) < _MOST else map(whole, five), strict=True))
+    five = {
+        "tokens_input": usage.input,
+        "tokens_output": usage.output,
+        "tokens_cache_write": usage.cache_write,
+        "tokens_cache_read": usage.cache_read,
+        "tokens_reasoning": usage.reasoning,
+    }
+    return five if max(five.values()) < _MOST else {name: whole(count) for name, count in five.items()}
 
 
 def day_of(at: int) -> int:
