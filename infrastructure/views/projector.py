@@ -153,15 +153,17 @@ class Projector(Generic[F]):
     async def _fill(self, batch: "_Batch") -> None:
         """Read and fold page by page: only what the entries change is held for the whole batch."""
         began = time.monotonic()
+        # Once is enough: it is where the log ended before any page was read.
+        end = await self._store.last_position()
         most = self._page if self.reached.position < self._page_by_page_until else self._most
         while not batch.is_end and batch.count < most and (not batch.pages or time.monotonic() - began < self._seconds):
-            await self._read(batch, min(self._page, most - batch.count))
+            await self._read(batch, min(self._page, most - batch.count), end)
             await self._fold(batch.entries, batch.changes)
 
-    async def _read(self, batch: "_Batch", wanted: int) -> None:
+    async def _read(self, batch: "_Batch", wanted: int, end: int) -> None:
         entries: list[Entry] = []
         corrupt: list[CorruptRecord] = []
-        end, last, found = await self._store.last_position(), 0, 0
+        last, found = 0, 0
         end = end if self.until is None else min(end, self.until)
         log = self._store.log(after=batch.reached.position, types=self._types, limit=wanted, on_corrupt=corrupt.append)
         async for position, stream, record in log:
