@@ -41,7 +41,7 @@ from steptrail.infrastructure.store.core.blobs import (
 from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
-from steptrail.infrastructure.store.core.lease import HeldLease, Leases
+from steptrail.infrastructure.store.core.lease import HeldLease, Leases, give_back
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
@@ -219,6 +219,8 @@ class RecorderEventStore:
 
     async def scrub(self, *, thoroughly: bool = False) -> str | None:
         """Remove the bytes of what was erased from the files; return where some may remain. See the port."""
+        erasure = self.recorder.select_erasure
+        await self._ask(lambda: give_back(self._leases, lambda stream: erasure(stream) is not None), self._keeper)
         return await _finished(self._submit(self._writer, lambda: self.recorder.scrub(thoroughly=thoroughly)))
 
     async def _mark(self, error: CorruptRecord) -> None:

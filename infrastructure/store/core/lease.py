@@ -15,7 +15,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -24,10 +24,10 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
-from steptrail.domain.errors import SessionBusy, StoreFull, StoreLocked, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import SessionBusy, StoreError, StoreFull, StoreLocked, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, look_at_leases
 
-__all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "owner_here", "session_in"]
+__all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "give_back", "owner_here", "session_in"]
 
 _POLL_SECONDS = 0.01
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -55,6 +55,17 @@ class Leases(Protocol):
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
         ...
+
+
+def give_back(leases: Leases, is_erased: Callable[[str], bool]) -> None:
+    """Remove the leases that the dead have left of erased streams: there is no next run that would.
+
+    One that cannot be removed now is left for the next call.
+    """
+    for left in leases.seen() or ():
+        if left.stream is not None and not left.is_live and is_erased(left.stream):
+            with suppress(SessionBusy, StoreError):
+                leases.acquire(left.stream, "erasure", take_over=False).release()
 
 
 class FileLeases:

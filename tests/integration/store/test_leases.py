@@ -13,8 +13,10 @@ import pytest
 from filelock import FileLock
 
 from steptrail.domain.errors import SessionBusy, StoreFull, StoreLocked
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.lease import FileLeases
+from steptrail.testing.store_contract import Noted, commit_of
 
 HOLD = """
 import asyncio, sys
@@ -103,6 +105,23 @@ async def test_a_killed_process_leaves_no_lease(url: str, child: str) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert await try_to_hold(url) is None
+
+
+async def test_the_lease_that_a_killed_process_has_left_of_an_erased_session_goes_with_its_bytes(
+    url: str, tmp_path: Path
+) -> None:
+    with holder(url, "erasure") as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    store = open_store(url)
+    for stream in ("agent:s1", "agent:s2"):
+        await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.scrub()
+    assert len(files(tmp_path)) == 3
+    await store.erase({"agent:s1": 1}, at=1, by="ana", reason="asked")
+    await store.scrub()
+    assert files(tmp_path) == ["guard"]
+    await store.close()
 
 
 async def test_a_process_that_ends_well_leaves_no_lease_and_no_file(url: str, tmp_path: Path) -> None:

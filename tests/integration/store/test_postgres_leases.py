@@ -12,9 +12,11 @@ from typing import TypeVar
 import pytest
 
 from steptrail.domain.errors import SessionBusy
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 
 T = TypeVar("T")
@@ -156,6 +158,22 @@ async def test_given_an_expired_lease_that_nobody_took_when_its_owner_wakes_then
             assert time.monotonic() < deadline, "it was not renewed"
             await asyncio.sleep(0.02)
         holder.communicate("\n")
+        assert await store.leases() == []
+
+    await use(url, scenario)
+
+
+async def test_given_an_erased_session_whose_lease_was_left_behind_when_bytes_are_removed_then_it_goes(
+    url: str, holder: "subprocess.Popen[str]"
+) -> None:
+    async def scenario(store: RecorderEventStore) -> None:
+        await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        holder.kill()
+        await until_free(store)
+        await store.scrub()
+        assert [each.stream for each in await store.leases() or ()] == ["agent:a"]
+        await store.erase({"agent:a": 1}, at=1, by="ana", reason="asked")
+        await store.scrub()
         assert await store.leases() == []
 
     await use(url, scenario)
