@@ -96,7 +96,7 @@ async def retain_streams(
             except (SessionErased, SessionNotFound):
                 continue  # by somebody else, meanwhile
             except SessionBusy as error:
-                kept.append((row.stream, str(error)))
+                kept.append((row.stream, f"it is being run by {error.owner or 'another process'}"))
             except ErasureRefused as error:
                 kept.append((row.stream, error.why))
             else:

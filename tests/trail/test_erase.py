@@ -268,6 +268,20 @@ async def test_retention_goes_through_pages_and_ends_at_its_limit(
         assert len((await trail.retain(older_than=timedelta(hours=1), dry_run=False)).erased) == 2
 
 
+async def test_one_that_somebody_holds_is_kept_and_the_report_names_who(store_url: str) -> None:
+    clock = ManualClock()
+    async with Steptrail.open(store_url, clock=clock) as trail:
+        await trail.run(agent_of(["Done."]).build(), "hi", session="s1")
+        clock.advance(2 * 86_400)
+        lease = await trail.store.acquire("agent:s1", owner="somebody")
+        report = await trail.retain(older_than=timedelta(days=1), dry_run=False)
+        await lease.release()
+    ((stream, why),) = report.kept
+    assert (stream, report.erased) == ("agent:s1", ())
+    assert why.startswith("it is being run by somebody")
+    assert "take_over" not in why
+
+
 async def test_two_processes_erase_at_once_and_one_of_them_does(store_url: str) -> None:
     async with Steptrail.open(store_url) as one, Steptrail.open(store_url) as two:
         await said(one, "s1")
