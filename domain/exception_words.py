@@ -4,7 +4,7 @@ from typing import Final
 
 from steptrail.domain.secrets import without_secrets
 
-__all__ = ["MAX_MESSAGE", "kept_text", "words_of"]
+__all__ = ["MAX_MESSAGE", "kept_text", "unicode_text", "words_of"]
 
 MAX_MESSAGE: Final = 2000
 """How many characters of a message are kept."""
@@ -22,6 +22,10 @@ def words_of(exc: BaseException) -> str:
 def kept_text(text: str) -> str:
     """Return the text without credentials and without blanks around it, at most `MAX_MESSAGE` characters."""
     # Twice the bound is enough text to take the result from, and quick to search, however long the whole is.
-    text = text[: 2 * MAX_MESSAGE].encode(errors="backslashreplace").decode()
-    text = without_secrets(text).strip()
+    text = without_secrets(unicode_text(text[: 2 * MAX_MESSAGE])).strip()
     return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+
+
+def unicode_text(text: str) -> str:
+    """Return the plain text of a text that may hold half a character, or be of a class made from `str`."""
+    return str.encode(text, errors="backslashreplace").decode()

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, cast
 
+from steptrail.domain.exception_words import unicode_text
+
 __all__ = ["ProviderError", "read_error"]
 
 _DEEPEST: Final = 5
@@ -89,13 +91,13 @@ def _with_origin(words: str | None, metadata: object, levels: int) -> str | None
 def _code(value: object) -> str | None:
     # Some servers repeat the status as the code. Then the type says more.
     is_word = isinstance(value, str) and value.strip() and not value.isdigit() and value not in _SAY_NOTHING
-    return str(value)[:200] if is_word else None
+    return unicode_text(cast("str", value))[:200] if is_word else None
 
 
 def _status(told: _Object) -> int | None:
     for name in ("status_code", "status", "code"):
         value = told.get(name)
-        if isinstance(value, str) and value.isdigit():
+        if isinstance(value, str) and value.isdecimal():
             value = int(value[:4])
         if isinstance(value, int) and not isinstance(value, bool) and 400 <= value < 600:
             return value

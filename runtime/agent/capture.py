@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
-from steptrail.domain.exception_words import kept_text, words_of
+from steptrail.domain.exception_words import kept_text, unicode_text, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 from steptrail.domain.provider_errors import ProviderError, read_error
@@ -44,11 +44,24 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
     failure, also a validation error. `now` is in epoch seconds; a `retry-after` date is compared with it.
 
     The message is the first one of the chain that is not empty. `error_class` is the class of the exception that gave
-    the error type; the class of `exc` itself when the type is `default`.
+    the error type; the class of `exc` itself when the type is `default`. Of an exception with code of its own that
+    fails when it is read, only class, message and frames are kept.
     """
     if isinstance(exc, RecordedFailure):
         return exc.info
     chain = _chain(exc)
+    try:
+        return _read(chain, default, now)
+    except Exception:
+        return ErrorInfo(
+            type=default,
+            error_class=_name(type(exc)),
+            message=words_of(exc) or type(exc).__name__,
+            frames=frames_of(chain, installed=default is ErrorType.TOOL),
+        )
+
+
+def _read(chain: list[BaseException], default: ErrorType, now: float) -> ErrorInfo:
     found = classify([_link(each) for each in chain], default)
     as_default = found.link is None or (default is ErrorType.TOOL and found.type not in _RECLASSIFIES_A_TOOL)
     decisive = chain[0] if as_default or found.link is None else chain[found.link]
@@ -56,7 +69,7 @@ def capture(exc: BaseException, *, default: ErrorType, now: float) -> ErrorInfo:
     return ErrorInfo(
         type=default if as_default else found.type,
         error_class=_name(type(decisive)),
-        message=next((text for text in messages if text), type(exc).__name__),
+        message=next((text for text in messages if text), type(chain[0]).__name__),
         causes=tuple(f"{_name(type(each))}: {text}" for each, text in zip(chain, messages, strict=True)),
         status_code=_first(decisive, chain, _status_code),
         code=_first(decisive, chain, _code),
@@ -90,7 +103,7 @@ def _link(exc: BaseException) -> FailureLink:
 
 
 def _name(cls: type) -> str:
-    return f"{cls.__module__}:{cls.__qualname__}"
+    return unicode_text(f"{cls.__module__}:{cls.__qualname__}")
 
 
 def _attribute(owner: object, name: str) -> object:
@@ -121,7 +134,7 @@ def _code(exc: BaseException) -> str | None:
     for value in (_attribute(exc, "code"), _attribute(exc, "status"), _said(exc).code):
         # Some servers repeat the status as the code. Then the type says more.
         if isinstance(value, str) and value and not value.isdigit():
-            return str(value)[:200]
+            return unicode_text(value)[:200]
     return None
 
 
@@ -148,11 +161,15 @@ def _retry_after(exc: BaseException, now: float) -> float | None:
 
     SDKs read the same headers in this order.
     """
-    headers = _attribute(_attribute(exc, "response") or exc, "headers")
+    response = _attribute(exc, "response")
+    headers = _attribute(exc if response is None else response, "headers")
     get = _attribute(headers, "get")
     if not callable(get):
         return None
-    asked = _asked_for(get("retry-after-ms"), get("retry-after"), now)
+    try:
+        asked = _asked_for(get("retry-after-ms"), get("retry-after"), now)
+    except Exception:
+        return None
     return asked if asked is not None and asked <= _LONGEST_DELAY else None
 
 

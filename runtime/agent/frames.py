@@ -13,6 +13,8 @@ from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
+from steptrail.domain.exception_words import unicode_text
+
 __all__ = ["MAX_FRAMES", "frames_of"]
 
 MAX_FRAMES: Final = 5
@@ -78,7 +80,7 @@ def _is_in_packages(file: str) -> bool:
 
 def _text(code: CodeType, line: int) -> str:
     name = code.co_qualname.rpartition("<locals>.")[2]
-    return f"{_short(code.co_filename)}:{line} in {name}"[:_LONGEST]
+    return unicode_text(f"{_short(code.co_filename)}:{line} in {name}"[:_LONGEST])
 
 
 def _short(file: str) -> str:

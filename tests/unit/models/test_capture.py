@@ -243,3 +243,68 @@ def test_an_exception_that_raises_when_looked_at_is_recorded_by_its_name() -> No
 
 def test_half_a_character_does_not_stop_the_log() -> None:
     assert capture(ValueError("caf\ud83d"), default=ErrorType.TOOL, now=NOW).message == "caf\\ud83d"
+
+
+class Touchy:
+    """Fails when it is used at all."""
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("ambiguous")
+
+    def get(self, name: str) -> str:
+        raise RuntimeError(f"no header {name}")
+
+
+class Worded(str):
+    """A text that has no plain form of its own."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        raise RuntimeError("not translated yet")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"headers": Touchy()},
+        {"response": Touchy()},
+        {"body": {"error": Touchy()}},
+        {"body": {"error": {"message": "no", "code": Worded("quota")}}},
+        {"body": {"error": {"message": "no", "status": "²"}}},
+        {"code": Worded("quota")},
+    ],
+)
+def test_a_part_of_an_exception_that_fails_when_it_is_read_does_not_stop_the_log(told: dict[str, object]) -> None:
+    error = ValueError("no")
+    vars(error).update(told)
+    info = capture(error, default=ErrorType.MODEL, now=NOW)
+    assert (info.type, info.error_class, info.message) == (ErrorType.MODEL, "builtins:ValueError", "no")
+
+
+def test_headers_that_cannot_be_read_leave_the_class_of_the_error() -> None:
+    error = ValueError("slow down")
+    vars(error).update(status_code=429, headers=Touchy())
+    assert capture(error, default=ErrorType.TOOL, now=NOW).type is ErrorType.RATE_LIMIT
+
+
+@pytest.mark.parametrize(
+    "told", [{"code": "quota\ud83d"}, {"body": {"error": {"message": "no", "code": "quota\ud83d"}}}]
+)
+def test_half_a_character_in_a_code_does_not_stop_the_log(told: dict[str, object]) -> None:
+    error = ValueError("no")
+    vars(error).update(told)
+    info = capture(error, default=ErrorType.MODEL, now=NOW)
+    assert info.code == "quota\\ud83d"
+    assert msgspec.json.decode(msgspec.json.encode(info), type=type(info)) == info
+
+
+def test_half_a_character_in_a_name_or_a_file_does_not_stop_the_log() -> None:
+    named = type("Odd", (ValueError,), {"__module__": "m\ud83d"})
+    scope: dict[str, object] = {"Odd": named}
+    exec(compile("def f():\n    raise Odd('no')", "caf\udcff.py", "exec"), scope)  # noqa: S102 - a file with such a name
+    fails = scope["f"]
+    assert callable(fails)
+    with pytest.raises(named) as caught:
+        fails()
+    msgspec.json.encode(capture(caught.value, default=ErrorType.TOOL, now=NOW))
