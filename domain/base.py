@@ -43,6 +43,7 @@ LARGEST = 2**63 - 1
 """The largest number that a setting may hold: every reader of JSON can hold it too."""
 
 _LONGEST = 100
+_OF_A_KEY = "key` in `"
 _ABOUT_A_FIELD = re.compile("Object (missing required|contains unknown) field `(.*)`")
 
 V = TypeVar("V", bound="Value")
@@ -96,6 +97,8 @@ class Settings(Value, frozen=True, omit_defaults=False):
     def __post_init__(self) -> None:
         try:
             checked = msgspec.convert(self, _twin(type(self)), from_attributes=True)
+        except UnicodeEncodeError:
+            self.refuse(_no_unicode_in(self), "Expected valid Unicode")
         except msgspec.ValidationError as error:
             place, fault = place_and_fault(error)
             field = place.partition("[")[0].partition(".")[0]
@@ -142,8 +145,10 @@ def made(kind: type[V], fields: Mapping[str, Any]) -> V:
 
 def place_and_fault(error: msgspec.ValidationError) -> tuple[str, str]:
     """Return where a value is wrong, such as `usage.models[0].usage` or an empty text, and what is wrong there."""
-    fault, _, place = str(error).partition(" - at `$")
-    place = place.removesuffix("`")
+    fault, _, place = str(error).partition(" - at `")
+    if place.startswith(_OF_A_KEY):
+        fault, place = f"{fault} as a key", place.removeprefix(_OF_A_KEY)
+    place = place.removeprefix("$").removesuffix("`")
     if about_a_field := _ABOUT_A_FIELD.fullmatch(fault):
         problem, field = about_a_field.groups()
         place = f"{place}.{field}"
@@ -157,10 +162,29 @@ def refuse_wrong_types(given: Struct) -> None:
     A type checker says so too, but not to everybody; and what is stored with another type cannot be read again.
     """
     try:
-        msgspec.convert(given, _twin(type(given)), from_attributes=True)
+        checked = msgspec.convert(given, _twin(type(given)), from_attributes=True)
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{_no_unicode_in(given)}: Expected valid Unicode") from None
     except msgspec.ValidationError as error:
         place, fault = place_and_fault(error)
         raise ConfigurationError(f"{place}: {fault}") from None
+    for name in given.__struct_fields__:
+        # Any object has the attributes of a class whose fields all have defaults, such as that of the limits.
+        wanted, value = type(getattr(checked, name)), getattr(given, name)
+        if issubclass(wanted, Struct) and not isinstance(value, wanted):
+            raise ConfigurationError(f"{name}: Expected `{wanted.__name__}`, got `{type(value).__name__}`")
+
+
+def _no_unicode_in(given: Struct) -> str:
+    """Return the first field with a text that cannot be compared with its type, because it is not valid Unicode."""
+    for name, kind in _types(type(given)).items():
+        try:
+            msgspec.convert(getattr(given, name), kind, from_attributes=True)
+        except UnicodeEncodeError:
+            return name
+        except msgspec.ValidationError:
+            continue
+    raise AssertionError("every text is valid Unicode")
 
 
 @cache

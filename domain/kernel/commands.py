@@ -3,7 +3,7 @@
 `by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from steptrail.domain.base import refuse_wrong_types
 from steptrail.domain.errors import NotStorable
@@ -29,7 +29,9 @@ class _Asked(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         refuse_wrong_types(self)
         for name in self.__struct_fields__:
-            storable(getattr(self, name), name)
+            value = getattr(self, name)
+            if (plain := storable(value, name)) is not value:
+                structs.force_setattr(self, name, plain)
         if "\0" in self.by:
             # The name becomes a column of text, and PostgreSQL allows no NUL in such a column.
             raise NotStorable("by", "a name with a NUL")

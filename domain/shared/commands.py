@@ -31,8 +31,10 @@ class FromOutside(Struct, frozen=True):
                 copied = tuple([checked_copy(item, name) for item in cast("tuple[object, ...]", value)])
                 structs.force_setattr(self, name, copied)
             elif isinstance(value, str | float):
-                storable(value, name)
-                if name == "by" and "\0" in str(value):
+                plain = storable(value, name)
+                if plain is not value:
+                    structs.force_setattr(self, name, plain)
+                if name == "by" and "\0" in str(plain):
                     # It becomes a column of text, which PostgreSQL ends there.
                     raise NotStorable("by", "a name with a NUL")
         refuse_wrong_types(self)

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from steptrail import AgentBuilder, Message, Steptrail, ToolEffect, tool
+from steptrail import AgentBuilder, ErrorPolicy, Limits, Message, Steptrail, ToolEffect, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
-from steptrail.workflow import Artifact, FailureClass, RunOptions, Update, Workflow
+from steptrail.workflow import Artifact, Envelope, FailureClass, RunOptions, Update, Workflow
 from tests.runner.kit import trail_of
 
 LEAVES = RunOptions(longest_wait=0.0)
@@ -105,3 +105,66 @@ async def test_an_update_may_hold_lists_as_well() -> None:
         result = await trail.run(flow, session="f", vars={"b": 1})
     assert [message.text for message in result.envelope.messages] == ["Done."]
     assert result.envelope.vars == {"a_output": "done"}
+
+
+class Translated(str):
+    """A text of a library, which is a text and has no JSON form of its own."""
+
+    __slots__ = ()
+
+
+async def test_texts_of_a_class_of_their_own_are_stored_as_plain_ones() -> None:
+    by, key, reason = Translated("ana"), Translated("order-7"), Translated("zu teuer")
+    async with trail_of() as trail:
+        await trail.run(PAYER, "Pay.", session="s", by=by, key=key)
+        again = await trail.run(PAYER, "Pay.", session="s", by="ana", key="order-7")
+        assert again.state.fold.executions == 1
+        await trail.session("s").pause(by=by, key=Translated("p"), reason=reason)
+        (held,) = (await trail.session("s").state()).tool_executions
+        assert held.approval is not None
+        await trail.session("s").deny(held.approval.id, by=by, key=Translated("d"), reason=reason)
+        await trail.run(ASKING, session="f", options=LEAVES, key=key)
+        await trail.flow("f").answer(Translated("ask"), approved=True, by=by, notes=reason)
+        assert await trail.session("s").history()
+        assert await trail.flow("f").history()
+
+
+def fails(seen: Envelope) -> object:
+    raise ValueError(seen.input)
+
+
+FAILING = Workflow("t").function("f", fails).build()
+LIMITS, POLICY = Limits(max_steps=7), ErrorPolicy(max_retries=2)
+FOREIGN: Any = object()
+FOR_ANOTHER: dict[str, Callable[[Steptrail], Awaitable[object]]] = {
+    "limits: Expected `Limits`, got `ErrorPolicy`": lambda trail: trail.session("s").resume(PAYER, limits=_any(POLICY)),
+    "limits: Expected `Limits`, got `object`": lambda trail: trail.session("s").resume(PAYER, limits=FOREIGN),
+    "error_policy: Expected `ErrorPolicy`, got `Limits`": (
+        lambda trail: trail.session("s").resume(PAYER, error_policy=_any(LIMITS))
+    ),
+    "options: Expected `RunOptions`, got `Limits`": lambda trail: trail.flow("f").retry(FAILING, options=_any(LIMITS)),
+}
+
+
+def _any(value: object) -> Any:
+    return value
+
+
+@pytest.mark.parametrize("said", FOR_ANOTHER)
+async def test_settings_of_another_kind_are_refused(said: str) -> None:
+    async with trail_of() as trail:
+        await trail.run(PAYER, "Pay.", session="s")
+        await trail.run(FAILING, session="f")
+        stored = [await trail.session("s").events(), await trail.flow("f").events()]
+        with pytest.raises(ConfigurationError, match=said):
+            await FOR_ANOTHER[said](trail)
+        assert [await trail.session("s").events(), await trail.flow("f").events()] == stored
+
+
+async def test_half_a_character_where_no_text_belongs_is_refused() -> None:
+    half: Any = "\ud83d"
+    async with trail_of() as trail:
+        with pytest.raises(ConfigurationError, match="^new: Expected valid Unicode"):
+            await trail.run(PAYER, "Pay.", new=half)
+        with pytest.raises(ConfigurationError, match="ErrorPolicy.*on_tool_error.*Expected valid Unicode"):
+            ErrorPolicy(on_tool_error=half)
