@@ -135,9 +135,11 @@ class Inference:
             self._failed(outcome, due, began, request, expired=limit.is_over)
         else:
             try:
-                self._journal.record(self._completed(outcome, began))
-            except (TypeError, ValueError) as error:
+                completed = self._completed(outcome, began)
+            except Exception as error:
                 self._failed(error, due, began, request, expired=False)
+            else:
+                self._journal.record(completed)
 
     def _completed(self, reply: object, began: int) -> InferenceCompleted:
         """Return the event of a reply. Raises if it cannot be stored, because a driver may return anything."""

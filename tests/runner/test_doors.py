@@ -151,3 +151,31 @@ def test_an_error_repeats_no_more_of_an_id_than_anybody_reads() -> None:
     with pytest.raises(SteptrailError) as refused:
         Steptrail.open(f"mysql://{huge}")
     assert len(str(refused.value)) < 500
+
+
+def round_itself() -> list[Any]:
+    whole: list[Any] = []
+    whole.append(whole)
+    return whole
+
+
+class Mute:
+    """A value that has no words."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        lambda: structs.replace(say("Hi."), response_id=round_itself()),
+        lambda: structs.replace(say("Hi."), parts=(TextPart(text=round_itself()),)),  # type: ignore[arg-type]
+        lambda: structs.replace(say("Hi."), parts=(ToolCallPart(id="1", name=Mute(), arguments={}),)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_reply_that_cannot_be_looked_through_fails_its_call(reply: Callable[[], ModelReply]) -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        result = trail.run(agent(lambda _: reply()).build(), "Go.", session="s")
+        assert result.status == "failed"
+        assert trail.session("s").why().status == "failed"
