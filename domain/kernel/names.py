@@ -1,10 +1,15 @@
-"""The check of names that callers choose for streams and followers."""
+"""The checks of names that callers choose for streams and followers, and of the other plain values that they give."""
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, cast
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, shown
 
-__all__ = ["checked_name", "is_name"]
+__all__ = ["a_place", "a_row", "a_text", "checked_name", "is_name"]
+
+T = TypeVar("T")
 
 _LONGEST = 128
 _ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
@@ -20,7 +25,32 @@ def checked_name(text: str, what: str) -> str:
 
     Raises `ConfigurationError` otherwise. `what` says in its message what the name is for.
     """
+    a_text(text, what)
     if not is_name(text):
         msg = f"{shown(text)} cannot be {what}: use 1 to {_LONGEST} letters, digits or . _ @ + = -"
         raise ConfigurationError(msg)
     return text
+
+
+def a_text(given: object, what: str) -> str:
+    """Return `given`, which must be a text. Raises `ConfigurationError` that says what it was to be."""
+    if not isinstance(given, str):
+        raise ConfigurationError(f"{what} is a text, not {type(given).__name__}")
+    return given
+
+
+def a_place(given: object, what: str) -> int:
+    """Return `given`, which must be a version or a position: a whole number from 0. Raises `ConfigurationError`."""
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise ConfigurationError(f"{what} is a whole number, not {type(given).__name__}")
+    if not 0 <= given <= LARGEST:
+        raise ConfigurationError(f"{what} is a number from 0 to {LARGEST}")
+    return int(given)
+
+
+def a_row(given: Iterable[T], what: str) -> tuple[T, ...]:
+    """Return the values of a list or the like. Raises `ConfigurationError` for a text, an object, and no list."""
+    one = cast(object, given)
+    if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
+        raise ConfigurationError(f"{what}: Expected a list, got `{type(one).__name__}`")
+    return tuple(given)

@@ -7,6 +7,7 @@ from pathlib import Path
 from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
+from steptrail.domain.kernel.names import a_text
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.lists import one_of
 from steptrail.interfaces.python.naming import stream_named
@@ -109,6 +110,6 @@ class Eraser:
 
 
 def _said(setting: str, text: str) -> str:
-    if not text.strip():
+    if not a_text(text, f"`{setting}`").strip():
         raise ConfigurationError(f"{setting} says for the record who erases, and why: it must not be empty")
     return text

@@ -11,6 +11,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
+from steptrail.domain.kernel.names import a_row
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
@@ -218,8 +219,8 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
                 action=action,
                 by=by,
                 sets={name: to_json_value(value, f"set.{name}") for name, value in (set or {}).items()},
-                unsets=tuple(unset),
-                targets=None if targets is None else tuple(targets),
+                unsets=a_row(unset, "unset"),
+                targets=None if targets is None else a_row(targets, "targets"),
                 reason=reason,
                 key=key,
             )

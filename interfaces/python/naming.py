@@ -3,6 +3,7 @@
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id, is_session_id
 from steptrail.domain.errors import AmbiguousId, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
+from steptrail.domain.kernel.names import a_text
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -19,6 +20,7 @@ def stream_named(text: str) -> str:
 
     Raises `ConfigurationError` for what cannot be the name of one.
     """
+    a_text(text, "the name of a run")
     prefix = prefix_of(text) if prefix_of(text) in KINDS else STREAM_PREFIX
     return prefix + checked_session_id(text.removeprefix(prefix))
 
@@ -28,7 +30,7 @@ async def stream_beginning(store: EventStore, text: str, *, prefix: str | None =
 
     With a `prefix` only streams of that kind are looked at. Raises `SessionNotFound` or `AmbiguousId`.
     """
-    said = prefix_of(text)
+    said = prefix_of(a_text(text, "the name of a run"))
     if prefix is None and said in KINDS:
         prefix, text = said, id_of(text)
     if text and not is_session_id(text):

@@ -9,6 +9,7 @@ from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.names import a_row
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.flow.means import flow_means
@@ -19,7 +20,7 @@ from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.json_form import to_json_value
-from steptrail.runtime.kernel.key_session import unnamed_session
+from steptrail.runtime.kernel.key_session import session_or_unnamed
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["run_flow", "start_flow"]
@@ -51,7 +52,7 @@ async def run_flow(
     **given: Unpack[_Given],
 ) -> FlowResult:
     """Run a workflow; see `Steptrail.run`."""
-    flow_id = checked_flow_id(session or unnamed_session(given["key"]))
+    flow_id = checked_flow_id(session_or_unnamed(session, given["key"]))
     start = _start(flow, said, environment.worker, given)
     return await FlowControl(environment, flow_id, flow_means(), on_commit, on_update).run(flow, start)
 
@@ -66,7 +67,7 @@ async def start_flow(
     **given: Unpack[_Given],
 ) -> Flow:
     """Store that a workflow is to be run; see `Steptrail.start`."""
-    flow_id = checked_flow_id(session or unnamed_session(given["key"]))
+    flow_id = checked_flow_id(session_or_unnamed(session, given["key"]))
     await FlowControl(environment, flow_id, flow_means(), on_commit).start(_start(flow, said, None, given))
     return Flow(environment, flow_id)
 
@@ -75,14 +76,17 @@ def _start(flow: BuiltWorkflow, said: object, worker: str | None, given: _Given)
     options = given["options"]
     if options is not None and not isinstance(options, RunOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"the options of a run are RunOptions, not {type(options).__name__}")
+    given_vars = given["vars"]
+    if given_vars is not None and not isinstance(given_vars, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"vars: Expected `object`, got `{type(given_vars).__name__}`")
     return StartFlow(
         flow=brought(a_flow(flow)),
         worker=worker,
         options=options or flow.definition.options,
         input=to_json_value(said, "input"),
-        vars={name: to_json_value(value, f"vars.{name}") for name, value in (given["vars"] or {}).items()},
-        messages=tuple(given["messages"]),
-        artifacts=tuple(given["artifacts"]),
+        vars={name: to_json_value(value, f"vars.{name}") for name, value in (given_vars or {}).items()},
+        messages=a_row(given["messages"], "messages"),
+        artifacts=a_row(given["artifacts"], "artifacts"),
         context=to_json_value(given["context"], "context"),
         metadata=given["metadata"] or {},
         parent=given["parent"],

@@ -8,6 +8,7 @@ from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.names import a_place
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.interfaces.python.handle import Handle
@@ -283,7 +284,9 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
         `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
         `step.completed` or the end of an execution, or when the new session exists.
         """
-        into = checked_session_id(session or new_id("run"))
+        into = checked_session_id(new_id("run") if session is None or session == "" else session)
+        if at is not None:
+            a_place(at, "`at`, a version,")
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)

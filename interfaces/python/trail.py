@@ -34,7 +34,7 @@ from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.key_session import unnamed_session
+from steptrail.runtime.kernel.key_session import session_or_unnamed
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.ports import EventStore
@@ -255,7 +255,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
                 on_commit=cast("OnFlowCommit | None", on_commit),
                 on_update=on_update,
             )
-        chosen = session or unnamed_session(key)
+        chosen = session_or_unnamed(session, key)
         control = SessionControl(self._env, checked_session_id(chosen), cast("OnCommit | None", on_commit), on_update)
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
@@ -351,7 +351,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
                 artifacts=artifacts,
                 on_commit=cast("OnFlowCommit | None", on_commit),
             )
-        chosen = checked_session_id(session or unnamed_session(key))
+        chosen = checked_session_id(session_or_unnamed(session, key))
         control = SessionControl(self._env, chosen, cast("OnCommit | None", on_commit))
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)

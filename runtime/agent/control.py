@@ -24,6 +24,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
+from steptrail.domain.kernel.names import a_row
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
@@ -97,7 +98,7 @@ class SessionControl:
             key=key,
             metadata=metadata or {},
             parent=parent,
-            history=tuple(history),
+            history=a_row(history, "history"),
             new=new,
             context=context,
         )
@@ -144,7 +145,7 @@ class SessionControl:
             key=key,
             metadata=metadata or {},
             parent=parent,
-            history=tuple(history),
+            history=a_row(history, "history"),
             new=new,
             context=context,
         )

@@ -7,7 +7,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ids import new_id
 
-__all__ = ["session_for_key", "unnamed_session"]
+__all__ = ["session_for_key", "session_or_unnamed", "unnamed_session"]
 
 
 def session_for_key(key: str) -> str:
@@ -25,3 +25,11 @@ def session_for_key(key: str) -> str:
 def unnamed_session(key: str | None) -> str:
     """Return the id of the session for a command that names none: that of its key, or a new one without a key."""
     return session_for_key(key) if key is not None else new_id("run")
+
+
+def session_or_unnamed(session: str | None, key: str | None) -> str:
+    """Return the id that the caller chose; for None and an empty text that of `unnamed_session`.
+
+    Any other value is left to the check of ids: a number 0 that stood for no id would begin a session at each call.
+    """
+    return unnamed_session(key) if session is None or session == "" else session

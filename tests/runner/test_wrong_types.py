@@ -164,7 +164,7 @@ async def test_settings_of_another_kind_are_refused(said: str) -> None:
 async def test_half_a_character_where_no_text_belongs_is_refused() -> None:
     half: Any = "\ud83d"
     async with trail_of() as trail:
-        with pytest.raises(ConfigurationError, match="^new: Expected valid Unicode"):
+        with pytest.raises(ConfigurationError, match=r"^new: Expected valid Unicode"):
             await trail.run(PAYER, "Pay.", new=half)
-        with pytest.raises(ConfigurationError, match="ErrorPolicy.*on_tool_error.*Expected valid Unicode"):
+        with pytest.raises(ConfigurationError, match=r"ErrorPolicy.*on_tool_error.*Expected valid Unicode"):
             ErrorPolicy(on_tool_error=half)
