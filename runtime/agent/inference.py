@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-import msgspec
-
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
@@ -14,9 +12,7 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import OutputPartial, ReplyDelta
-from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
 from steptrail.domain.output import OutputMode
-from steptrail.domain.storable import storable
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
@@ -24,7 +20,7 @@ from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.partial_output import PartialOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
-from steptrail.runtime.kernel.asked_model import ShowPiece, reply_of
+from steptrail.runtime.kernel.asked_model import ShowPiece, checked_reply, reply_of
 from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.live_updates import OnUpdate, Watching, tell
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
@@ -135,24 +131,11 @@ class Inference:
             self._failed(outcome, due, began, request, expired=limit.is_over)
         else:
             try:
-                completed = self._completed(outcome, began)
+                reply = checked_reply(outcome)
             except Exception as error:
                 self._failed(error, due, began, request, expired=False)
             else:
-                self._journal.record(completed)
-
-    def _completed(self, reply: object, began: int) -> InferenceCompleted:
-        """Return the event of a reply. Raises if it cannot be stored, because a driver may return anything."""
-        if not isinstance(reply, ModelReply):
-            raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
-        for part in reply.parts:
-            if isinstance(part, ToolCallPart):
-                storable(part.arguments, f"the arguments of {part.name}")
-            elif isinstance(part, ProviderPart | CitationPart):
-                storable(part.data, f"the data of {part.provider}")
-        completed = InferenceCompleted(reply=reply, duration_seconds=self._since(began))
-        # What is recorded is what will be read back: checked, and a copy, because the driver may keep its reply.
-        return msgspec.json.decode(msgspec.json.encode(completed), type=InferenceCompleted)
+                self._journal.record(InferenceCompleted(reply=reply, duration_seconds=self._since(began)))
 
     def _request(self, deadline: Deadline | None) -> ModelRequest:
         state = self._journal.peek()

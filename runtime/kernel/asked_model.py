@@ -4,11 +4,15 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import TypeAlias
 
+import msgspec
+
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
+from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
+from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
-__all__ = ["ShowPiece", "reply_of"]
+__all__ = ["ShowPiece", "checked_reply", "reply_of"]
 
 ShowPiece: TypeAlias = Callable[[ModelDelta | None], None]
 """Shows a piece of a reply; None stands for the end of one that was shown."""
@@ -31,3 +35,18 @@ async def reply_of(model: ModelDriver, request: ModelRequest, show: ShowPiece | 
             is_written = True
             show(piece)
     raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")
+
+
+def checked_reply(given: object) -> ModelReply:
+    """Return a reply as it will be read back: checked, and a copy, because the driver may keep its own.
+
+    Raises for one that cannot be stored, because a driver may return anything.
+    """
+    if not isinstance(given, ModelReply):
+        raise TypeError(f"the model driver returned {type(given).__name__}, not a ModelReply")
+    for part in given.parts:
+        if isinstance(part, ToolCallPart):
+            storable(part.arguments, f"the arguments of {part.name}")
+        elif isinstance(part, ProviderPart | CitationPart):
+            storable(part.data, f"the data of {part.provider}")
+    return msgspec.json.decode(msgspec.json.encode(given), type=ModelReply)

@@ -2,21 +2,24 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
 
 from steptrail import AgentBuilder, Message, Steptrail
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.flow.events import NodeAttemptFailed
+from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
+from steptrail.domain.usage import Usage
 from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
 from steptrail.interfaces.python.sync import SyncSession
 from steptrail.messages import MessageRole, ProviderPart, TextPart, ToolCallPart
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import tool
+from steptrail.workflow import FailureClass, Workflow
 
 HALF = "half \ud800"
 HUGE = 10**4300
@@ -179,3 +182,30 @@ def test_a_reply_that_cannot_be_looked_through_fails_its_call(reply: Callable[[]
         result = trail.run(agent(lambda _: reply()).build(), "Go.", session="s")
         assert result.status == "failed"
         assert trail.session("s").why().status == "failed"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        structs.replace(say("x"), usage=Usage(input=cast("int", "many"), output=1)),
+        structs.replace(say("x"), usage=Usage(input=-5, output=1)),
+        structs.replace(say("x"), finish_reason=FinishReason.LENGTH, raw_finish_reason=HALF),
+        structs.replace(say("x"), response_model=HALF),
+        say(HALF),
+    ],
+)
+def test_a_reply_to_a_workflow_that_cannot_be_stored_fails_its_node(reply: ModelReply) -> None:
+    asking = Workflow("w").llm("l", ScriptedModel([reply]), prompt="?", retry=1).build()
+    choosing = (
+        Workflow("w")
+        .llm_router("l", ScriptedModel([reply]), prompt="?", routes={"a": "n"}, retry=1)
+        .noop("n")
+        .edge("l", "n")
+        .build()
+    )
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        for name, flow in (("asking", asking), ("choosing", choosing)):
+            assert trail.run(flow, session=name).status == "failed"
+            (failed,) = [r.event for r in trail.flow(name).history() if isinstance(r.event, NodeAttemptFailed)]
+            assert failed.failure is FailureClass.MODEL
+            assert trail.flow(name).why().status == "failed"

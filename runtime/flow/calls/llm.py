@@ -12,13 +12,13 @@ from steptrail.domain.flow.kinds.templates import filled, rendered
 from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
-from steptrail.runtime.kernel.asked_model import reply_of
+from steptrail.runtime.kernel.asked_model import checked_reply, reply_of
 from steptrail.runtime.kernel.ports import ModelDriver
 
 __all__ = ["LlmCall"]
@@ -49,9 +49,7 @@ class LlmCall:
             timeout=attempt.timeout,
             call_index=attempt.tried,
         )
-        reply = cast("object", await reply_of(self._model, request, attempt.writer()))
-        if not isinstance(reply, ModelReply):
-            raise TypeError(f"the model driver returned {type(reply).__name__}, not a ModelReply")
+        reply = checked_reply(await reply_of(self._model, request, attempt.writer()))
         billed = BilledUsage.of(reply.usage, [ModelUsage.of_reply(model, reply.response_model, reply.usage)])
         if not reply.is_whole:
             why = f"the reply of {model} was not whole: {reply.raw_finish_reason or reply.finish_reason}"
