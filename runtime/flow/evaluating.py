@@ -1,5 +1,7 @@
 """Evaluates a node that does not leave the process, and makes the event of its result or of its failure."""
 
+from asyncio import CancelledError
+
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired, NodeEvaluated
 from steptrail.domain.flow.fold import RunFold
@@ -46,7 +48,10 @@ def _evaluated(
     except NodeFault as fault:
         could_not_run(name, node.id, fault.failure)
         return faulty(task.key, fault)
-    except Exception as raised:
+    except (Exception, CancelledError) as failed:
+        # Nothing waits here, so a cancellation is nobody's request.
+        alone = RuntimeError("the function cancelled itself, and nobody had asked it to")
+        raised = alone if isinstance(failed, CancelledError) else failed
         error = capture(raised, default=ErrorType.UNKNOWN, now=now / 1e6)
         call_failed(f"flow {name}", f"node {node.id}", error, raised)
         return never_ran(task.key, failure_class(error, FailureClass.ERROR), error, {})

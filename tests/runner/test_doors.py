@@ -1,5 +1,6 @@
 """What comes from outside is refused at the door, or fails its call, and never makes a session that cannot be read."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import Any, cast
@@ -19,7 +20,7 @@ from steptrail.messages import MessageRole, ProviderPart, TextPart, ToolCallPart
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import tool
-from steptrail.workflow import FailureClass, Workflow
+from steptrail.workflow import Check, FailureClass, Workflow
 
 HALF = "half \ud800"
 HUGE = 10**4300
@@ -209,3 +210,14 @@ def test_a_reply_to_a_workflow_that_cannot_be_stored_fails_its_node(reply: Model
             (failed,) = [r.event for r in trail.flow(name).history() if isinstance(r.event, NodeAttemptFailed)]
             assert failed.failure is FailureClass.MODEL
             assert trail.flow(name).why().status == "failed"
+
+
+def test_a_function_that_decides_and_cancels_itself_fails_its_node() -> None:
+    def decides(value: object) -> bool:
+        raise asyncio.CancelledError(value)
+
+    flow = Workflow("w").guardian("g", [Check("expr", path="input", when=decides)]).build()
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        assert trail.run(flow, 1, session="f").status == "failed"
+        (failed,) = [r.event for r in trail.flow("f").history() if isinstance(r.event, NodeAttemptFailed)]
+        assert "cancelled itself" in failed.error.message
