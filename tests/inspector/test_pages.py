@@ -140,6 +140,7 @@ async def test_a_run_of_a_workflow_has_its_graph_and_its_visits(opened: Opened) 
     [
         (f"/body/failed/{10**30}", 404),
         (f"/runs/failed/{10**30}", 404),
+        *((f"/{word}/failed/{'9' * 5_000}", 404) for word in ("runs", "state", "find", "why", "body")),
         (f"/runs/failed?e={10**14}&w={10**14}&d={10**14}&at={10**14}", 200),
         ("/runs/failed?e=0&w=0&d=0&at=0", 200),
         ("/runs/failed?e=-1&w=x&d=%D9%A3&at=", 200),

@@ -96,7 +96,7 @@ def inspector(
             Route("/inbox", pages.answer(pages.inbox)),
             Route("/failures", counted.answer(counted.failures)),
             Route("/stats", counted.answer(counted.stats)),
-            Route("/body/{session}/{version:int}", of_runs.answer(of_runs.body)),
+            Route("/body/{session}/{version}", of_runs.answer(of_runs.body)),
             Route("/health", pages.answer(pages.health)),
             Route("/act/{session}", acting.answer(acting.act), methods=["POST"]),
             Route("/live", pages.answer(pages.live)),
@@ -110,7 +110,7 @@ def _of_an_execution(word: str, answer: "Callable[[Request], Awaitable[Response]
     """Return the routes of what is said of a run, or of one of its executions by its number."""
     from starlette.routing import Route
 
-    return [Route(f"/{word}/{{session}}", answer), Route(f"/{word}/{{session}}/{{ordinal:int}}", answer)]
+    return [Route(f"/{word}/{{session}}", answer), Route(f"/{word}/{{session}}/{{ordinal}}", answer)]
 
 
 class _StaticFiles:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.http.inspector.answering import NotThere, number_in
+from steptrail.interfaces.http.inspector.answering import NotThere, number_in, number_of_path
 from steptrail.interfaces.http.inspector.bar_choice import BARS
 from steptrail.interfaces.python.naming import name_of
 
@@ -57,7 +57,7 @@ def place_of(request: "Request", row: RunSummary) -> Place:
 
 def execution_in(request: "Request", row: RunSummary) -> int | None:
     """Return the number of the execution that an address names; None for the newest. Raises `NotThere`."""
-    number: int | None = request.path_params.get("ordinal")
+    number = number_of_path(request, "ordinal")
     if number is not None and not 1 <= number <= row.executions:
         raise NotThere
     return number

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_in
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_in, number_of_path
 from steptrail.interfaces.http.inspector.bar_choice import SLOW
 from steptrail.interfaces.http.inspector.bodies import at_path
 from steptrail.interfaces.http.inspector.comparing import Side, compare
@@ -151,7 +151,7 @@ class RunPages(Answering):
     async def body(self, request: "Request", access: Access) -> "Response":
         """Answer with one event, or a part of it, as JSON."""
         row = await self.row(request, access)
-        version, path = int(request.path_params["version"]), request.query_params.get("path", "")
+        version, path = number_of_path(request, "version") or 0, request.query_params.get("path", "")
         start, damage, text = max(0, number_in(request, "from") or 0), None, ""
         try:
             record = await event_at(self.trail.store, row.stream, version)
