@@ -249,7 +249,10 @@ class _Endpoints:
         origin = connection.headers.get("origin")
         if connection.scope["type"] != "websocket" or origin is None or origin in self.origins:
             return True
-        page = urlsplit(origin)
+        try:
+            page = urlsplit(origin)
+        except ValueError:  # this is no address at all
+            return False
         # Behind a proxy that ends TLS we may not know of it; that a page has none where we have is never right.
         has_less = page.scheme == "http" and connection.url.scheme == "wss"
         return page.netloc == connection.headers.get("host") and not has_less

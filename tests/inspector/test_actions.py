@@ -234,6 +234,7 @@ async def test_what_is_asked_anew_or_was_answered_is_not_answered_by_an_older_pa
         {},
         {"origin": "null"},
         {"origin": "http://evil.example"},
+        {"origin": "http://["},
         {"origin": "http://127.0.0.1:8401"},
         {"origin": "http://127.0.0.1:8400.evil.example"},
         {"origin": ORIGIN, "sec-fetch-site": "cross-site"},

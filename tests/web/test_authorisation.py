@@ -88,6 +88,8 @@ async def test_the_conversation_shows_no_more_than_the_messages() -> None:
         ("wss", "https://elsewhere", False),
         ("wss", "https://here:444", False),
         ("wss", "null", False),
+        ("ws", "http://[", False),
+        ("ws", "http://[here", False),
         ("wss", "https://app.example.com", True),
         ("wss", "http://app.example.com", False),
     ],

@@ -86,4 +86,9 @@ def _is_of_ours(request: "Request") -> bool:
     if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return False
     origins, hosts = request.headers.getlist("origin"), request.headers.getlist("host")
-    return len(origins) == len(hosts) == 1 and urlsplit(origins[0]).netloc.casefold() == hosts[0].casefold() != ""
+    if not len(origins) == len(hosts) == 1:
+        return False
+    try:
+        return urlsplit(origins[0]).netloc.casefold() == hosts[0].casefold() != ""
+    except ValueError:  # this is no address at all
+        return False
