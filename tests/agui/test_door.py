@@ -132,6 +132,17 @@ async def test_what_is_refused_is_told_to_who_asks_and_not_logged(caplog: pytest
     assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
 
 
+@pytest.mark.parametrize("answer", [False, True, "ana", {"name": "ana"}])
+async def test_anything_but_a_caller_is_a_no_also_to_who_only_looks_on(answer: Any) -> None:
+    async with trail_of() as trail:
+        agent = agent_of(["Hi."]).build()
+        async with front(trail, agent) as page:
+            await page.run(user("hello"))
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=lambda *_: answer)) as page:
+            assert await page.refused(403) == "this thread is not yours"
+            assert await page.refused(403, user("hello")) == "this thread is not yours"
+
+
 async def test_who_is_not_known_is_refused_and_what_was_sent_is_not_repeated() -> None:
     async def nobody(request: Request, given: RunAgentInput) -> AguiCaller | None:
         del request, given

@@ -27,7 +27,7 @@ Authenticate: TypeAlias = "Callable[[HTTPConnection], bool | Awaitable[bool]]"
 """Says by the headers alone whether somebody known asks; anything but `True` is a no."""
 
 Authorize: TypeAlias = "Callable[[Request, RunAgentInput], AguiCaller | Awaitable[AguiCaller | None] | None]"
-"""Says who a request comes from, or None when that person may not speak to the thread `input.thread_id`."""
+"""Says who a request comes from; anything but an `AguiCaller` is a no to the thread `input.thread_id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Door:
         """Return who asks, if that one may."""
         said = self.authorize(request, given)
         caller = await said if inspect.isawaitable(said) else said
-        if caller is None:
+        if not isinstance(caller, AguiCaller):
             raise RequestRefused(403, "this thread is not yours")
         refuse_what_is_not_supported(given)
         return caller

@@ -196,9 +196,9 @@ def agui_app(
     """Return the ASGI application through which AG-UI clients run `agent` in the sessions of `trail`.
 
     `authorize` is asked for each request, may be a coroutine function, and returns the caller, or None to refuse the
-    request: a thread's id is no secret. It is asked with the body, which names the thread. `authenticate`, where it is
-    given, is asked before, with the headers alone: without its `True` no byte of the body is read. `config` says which
-    parts are shown.
+    request, as does anything else: a thread's id is no secret. It is asked with the body, which names the thread.
+    `authenticate`, where it is given, is asked before, with the headers alone: without its `True` no byte of the body
+    is read. `config` says which parts are shown.
 
     A request may have `max_body_bytes`, counted while they come, and a new thread begins with at most `max_history`
     messages. A comment goes out when a stream was silent for `heartbeat_seconds`.
