@@ -11,8 +11,8 @@ last message, or the `version` of the conversation or the run that it has.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Generator
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
-from steptrail.domain.errors import ConfigurationError, MissingExtra, SteptrailError
+from steptrail.domain.errors import ConfigurationError, MissingExtra, SessionNotFound, SteptrailError, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
@@ -69,11 +69,12 @@ def event_stream(
     """Return an application to mount: it shows what is in `trail` to clients for which `authorize` says `True`.
 
     `authorize` is asked each time a client connects or fetches, before the first byte of an answer; for anything but
-    `True` the answer is 403. A client that may see a session that is not there gets 404. A connection that stands is
-    not asked about again. `config` chooses the parts of messages, and `conversation` the parts of the conversation;
-    without that it shows as much of arguments and results as the messages. Browsers let any page open a WebSocket with
-    the cookies of its user: one with an `Origin` that is neither ours nor among `origins` (such as
-    `https://app.example.com`) gets 403 too, and a page without TLS is none of ours where the connection has it.
+    `True` the answer is 403. A client that may see a session that is not there gets 404, and 503 when the store cannot
+    be read. A connection that stands is not asked about again. `config` chooses the parts of messages, and
+    `conversation` the parts of the conversation; without that it shows as much of arguments and results as the
+    messages. Browsers let any page open a WebSocket with the cookies of its user: one with an `Origin` that is neither
+    ours nor among `origins` (such as `https://app.example.com`) gets 403 too, and a page without TLS is none of ours
+    where the connection has it.
 
     An `agent.heartbeat`, or `flow.heartbeat`, goes out at the beginning and when a line was silent for
     `heartbeat_seconds`; `retry_seconds` tells browsers when to come again. Clients cannot send: no body is read, and a
@@ -130,6 +131,18 @@ class _Refused(Exception):
         self.status = status
 
 
+@contextmanager
+def _refusing() -> Generator[None]:
+    """Refuse a request when what it is for is gone, or cannot be read, which is logged."""
+    try:
+        yield
+    except SessionNotFound:
+        raise _Refused(HTTPStatus.NOT_FOUND) from None
+    except StoreError as error:
+        _log.warning("what is stored could not be read for an answer: %s", error)
+        raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE) from None
+
+
 @dataclass(frozen=True, slots=True)
 class _Endpoints:
     """The answers, each to one connection."""
@@ -182,9 +195,11 @@ class _Endpoints:
 
         try:
             session = await self._admitted(request)
+            with _refusing():
+                state = await self.trail.session(session).state()
         except _Refused as refused:
             return _no(refused)
-        shown = ui_conversation(await self.trail.session(session).state(), self.ui)
+        shown = ui_conversation(state, self.ui)
         return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def run(self, request: "Request") -> "Response":
@@ -194,11 +209,12 @@ class _Endpoints:
         from steptrail.projections.ui.flow import ui_flow
 
         try:
-            name = await self._admitted(request)
+            flow = self.trail.flow(id_of(await self._admitted(request)))
+            with _refusing():
+                history = await flow.history()
         except _Refused as refused:
             return _no(refused)
-        flow = self.trail.flow(id_of(name))
-        shown = ui_flow(flow.id, await flow.history(), self.ui)
+        shown = ui_flow(flow.id, history, self.ui)
         return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def _sent(self, messages: SessionMessages, closing: "anyio.Event") -> "AsyncGenerator[ServerSentEvent]":
@@ -241,7 +257,9 @@ class _Endpoints:
         allowed = await answer if isawaitable(answer) else answer
         if allowed is not True:
             raise _Refused(HTTPStatus.FORBIDDEN)
-        if not await self.trail.store.version(stream):
+        with _refusing():
+            version = await self.trail.store.version(stream)
+        if not version:
             raise _Refused(HTTPStatus.NOT_FOUND)
         return session
 

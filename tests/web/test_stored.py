@@ -1,0 +1,72 @@
+"""The stored conversation and the stored run, when the store cannot be read or has them no more."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from steptrail import Steptrail
+from steptrail.broadcasting.asgi import event_stream
+from steptrail.interfaces.python.flow import Flow
+from steptrail.interfaces.python.session import Session
+from steptrail.workflow import Workflow
+from tests.harness.hands import change_by_hand
+from tests.web.served import agent_with
+
+PATHS = ["/sessions/told/conversation", "/flows/told/run"]
+
+
+async def both(url: str) -> None:
+    flow = Workflow("one").function("say", lambda envelope: "Tea.", output="said").build()
+    async with Steptrail.open(url) as trail:
+        await trail.run(agent_with(), "Where is the tea?", session="told")
+        await trail.run(flow, "tea", session="told")
+
+
+async def fetched(trail: Steptrail, path: str) -> tuple[int, Any]:
+    transport = httpx.ASGITransport(event_stream(trail, authorize=lambda *_: True))
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+        answer = await client.get(path)
+    return answer.status_code, answer.json()
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_damaged_record_is_a_fault_of_the_store_and_is_named_in_the_log(
+    tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    change_by_hand(tmp_path / "runs.db", "UPDATE stored_events SET state = CAST('x' AS BLOB) WHERE version = 3")
+    async with Steptrail.open(url) as trail:
+        assert await fetched(trail, path) == (503, {"error": "service unavailable"})
+    assert "3" in caplog.text
+
+
+@pytest.mark.parametrize("path", [*PATHS, "/sessions/told/events", "/flows/told/events"])
+async def test_a_store_that_is_closed_is_a_fault_of_the_store(tmp_path: Path, path: str) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    async with Steptrail.open(url) as trail:
+        pass
+    assert await fetched(trail, path) == (503, {"error": "service unavailable"})
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_what_is_erased_while_it_is_asked_for_is_not_there(
+    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+
+    def erased_before(read: Any) -> Any:
+        async def reading(self: Any, *given: Any) -> Any:
+            await trail.erase("told" if isinstance(self, Session) else "flow:told", by="ana", reason="asked to")
+            return await read(self, *given)
+
+        return reading
+
+    monkeypatch.setattr(Session, "state", erased_before(Session.state))
+    monkeypatch.setattr(Flow, "history", erased_before(Flow.history))
+    async with Steptrail.open(url) as trail:
+        assert await fetched(trail, path) == (404, {"error": "not found"})
