@@ -25,7 +25,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from examples.service.agent import Customer, ShopReply
 from steptrail import Agent, Message, RunResult, Steptrail, SteptrailError
-from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound, StoreError
+from steptrail.errors import CommandRejected, ConfigurationError, NotStorable, SessionBusy, SessionNotFound, StoreError
 from steptrail.events import Recorded
 from steptrail.live import Followed, Following, OutputPartial, ReplyDelta, ToolProgress, UpdatesLost
 
@@ -35,6 +35,7 @@ ShopAgent = Agent[ShopReply, Customer]
 
 ANSWERS: dict[type[SteptrailError], HTTPStatus] = {
     ConfigurationError: HTTPStatus.BAD_REQUEST,
+    NotStorable: HTTPStatus.UNPROCESSABLE_ENTITY,
     SessionNotFound: HTTPStatus.NOT_FOUND,
     CommandRejected: HTTPStatus.CONFLICT,
     SessionBusy: HTTPStatus.CONFLICT,
@@ -107,6 +108,7 @@ DeskHere = Annotated[Desk, Depends(_desk)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key")]
 Who = Annotated[str, Header(alias="X-Customer", max_length=100)]
 """A service that is not an example knows this from who is logged in."""
+Last = Annotated[int, Header(alias="Last-Event-ID", ge=0, lt=2**53)]
 
 
 @router.post("", status_code=HTTPStatus.ACCEPTED)
@@ -129,9 +131,7 @@ async def show(session: str, desk: DeskHere) -> dict[str, JsonValue]:
 
 
 @router.get("/{session}/stream")
-async def stream(
-    session: str, desk: DeskHere, last: Annotated[int, Header(alias="Last-Event-ID")] = 0
-) -> EventSourceResponse:
+async def stream(session: str, desk: DeskHere, last: Last = 0) -> EventSourceResponse:
     """Show a run: stored events, which have an id, what is written between them, which has none, and the outcome.
 
     An event that is stored supersedes the text that was shown before it. All of the log is shown, what the agent was

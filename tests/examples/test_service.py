@@ -251,6 +251,16 @@ def test_what_is_not_there_or_cannot_be_is_said_clearly(service: Service, path: 
     service.post("/runs", 422, {})
 
 
+def test_what_cannot_be_stored_and_a_place_that_there_cannot_be_are_refused(service: Service) -> None:
+    run = service.start(ORDER)
+    headers = {"Content-Type": "application/json"}
+    unfit = service.client.post("/runs", content=b'{"input": "\\ud800"}', headers=headers)
+    assert (unfit.status_code, unfit.json()["error"]) == (422, "NotStorable")
+    for last in ("-1", "x", "9" * 19, "9" * 30):
+        answered = service.client.get(f"/runs/{run}/stream", headers={"Last-Event-ID": last})
+        assert answered.status_code == 422, last
+
+
 def test_a_service_that_is_killed_goes_on_and_orders_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--slow", "120") as killed:
         run = killed.start(ORDER)
