@@ -163,8 +163,8 @@ class Channel:
         if after >= self._end:
             await self._read_on()
         kept = self._end - len(self._records)
-        if after < kept:
-            return ()  # they are kept no more, because others were much quicker
+        if not kept <= after < self._end:
+            return ()  # there are none yet, or they are kept no more, because others were much quicker
         records = [record for _, record in islice(self._records, after - kept, after - kept + _PAGE)]
         if len(self._seats) == 1 and records:
             self._drop_up_to(records[-1].version)

@@ -327,6 +327,16 @@ async def test_given_no_such_session_or_place_then_it_is_said() -> None:
     await play(scenario)
 
 
+@pytest.mark.parametrize("after", [10**6, 2**63 - 1, 10**30])
+async def test_given_a_place_that_an_ended_session_never_came_to_then_nothing_comes(after: int) -> None:
+    async def scenario(trail: Steptrail) -> None:
+        await trail.run(clerk(), QUESTION, session="a")
+        async with trail.session("a").follow(after=after) as following:
+            assert await rest(following) == []
+
+    await play(scenario)
+
+
 async def test_given_a_wait_that_is_cut_off_then_nothing_is_lost() -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(["hello"]), "hi", session="a")
