@@ -140,14 +140,22 @@ class AskingRuns:
         return found[0]
 
     def of(self, tenant: str) -> "AskingRuns":
-        """Return the same questions, which see nothing but the runs of one tenant."""
+        """Return the same questions, which see nothing but the runs of one tenant.
+
+        Raises `ConfigurationError` for an empty text: it stands for the runs that have none, whoever began them.
+        """
+        if not tenant:
+            raise ConfigurationError("the runs of '' are no tenant's: a tenant has a name")
+        return self._of_one(tenant)
+
+    def _of_one(self, tenant: str) -> "AskingRuns":
         own = self._questions.tenant
         if own not in (None, tenant):
             raise ConfigurationError(f"these are the runs of {own!r}, and of no other tenant")
         return AskingRuns(self._get, self._from, self._utc, tenant)
 
     def _of(self, tenant: str | None) -> Questions:
-        return self._questions if tenant is None else self.of(tenant)._questions
+        return self._questions if tenant is None else self._of_one(tenant)._questions
 
     def _period(self, since: Since, until: Since, agent: str | None) -> Period:
         now = self._utc()

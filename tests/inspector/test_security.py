@@ -8,10 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from steptrail.inspector import Access
+from steptrail import Steptrail
+from steptrail.errors import ConfigurationError
+from steptrail.inspector import Access, inspector
 from steptrail.interfaces.http.inspector import app
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
 from tests.inspector.conftest import Opened
+from tests.inspector.inspected import desk, family
 
 HERE = Path(app.__file__).parent
 
@@ -55,11 +58,22 @@ async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) 
     assert (others.status_code, others.text) == (nobodys.status_code, nobodys.text) == (404, missing.text)
 
 
+async def test_a_tenant_without_a_name_is_no_tenant_and_sees_nothing(tmp_path: Path) -> None:
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.run(family(), "Do it", session="family", metadata={"tenant": "acme"})
+        await trail.run(desk("Hello."), "Hi", session="mine")
+        with pytest.raises(ConfigurationError, match="a tenant has a name"):
+            trail.views.of("")
+        transport = httpx.ASGITransport(inspector(trail, authorize=lambda _: Access(tenant="")))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answers = [await client.get(path) for path in ("/", "/runs?order=newest", "/stats", "/failures")]
+    assert [each.status_code for each in answers] == [404] * 4
+    assert "child-" not in answers[1].text
+
+
 async def test_the_tenant_of_a_run_below_is_that_of_the_run_above(tmp_path: Path) -> None:
-    from steptrail import Steptrail
     from steptrail.domain.kernel.index_query import IndexQuery
     from steptrail.interfaces.python.tenants import tenant_of
-    from tests.inspector.inspected import family
 
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         await trail.run(family(), "Go", session="top", metadata={"tenant": "acme"})

@@ -19,6 +19,7 @@ __all__ = ["Access", "Authorize", "access_of", "visible"]
 class Access:
     """The rights of a caller of the inspector. `tenant` limits it to the runs of that tenant; None means all runs.
 
+    An empty text is no tenant: who has it sees nothing.
     `may_act` lets it answer questions, pause and stop; `user` is its name in the record of these.
     """
 
@@ -32,10 +33,10 @@ Authorize: TypeAlias = "Callable[[HTTPConnection], Access | Awaitable[Access | N
 
 
 async def access_of(authorize: Authorize, connection: "HTTPConnection") -> Access | None:
-    """Return what a caller may see; None for nothing, also when the answer is no `Access`."""
+    """Return what a caller may see; None for nothing, also when the answer is no `Access` or names no tenant."""
     answer = authorize(connection)
     found = await answer if isawaitable(answer) else answer
-    return found if isinstance(found, Access) else None
+    return found if isinstance(found, Access) and found.tenant != "" else None
 
 
 async def visible(store: EventStore, access: Access, rows: Sequence[RunSummary]) -> Sequence[RunSummary]:
