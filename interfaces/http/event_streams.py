@@ -258,8 +258,9 @@ class _Endpoints:
         if allowed is not True:
             raise _Refused(HTTPStatus.FORBIDDEN)
         with _refusing():
-            version = await self.trail.store.version(stream)
-        if not version:
+            store = self.trail.store
+            is_there = await store.version(stream) and await store.erasure(stream) is None
+        if not is_there:
             raise _Refused(HTTPStatus.NOT_FOUND)
         return session
 
@@ -303,6 +304,8 @@ async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -
                     yield envelope
             finally:
                 closing.cancel()
+    except SessionNotFound:  # it was erased meanwhile, which the client is told when it comes again
+        return
     except SteptrailError:
         _log.exception("the messages of a session could not be read on")
 

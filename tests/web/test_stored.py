@@ -52,6 +52,16 @@ async def test_a_store_that_is_closed_is_a_fault_of_the_store(tmp_path: Path, pa
     assert await fetched(trail, path) == (503, {"error": "service unavailable"})
 
 
+@pytest.mark.parametrize("path", [*PATHS, "/sessions/told/events", "/flows/told/events"])
+async def test_what_is_erased_is_not_there(tmp_path: Path, path: str) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    await both(url)
+    async with Steptrail.open(url) as trail:
+        await trail.erase("told", by="ana", reason="asked to")
+        await trail.erase("flow:told", by="ana", reason="asked to")
+        assert await fetched(trail, path) == (404, {"error": "not found"})
+
+
 @pytest.mark.parametrize("path", PATHS)
 async def test_what_is_erased_while_it_is_asked_for_is_not_there(
     tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
