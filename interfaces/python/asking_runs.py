@@ -142,7 +142,7 @@ class AskingRuns:
     def of(self, tenant: str) -> "AskingRuns":
         """Return the same questions, which see nothing but the runs of one tenant.
 
-        Raises `ConfigurationError` for an empty text: it stands for the runs that have none, whoever began them.
+        Raises `ConfigurationError` for an empty text: it stands for the runs without one, those below any tenant's too.
         """
         if not tenant:
             raise ConfigurationError("the runs of '' are no tenant's: a tenant has a name")
