@@ -1,9 +1,13 @@
 """`steptrail inspect`: what it needs, and what it refuses."""
 
+import re
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from steptrail import Steptrail
@@ -41,3 +45,22 @@ def test_a_port_that_is_taken_and_a_store_that_is_not_there_are_refused(
     assert not (tmp_path / "none.db").exists()
     assert main(["inspect", "--port", "65536"]) == 2
     assert "'65536' is not a port" in capsys.readouterr().err
+
+
+def test_a_server_that_is_asked_to_end_ends_the_lines_of_open_pages_in_order(inspected: Path) -> None:
+    command = [sys.executable, "-m", "steptrail", "inspect", "--store", f"sqlite:///{inspected}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as served:
+        try:
+            assert served.stdout is not None
+            found = re.search(r"http://\S+/", served.stdout.readline())
+            assert found is not None
+            with httpx.stream("GET", f"{found[0]}live", timeout=30) as line:
+                told = line.iter_lines()
+                assert next(told).startswith("id: ")
+                served.send_signal(signal.SIGTERM)
+                rest = list(told)  # raises when the line breaks off
+            assert "event: beat" in rest
+            assert served.stderr is not None
+            assert "ERROR" not in served.stderr.read()
+        finally:
+            served.kill()

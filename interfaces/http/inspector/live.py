@@ -6,7 +6,7 @@ log, so a browser that comes again is told in one hint what it has missed.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from steptrail.domain.errors import StoreError
@@ -27,10 +27,12 @@ _MOST_NAMED = 200
 """How many runs one hint names."""
 
 
-async def hints(store: EventStore, access: Access, after: int | None) -> "AsyncGenerator[ServerSentEvent]":
+async def hints(
+    store: EventStore, access: Access, after: int | None, end: Callable[[], Awaitable[None]] | None = None
+) -> "AsyncGenerator[ServerSentEvent]":
     """Yield hints of what has grown after a position, or after now; and a beat first and in each silence.
 
-    Ends when the store fails or is closed: a browser comes again by itself.
+    Ends when `end` returns, and when the store fails or is closed: a browser comes again by itself.
     """
     from sse_starlette import ServerSentEvent
 
@@ -42,12 +44,17 @@ async def hints(store: EventStore, access: Access, after: int | None) -> "AsyncG
         is_over = True
         changed.set()
 
+    async def ended(end: Callable[[], Awaitable[None]]) -> None:
+        await end()
+        over(None)
+
     try:
         watch = watch_log(store, lambda _: changed.set(), over)
+        ending = None if end is None else asyncio.create_task(ended(end))
         try:
-            end = await store.last_position()
+            last = await store.last_position()
             # A position that the log has not come to is that of another store.
-            position = end if after is None or after > end else after
+            position = last if after is None or after > last else after
             yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
             while not is_over:
                 changed.clear()
@@ -63,6 +70,8 @@ async def hints(store: EventStore, access: Access, after: int | None) -> "AsyncG
                 except TimeoutError:
                     yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), sep="\n")
         finally:
+            if ending is not None:
+                ending.cancel()
             watch.leave()
     except StoreError:
         return

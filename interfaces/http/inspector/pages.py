@@ -30,11 +30,12 @@ class Pages(Answering):
 
         said = request.headers.get("last-event-id", "")
         after = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
+        closing = anyio.Event()
         return EventSourceResponse(
-            hints(self.trail.store, access, after),
+            hints(self.trail.store, access, after, closing.wait),
             sep="\n",
             ping=_NEVER_SECONDS,
-            shutdown_event=anyio.Event(),
+            shutdown_event=closing,
             shutdown_grace_period=1,
         )
 
