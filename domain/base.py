@@ -170,7 +170,7 @@ def refuse_wrong_types(given: Struct) -> None:
         raise ConfigurationError(f"{place}: {fault}") from None
     for name in given.__struct_fields__:
         # Any object has the attributes of a class whose fields all have defaults, such as that of the limits.
-        wanted, value = type(getattr(checked, name)), getattr(given, name)
+        wanted, value = cast("type[object]", type(getattr(checked, name))), getattr(given, name)
         if issubclass(wanted, Struct) and not isinstance(value, wanted):
             raise ConfigurationError(f"{name}: Expected `{wanted.__name__}`, got `{type(value).__name__}`")
 

@@ -52,5 +52,5 @@ def a_row(given: Iterable[T], what: str) -> tuple[T, ...]:
     """Return the values of a list or the like. Raises `ConfigurationError` for a text, an object, and no list."""
     one = cast(object, given)
     if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
-        raise ConfigurationError(f"{what}: Expected a list, got `{type(one).__name__}`")
+        raise ConfigurationError(f"{what}: Expected a list, got `{type(cast(object, given)).__name__}`")
     return tuple(given)

@@ -62,6 +62,7 @@ class ChildSession:
     def __init__(self, place: ChildPlace) -> None:
         self._store, self._clock = place.environment.store, place.environment.clock
         self._take_over, self._retry_key, self.parent = place.takes_over, place.retry_key, place.parent
+        self._metadata = dict(place.metadata)
         self.id = SessionId(session_for_call(place.parent.effect))
         self._control = SessionControl(place.environment, self.id)
 
@@ -120,6 +121,7 @@ class ChildSession:
                 Message.user(text),
                 key=self.parent.effect,
                 parent=self.parent,
+                metadata=self._metadata,
                 limits=limits,
                 context=None if has_begun else context,
             )

@@ -56,13 +56,14 @@ class SessionOwner:
             segment.flight,
             reach=self._env.reach,
             watching=partial(self._watcher, segment.journal),
-            child_of=partial(self._place_of, segment.took_over),
+            child_of=partial(self._place_of, segment),
             draw=self._env.draw,
             forget=partial(self._env.fanout.forget, segment.journal.stream),
         )
 
-    def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
-        return ChildPlace(self._env, parent, takes_over)
+    def _place_of(self, segment: Segment[AgentState, AgentEvent], parent: ParentRef) -> ChildPlace:
+        metadata = segment.journal.committed.metadata
+        return ChildPlace.below(self._env, parent, metadata, takes_over=segment.took_over)
 
     def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
         return self._env.watcher(journal.stream, self._on_update, lambda: journal.committed.version)

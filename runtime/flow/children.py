@@ -79,6 +79,7 @@ class ChildFlow:
     def __init__(self, place: ChildPlace, means: FlowMeans) -> None:
         self._env, self.parent, self._take_over = place.environment, place.parent, place.takes_over
         self._retry_key, self.id = place.retry_key, session_for_call(place.parent.effect)
+        self._metadata = dict(place.metadata)
         self._control = FlowControl(place.environment, self.id, means)
 
     async def run(
@@ -114,6 +115,7 @@ class ChildFlow:
             input=given,
             context=context,
             parent=self.parent,
+            metadata=self._metadata,
             by="parent",
             key=self.parent.effect,
         )

@@ -64,13 +64,14 @@ class FlowOwner:
             self._means,
             reach=self._env.reach,
             draw=self._env.draw,
-            child_of=partial(self._place_of, segment.took_over),
+            child_of=partial(self._place_of, segment),
             watching=partial(self._watcher, segment.journal),
             forget=partial(self._env.fanout.forget, segment.journal.stream),
         )
 
-    def _place_of(self, takes_over: bool, parent: ParentRef) -> ChildPlace:
-        return ChildPlace(self._env, parent, takes_over)
+    def _place_of(self, segment: Segment[FlowState, FlowEvent], parent: ParentRef) -> ChildPlace:
+        metadata = segment.journal.committed.metadata
+        return ChildPlace.below(self._env, parent, metadata, takes_over=segment.took_over)
 
     def _watcher(self, journal: Journal[FlowState, FlowEvent]) -> OnUpdate | None:
         return self._env.watcher(journal.stream, self._on_update, lambda: journal.committed.version)

@@ -1,11 +1,16 @@
 """The place below an effect where it may begin a stream of its own, of any kind."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.kernel.environment import Environment
 
 __all__ = ["ChildPlace"]
+
+_HANDED_DOWN = ("tenant",)
 
 
 class ChildPlace(NamedTuple):
@@ -13,10 +18,20 @@ class ChildPlace(NamedTuple):
 
     `takes_over` says that the run above was taken from a live owner. Then the streams below it may be taken too.
     With a `retry_key`, the run above was retried: a stream that ended without an answer is retried too, once for each
-    key. None when it is not to be.
+    key. None when it is not to be. `metadata` is what a stream begins with: the tenant of the run above, if it has one,
+    so that lists and sums of that tenant have the runs below it too.
     """
 
     environment: Environment
     parent: ParentRef
     takes_over: bool = False
     retry_key: str | None = None
+    metadata: Mapping[str, JsonValue] = MappingProxyType({})
+
+    @classmethod
+    def below(
+        cls, environment: Environment, parent: ParentRef, metadata: Mapping[str, JsonValue], *, takes_over: bool
+    ) -> "ChildPlace":
+        """Return the place below a run whose stream has this metadata."""
+        handed_down = {name: metadata[name] for name in _HANDED_DOWN if name in metadata}
+        return cls(environment, parent, takes_over, metadata=handed_down)

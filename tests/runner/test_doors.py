@@ -179,8 +179,11 @@ class Mute:
     ],
 )
 def test_a_reply_that_cannot_be_looked_through_fails_its_call(reply: Callable[[], ModelReply]) -> None:
+    def given(_: ModelRequest) -> ModelReply:
+        return reply()
+
     with Steptrail.open_sync("sqlite:///:memory:") as trail:
-        result = trail.run(agent(lambda _: reply()).build(), "Go.", session="s")
+        result = trail.run(agent(given).build(), "Go.", session="s")
         assert result.status == "failed"
         assert trail.session("s").why().status == "failed"
 

@@ -5,14 +5,20 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import ConfigurationError, QueryRefused
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.agent.agent import Agent
-from steptrail.testing import ScriptedModel, say
+from steptrail.testing import ScriptedModel, call, say
+from steptrail.workflow import FlowTool, Workflow
 
 STATUSES = "SELECT stream, status FROM executions ORDER BY execution"
+
+
+class Question(BaseModel):
+    prompt: str
 
 
 def agent(*replies: str) -> Agent:
@@ -35,6 +41,24 @@ async def test_what_was_stored_before_the_question_is_in_the_answer(store_url: s
         assert (status.name, status.version, status.generation, status.lag, status.error) == ("runs", 1, 1, 0, None)
         assert await trail.views.rebuild() == 2
         assert len((await trail.views.sql(STATUSES, fresh=None)).rows) == 2
+
+
+async def test_the_runs_below_a_run_are_of_its_tenant_and_in_its_sums(store_url: str) -> None:
+    above = AgentBuilder("top").with_model(ScriptedModel([call("below", prompt="go"), say("Done.")]))
+    below = Workflow("inner").agent("a", agent("found"), prompt="go").build()
+    tool = FlowTool(below, name="below", description="Look.", parameters=Question)
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(agent("hello"), "hi", session="another", metadata={"tenant": "other"})
+        await trail.run(above.with_tools(tool).build(), "go", session="s", metadata={"tenant": "acme", "note": "x"})
+        every = [row.stream for row in await trail.runs() if row.stream != "agent:another"]
+        mine = await trail.views.of("acme").runs()
+        assert sorted(run.stream for run in mine.rows) == sorted(every)
+        assert len(every) == 3
+        tenants = await trail.views.sql("SELECT tenant, sum(runs) FROM runs_daily GROUP BY tenant ORDER BY tenant")
+        assert tenants.rows == [("acme", 3), ("other", 1)]
+        assert (await trail.session("s").state()).metadata == {"tenant": "acme", "note": "x"}
+        inner = next(stream for stream in every if stream.startswith("flow:"))
+        assert (await trail.flow(inner.removeprefix("flow:")).state()).metadata == {"tenant": "acme"}
 
 
 async def test_events_are_counted_as_they_come_while_the_views_are_kept_going(store_url: str) -> None:
