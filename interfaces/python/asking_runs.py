@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.projections.asking.cursor import Cursor
-from steptrail.projections.asking.filters import RunFilter, RunOrder, Since, instant_of
+from steptrail.projections.asking.filters import RunFilter, RunOrder, Since, instant_of, one_text
 from steptrail.projections.asking.runs import RunCount, RunRow, page_of_runs
 from steptrail.projections.asking.statements import COUNTED, CRASHED, Period, Questions
 from steptrail.projections.asking.stats import (
@@ -81,10 +81,12 @@ class AskingRuns:
         `after` is `next` of the page before. Raises `ConfigurationError` for an order that there is not, for a limit
         that is not from 1 to 10,000, and for an `after` of another list.
         """
+        if not isinstance(filter, RunFilter):
+            raise ConfigurationError(f"a list of runs needs a RunFilter, not a {type(filter).__name__}")
         if order not in list(RunOrder):
             raise ConfigurationError(f"there is no order {order!r} of runs: there are {', '.join(RunOrder)}")
-        if not 1 <= limit <= _LONGEST:
-            raise ConfigurationError(f"a page of runs has 1 to {_LONGEST:,} rows, not {limit}")
+        if not isinstance(limit, int) or not 1 <= limit <= _LONGEST:
+            raise ConfigurationError(f"a page of runs has 1 to {_LONGEST:,} rows, not {limit!r}")
         way, now = RunOrder(order), self._utc()
         cursor = None if after is None else Cursor.of(after, way)
         crashed = await self._crashed(filter)
@@ -115,7 +117,9 @@ class AskingRuns:
 
         Raises `ConfigurationError` for what runs cannot be grouped by.
         """
-        if unknown := [each for each in by if each not in GROUPS]:
+        if isinstance(by, str) or not isinstance(by, Collection):
+            raise ConfigurationError(f"by is a list of groups, such as ['agent'], not {by!r}")
+        if unknown := [each for each in by if each not in list(GROUPS)]:
             raise ConfigurationError(f"runs are not grouped by {unknown[0]!r}: there are {', '.join(GROUPS)}")
         period, questions = self._period(since, until, agent), self._of(tenant)
         question = StatsQuestion(questions, period, list(dict.fromkeys(by)))
@@ -142,13 +146,15 @@ class AskingRuns:
     def of(self, tenant: str) -> "AskingRuns":
         """Return the same questions, which see nothing but the runs of one tenant.
 
-        Raises `ConfigurationError` for an empty text: it stands for the runs without one, those below any tenant's too.
+        Raises `ConfigurationError` for what is no text, and for an empty one, which is the runs without a tenant.
         """
-        if not tenant:
+        if tenant == "":
             raise ConfigurationError("the runs of '' are no tenant's: a tenant has a name")
         return self._of_one(tenant)
 
     def _of_one(self, tenant: str) -> "AskingRuns":
+        if not isinstance(cast(object, tenant), str):
+            raise ConfigurationError(f"a tenant is a text, not a {type(tenant).__name__}")
         own = self._questions.tenant
         if own not in (None, tenant):
             raise ConfigurationError(f"these are the runs of {own!r}, and of no other tenant")
@@ -158,6 +164,7 @@ class AskingRuns:
         return self._questions if tenant is None else self._of_one(tenant)._questions
 
     def _period(self, since: Since, until: Since, agent: str | None) -> Period:
+        one_text("agent", agent)
         now = self._utc()
         return Period(since=instant_of(since, now), until=instant_of(until, now), agent=agent)
 

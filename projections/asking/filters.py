@@ -1,16 +1,18 @@
 """Which runs a list shows, and in which order."""
 
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
-from typing import Literal, get_args
+from math import ceil, floor
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
 
-__all__ = ["MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "instant_of"]
+__all__ = ["MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "bound_of", "instant_of", "one_text"]
 
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
@@ -46,6 +48,7 @@ _WORDS = (
     "waits_for",
 )
 _LARGEST = 2**63 - 1
+_MOST_WORDS, _MOST_TAGS, _LONGEST = 1_000, 16, 100
 _EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 """No run began or ended before or after that, and a calendar has no days there."""
 
@@ -97,15 +100,10 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in _WORDS:
-            if getattr(self, name) is not None and not self.words(name):
-                raise ConfigurationError(f"a filter needs one {name} at least, or None")
-        for bounds in (self.least, self.most):
-            for measure, bound in bounds.items():
-                if measure not in get_args(Measure):
-                    raise ConfigurationError(f"a run has no {measure!r}: there are {', '.join(get_args(Measure))}")
-                # Also false of what is no number.
-                if not 0 <= bound * MEASURES[measure][1] <= _LARGEST:
-                    raise ConfigurationError(f"the bound {bound!r} of {measure} is no size")
+            _check_words(name, getattr(self, name))
+        _check_tags(self.tags)
+        for name in ("least", "most"):
+            _check_bounds(name, getattr(self, name))
         for instant in (self.since, self.until):
             instant_of(instant, 0)
 
@@ -115,10 +113,69 @@ class RunFilter(Struct, frozen=True, kw_only=True):
         return () if given is None else (given,) if isinstance(given, str) else tuple(sorted(set(given)))
 
 
+def one_text(name: str, given: Any) -> None:
+    """Raise the `ConfigurationError` about an argument that is neither a text nor None."""
+    if not isinstance(given, str | None):
+        raise ConfigurationError(f"{name} is a text or None, not {_short(given)}")
+
+
+def bound_of(name: Literal["least", "most"], measure: Measure, bound: float) -> int:
+    """Return a bound in the units of the column of its measure.
+
+    A count is whole, so no run is between two of them: 2.5 at least is 3, and 2.5 at most is 2.
+    """
+    unit = MEASURES[measure][1]
+    if unit == 1:
+        return ceil(bound) if name == "least" else floor(bound)
+    return round(bound * unit)
+
+
+def _check_words(name: str, given: Any) -> None:
+    if isinstance(given, str | None):
+        return
+    # An iterator is used up by whoever looks at it first: the filter would find every run after that.
+    if not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):
+        raise ConfigurationError(f"{name} of a filter is a text or a collection of texts, not {_short(given)}")
+    if not given:
+        raise ConfigurationError(f"a filter needs one {name} at least, or None")
+    if len(given) > _MOST_WORDS:
+        raise ConfigurationError(f"a filter has at most {_MOST_WORDS:,} of {name}, not {len(given):,}")
+
+
+def _check_tags(given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"tags of a filter are a mapping from names to texts, not {_short(given)}")
+    for name, value in given.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise ConfigurationError(f"a tag of a filter is a name and a text, not {_short(name)} and {_short(value)}")
+    if len(given) > _MOST_TAGS:
+        raise ConfigurationError(f"no run has more than {_MOST_TAGS} tags, and the filter asks for {len(given):,}")
+
+
+def _check_bounds(name: str, given: Any) -> None:
+    if not isinstance(given, Mapping):
+        raise ConfigurationError(f"{name} of a filter is a mapping from measures to numbers, not {_short(given)}")
+    for measure, bound in given.items():
+        if measure not in get_args(Measure):
+            raise ConfigurationError(f"a run has no {measure!r}: there are {', '.join(get_args(Measure))}")
+        is_number = isinstance(bound, int | float) or (isinstance(bound, Decimal) and bound.is_finite())
+        # The comparison is also false of NaN.
+        if not is_number or not 0 <= bound * MEASURES[measure][1] <= _LARGEST:
+            raise ConfigurationError(f"the bound {_short(bound)} of {measure} is no size")
+
+
+def _short(given: object) -> str:
+    """Return how an error names a value, whatever it is and however long."""
+    said = repr(given)
+    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+
+
 def instant_of(since: Since, now: int) -> int | None:
     """Return an instant in microseconds of UTC. Raises `ConfigurationError` for one without an offset from UTC."""
     if since is None:
         return None
+    if not isinstance(since, date | timedelta):
+        raise ConfigurationError(f"an instant is a datetime, or a timedelta for how long ago, not {_short(since)}")
     if isinstance(since, timedelta):
         return max(_EARLIEST, min(now - since // timedelta(microseconds=1), _LATEST))
     try:

@@ -8,11 +8,11 @@ goes through all runs in the order of the list.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 from steptrail.projections.asking.cursor import Cursor
-from steptrail.projections.asking.filters import MEASURES, RunFilter, RunOrder, instant_of
+from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
 from steptrail.projections.kernel.table import Scalar, Table
 from steptrail.projections.runs_view.sums import (
@@ -361,8 +361,10 @@ def _calls(text: _Text, asked: RunFilter) -> str:
 
 
 def _of_sizes(text: _Text, asked: RunFilter) -> None:
-    for sign, bounds in ((">=", asked.least), ("<=", asked.most)):
+    sides: Sequence[tuple[Literal["least", "most"], str]] = (("least", ">="), ("most", "<="))
+    for name, sign in sides:
+        bounds: Mapping[Measure, float] = getattr(asked, name)
         for measure, bound in sorted(bounds.items()):
-            column, unit = MEASURES[measure]
+            column, _ = MEASURES[measure]
             expression = f"+e.{column}" if column else f"({_TOKENS})"
-            text.conditions.append(f"{expression} {sign} {text.mark(round(bound * unit))}")
+            text.conditions.append(f"{expression} {sign} {text.mark(bound_of(name, measure, bound))}")
