@@ -25,7 +25,7 @@ from steptrail.projections.runs_view.sums import (
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.tables import TOKENS
-from steptrail.projections.runs_view.tags import LONGEST_TAG
+from steptrail.projections.runs_view.tags import LONGEST_TAG, kept_tenant
 from steptrail.projections.runs_view.values import plain
 
 __all__ = ["COUNTED", "CRASHED", "Period", "Questions", "Statement"]
@@ -214,7 +214,7 @@ class Questions:
         """Add the tenant. Every statement that reads runs or sums passes here."""
         if self.tenant is not None:
             expression = column if is_looked_up else f"{column} || ''"
-            text.conditions.append(f"{expression} = {text.mark(self.tenant)}")
+            text.conditions.append(f"{expression} = {text.mark(kept_tenant(self.tenant))}")
 
     def _daily(
         self, table: Table, period: Period, by: Sequence[str], sums: Sequence[str], first: str | None = None
@@ -276,6 +276,8 @@ class Questions:
                     text.conditions.append(f"e.{name} IS NOT NULL")
         for name in _MASKED:
             if words := asked.words(name):
+                if name == "tenant":
+                    words = tuple(kept_tenant(word) for word in words)
                 column = f"e.{_COLUMNS.get(name, name)}"
                 masked = column if name == few else f"{column} || ''"
                 text.conditions.append(_status(text, words, crashed, masked, looks_up=few == "crashed"))

@@ -4,22 +4,34 @@ Anybody can write metadata. What is no tag is passed over.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["LONGEST_TAG", "MOST_TAGS", "tags_in", "tenant_in"]
+__all__ = ["LONGEST_TAG", "MOST_TAGS", "kept_tenant", "tags_in", "tenant_in"]
 
 MOST_TAGS = 16
 """So many tags a run has at most: the first ones by their names."""
 
 LONGEST_TAG = 64
-"""The length to which the name and the value of a tag, and a tenant, are cut, in characters."""
+"""The length to which the name and the value of a tag are cut, and the longest tenant that is kept as it is."""
 
 
 def tenant_in(metadata: Mapping[str, JsonValue]) -> str:
     """Return the tenant: the text or the whole number under `tenant`; an empty text for none."""
-    return _text(metadata.get("tenant")) or ""
+    given = metadata.get("tenant")
+    return kept_tenant(given) if isinstance(given, str) else _text(given) or ""
+
+
+def kept_tenant(tenant: str) -> str:
+    """Return how a tenant stands in the tables. No two tenants stand there alike, or one would see the other's runs.
+
+    One that is too long, or has in it what a database cannot hold, is its beginning with its digest, which is longer
+    than any that is kept as it is.
+    """
+    cut = plain(tenant, LONGEST_TAG)
+    return cut if cut == tenant else f"{cut}…{sha256(tenant.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def tags_in(metadata: Mapping[str, JsonValue]) -> dict[str, str]:

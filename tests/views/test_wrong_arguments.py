@@ -91,3 +91,16 @@ async def test_a_bound_between_two_counts_is_none_of_them() -> None:
 
         assert [await found(least={"steps": bound}) for bound in (2, 1.5, 2.5)] == [1, 1, 0]
         assert [await found(most={"steps": bound}) for bound in (2, 1.5, 2.5)] == [1, 0, 1]
+
+
+async def test_tenants_that_begin_alike_do_not_see_the_runs_of_each_other(store_url: str) -> None:
+    tenants = ["a" * 64, "a" * 64 + "b", "a" * 64 + "c", "a", "a\0"]
+    async with Steptrail.open(store_url) as trail:
+        for number, tenant in enumerate(tenants):
+            agent = AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build()
+            await trail.run(agent, "hi", session=f"s{number}", metadata={"tenant": tenant})
+        for number, tenant in enumerate(tenants):
+            own = trail.views.of(tenant)
+            for page in (await own.runs(), await trail.views.runs(RunFilter(tenant=tenant))):
+                assert [row.stream for row in page.rows] == [f"agent:s{number}"]
+            assert ((await own.stats()).total.runs, (await trail.views.stats(tenant=tenant)).total.runs) == (1, 1)
