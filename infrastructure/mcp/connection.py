@@ -34,6 +34,8 @@ _SECONDS_TO_LEARN_WHY = 1.0
 _SESSION_GONE = {(-32600, "Session terminated"), (-32600, "Session not found"), (-32001, "Session not found")}
 """How the SDK reports HTTP 404, and the answers that servers of the official SDKs give before they look at a request.
 """
+_NO_ANSWER = ("Connection closed", "SSE stream ", "server answered a request with 202")
+"""How what the SDK says begins when no answer of the server will come."""
 
 
 class SessionGone(Exception):
@@ -91,7 +93,9 @@ class McpConnection:
             has_session = client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
             if has_session and (error.code, error.message) in _SESSION_GONE:
                 raise SessionGone from error
-            if error.code != CONNECTION_CLOSED:
+            # Servers answer with this code too: it is the first of those that are theirs.
+            is_ours = self._over.is_set() or error.message.startswith(_NO_ANSWER)
+            if error.code != CONNECTION_CLOSED or not is_ours:
                 raise McpCallFailed(f"the MCP server {self._server!r} refused the call: {error.message}") from error
             if self._over.is_set():  # the task that holds the connection knows more, a moment later
                 await asyncio.wait({self._task}, timeout=_SECONDS_TO_LEARN_WHY)
@@ -106,6 +110,7 @@ class McpConnection:
         await asyncio.wait({self._task})
 
     async def _hold(self) -> None:
+        patience: asyncio.Timeout | None = None
         try:
             # A second's work, which would hold up everything else of the loop.
             await asyncio.to_thread(import_module, "mcp")
@@ -115,16 +120,16 @@ class McpConnection:
             ourselves = Implementation(name="steptrail", version=version("steptrail"))
             transport = _watched(self._dial, self._over)
             async with AsyncExitStack() as stack:
-                async with asyncio.timeout(self._seconds):
+                async with asyncio.timeout(self._seconds) as patience:
                     client = await stack.enter_async_context(Client(transport, cache=None, client_info=ourselves))
                     self.tools = await _list_tools(client)
                 self._client = client
                 self._settled.set()
                 await self._over.wait()
-        except TimeoutError:
-            self._error = TimeoutError(f"no answer within {self._seconds:g} seconds")
         except Exception as error:
-            self._error = error
+            # The SDK's scopes wrap what passes through them, also that the time is over.
+            late = TimeoutError(f"no answer within {self._seconds:g} seconds")
+            self._error = late if patience is not None and patience.expired() else error
         finally:
             self._over.set()
             self._settled.set()
@@ -146,7 +151,8 @@ def _why(error: BaseException | None) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     # Also for the terminal: what a client says of a header that it refuses is the header.
-    return (words_of(error) if error is not None else "") or type(error).__name__
+    words = words_of(error) if error is not None else ""
+    return " ".join(words.split()) or type(error).__name__
 
 
 @asynccontextmanager

@@ -59,11 +59,20 @@ def specs_of(server: str, listed: "Iterable[Tool]", selection: Selection) -> dic
     A server may list them in another order each time, and an agent would be another one then. Raises
     `ConfigurationError` for a selected name that the server does not have, and for a tool that cannot be called.
     """
-    by_name = {tool.name: tool for tool in listed}
+    by_name: dict[str, Tool] = {}
+    twice: set[str] = set()
+    for tool in listed:
+        if by_name.setdefault(tool.name, tool) != tool:
+            twice.add(tool.name)
     include = frozenset(by_name) if selection.include is None else selection.include
     if unknown := sorted((include | selection.exclude | selection.settings.keys()) - by_name.keys()):
         known = ", ".join(sorted(by_name)) or "none"
         raise ConfigurationError(f"the MCP server {server!r} has no tool {unknown[0]!r}; its tools are: {known}")
+    if wrong := sorted(twice & (include - selection.exclude)):
+        raise ConfigurationError(
+            f"the MCP server {server!r} has two tools {wrong[0]!r}, and a call would not say which; leave them out "
+            "with `exclude`"
+        )
     specs: dict[str, ToolSpec] = {}
     taken: dict[str, str] = {}
     for name in sorted(include - selection.exclude):

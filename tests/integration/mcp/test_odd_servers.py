@@ -1,0 +1,60 @@
+"""Servers that speak the protocol badly: what is told of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from steptrail.infrastructure.mcp.errors import McpServerUnavailable
+from steptrail.runtime.agent.tool_port import ToolFailed
+from steptrail.tools.mcp import McpServer
+from tests.integration.mcp.shop import by_name, call
+
+SERVER = """
+import json, sys
+
+kind = sys.argv[1]
+lists = {"unlisted": None, "unfit": {"tools": [{"name": "a", "inputSchema": "x"}]}}
+usual = {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
+for line in sys.stdin:
+    asked = json.loads(line)
+    answer = {"error": {"code": -32601, "message": "no such method"}}
+    if asked["method"] == "initialize":
+        version = asked["params"]["protocolVersion"]
+        server = {"name": "odd", "version": "1"}
+        answer = {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": server}}
+    elif asked["method"] == "tools/list":
+        found = lists.get(kind, usual)
+        if found is None:
+            continue
+        answer = {"result": found}
+    elif asked["method"] == "tools/call":
+        answer = {"error": {"code": -32000, "message": "the shop is closed"}}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "odd.py"
+    path.write_text(SERVER)
+    return str(path)
+
+
+async def test_an_answer_with_the_code_of_a_closed_connection_is_a_refusal(script: str) -> None:
+    async with McpServer.stdio(sys.executable, [script, "refuses"], name="odd") as server:
+        outcome = await call(server, "a", {})
+        assert list(by_name(server)) == ["a"]
+        assert server.is_connected
+    assert isinstance(outcome, ToolFailed)
+    assert "refused the call: the shop is closed" in outcome.error.message
+    assert "unknown" not in outcome.error.message
+
+
+@pytest.mark.parametrize(("kind", "said"), [("unlisted", "no answer within 2 seconds"), ("unfit", "inputSchema")])
+async def test_a_list_of_tools_that_does_not_come_is_told_in_one_line(script: str, kind: str, said: str) -> None:
+    with pytest.raises(McpServerUnavailable, match=said) as raised:
+        async with McpServer.stdio(sys.executable, [script, kind], name="odd", connect_timeout=2.0):
+            pass
+    assert "\n" not in str(raised.value)
