@@ -1,5 +1,6 @@
 """`Telemetry`: the settings by which the runs of a trail are told to a receiver of OpenTelemetry, while they go on."""
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
@@ -18,6 +19,8 @@ __all__ = ["Telemetry", "checked_share"]
 
 _MOST_WITH_CONTENT = 32
 """Spans of one request, with content: receivers refuse large ones."""
+
+_log = logging.getLogger("steptrail.telemetry")
 
 
 class Telemetry:
@@ -56,6 +59,13 @@ class Telemetry:
         metrics: Any = False,
         processor: Any = None,
     ) -> None:
+        _check_texts(endpoint, service, headers)
+        # Any text is true, also the "false" of a variable, and would have everything told.
+        for name, switch in (("content", content), ("steps", steps)):
+            if not isinstance(switch, bool):
+                raise ConfigurationError(f"`{name}` is True or False, not {switch!r}")
+        if mask is not None and not callable(mask):
+            raise ConfigurationError(f"`mask` is a function of a key and a value, not {mask!r}")
         if processor is not None and (endpoint is not None or headers is not None):
             raise ConfigurationError("spans go to an `endpoint` or to a `processor`: give one of them")
         if processor is not None and metrics is True:
@@ -66,7 +76,7 @@ class Telemetry:
             raise ConfigurationError(f"`flavour` is {get_args(Flavour)[0]!r} or None, not {flavour!r}")
         if not content and (mask_keys or mask is not None):
             raise ConfigurationError("without `content` there is nothing to mask: leave out `mask_keys` and `mask`")
-        if isinstance(mask_keys, str):
+        if not isinstance(mask_keys, Collection) or isinstance(mask_keys, str) or not _are_texts(mask_keys):
             raise ConfigurationError(f"`mask_keys` are several names, not {mask_keys!r}")
         self._share, self._steps, self._is_used = checked_share(sample), steps, False
         self._trace_per: TracePer = trace_per
@@ -100,8 +110,14 @@ class Telemetry:
         return LiveSpans(folds, self._tell)
 
     def close(self) -> None:
-        """Send what waits, and end. It may take as long as the receiver is given, when that is away."""
-        self._processor.shutdown()
+        """Send what waits, and end. It may take as long as the receiver is given, when that is away.
+
+        A processor that fails is told to the log: the trail is closed all the same, and its runs are stored.
+        """
+        try:
+            self._processor.shutdown()
+        except Exception:
+            _log.exception("the processor of spans did not end as it should: spans may be missing")
         if self._metrics is not None:
             self._metrics.close()
 
@@ -118,6 +134,20 @@ def _as_it_is(span: Span) -> Span:
 
 def checked_share(share: float) -> float:
     """Return a share of traces. Raises `ConfigurationError` unless it is from 0 to 1."""
-    if not 0.0 <= share <= 1.0:
+    if not isinstance(share, int | float) or not 0.0 <= share <= 1.0:
         raise ConfigurationError(f"the share of traces is a number from 0 to 1, not {share!r}")
     return share
+
+
+def _check_texts(endpoint: Any, service: Any, headers: Any) -> None:
+    for name, text in (("endpoint", endpoint), ("service", service)):
+        if not isinstance(text, str | None):
+            raise ConfigurationError(f"`{name}` is a text or None, not {text!r}")
+    # Their values are secrets, which no error shows.
+    is_mapping = headers is None or isinstance(headers, Mapping)
+    if not is_mapping or not _are_texts([*(headers or {}), *(headers or {}).values()]):
+        raise ConfigurationError("`headers` are a mapping from names to texts")
+
+
+def _are_texts(found: Collection[Any]) -> bool:
+    return all(isinstance(each, str) for each in found)

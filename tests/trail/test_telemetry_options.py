@@ -244,3 +244,35 @@ def test_options_that_cannot_be_meant_are_refused_before_anything_begins() -> No
     for options in refused:
         with pytest.raises(ConfigurationError):
             Telemetry(**options)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"endpoint": 1},
+        {"service": 1},
+        {"headers": "Authorization=Bearer"},
+        {"headers": {"Authorization": 1}},
+        {"sample": "0.5"},
+        {"sample": None},
+        {"content": "false"},
+        {"steps": "no"},
+        {"content": True, "mask": "card"},
+        {"content": True, "mask_keys": [1]},
+        {"content": True, "mask_keys": 5},
+    ],
+)
+def test_settings_of_wrong_types_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        Telemetry(**wrong)
+
+
+async def test_a_processor_that_fails_as_it_ends_leaves_the_trail_closed(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(SimpleSpanProcessor):
+        def shutdown(self) -> None:
+            raise RuntimeError("the receiver has gone")
+
+    telemetry = Telemetry(processor=Failing(InMemorySpanExporter()))
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
+        assert (await trail.run(desk("Done."), "hi")).output == "Done."
+    assert "did not end as it should" in caplog.text
