@@ -62,7 +62,7 @@ class Telemetry:
         _check_texts(endpoint, service, headers)
         # Any text is true, also the "false" of a variable, and would have everything told.
         for name, switch in (("content", content), ("steps", steps)):
-            if not isinstance(switch, bool):
+            if not isinstance(switch, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"`{name}` is True or False, not {switch!r}")
         if mask is not None and not callable(mask):
             raise ConfigurationError(f"`mask` is a function of a key and a value, not {mask!r}")
@@ -76,7 +76,7 @@ class Telemetry:
             raise ConfigurationError(f"`flavour` is {get_args(Flavour)[0]!r} or None, not {flavour!r}")
         if not content and (mask_keys or mask is not None):
             raise ConfigurationError("without `content` there is nothing to mask: leave out `mask_keys` and `mask`")
-        if not isinstance(mask_keys, Collection) or isinstance(mask_keys, str) or not _are_texts(mask_keys):
+        if not isinstance(mask_keys, Collection) or isinstance(mask_keys, str) or not _are_texts(mask_keys):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"`mask_keys` are several names, not {mask_keys!r}")
         self._share, self._steps, self._is_used = checked_share(sample), steps, False
         self._trace_per: TracePer = trace_per
@@ -134,7 +134,7 @@ def _as_it_is(span: Span) -> Span:
 
 def checked_share(share: float) -> float:
     """Return a share of traces. Raises `ConfigurationError` unless it is from 0 to 1."""
-    if not isinstance(share, int | float) or not 0.0 <= share <= 1.0:
+    if not isinstance(share, int | float) or not 0.0 <= share <= 1.0:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"the share of traces is a number from 0 to 1, not {share!r}")
     return share
 

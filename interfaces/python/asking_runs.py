@@ -81,11 +81,11 @@ class AskingRuns:
         `after` is `next` of the page before. Raises `ConfigurationError` for an order that there is not, for a limit
         that is not from 1 to 10,000, and for an `after` of another list.
         """
-        if not isinstance(filter, RunFilter):
+        if not isinstance(filter, RunFilter):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a list of runs needs a RunFilter, not a {type(filter).__name__}")
         if order not in list(RunOrder):
             raise ConfigurationError(f"there is no order {order!r} of runs: there are {', '.join(RunOrder)}")
-        if not isinstance(limit, int) or not 1 <= limit <= _LONGEST:
+        if not isinstance(limit, int) or not 1 <= limit <= _LONGEST:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a page of runs has 1 to {_LONGEST:,} rows, not {limit!r}")
         way, now = RunOrder(order), self._utc()
         cursor = None if after is None else Cursor.of(after, way)
@@ -117,7 +117,7 @@ class AskingRuns:
 
         Raises `ConfigurationError` for what runs cannot be grouped by.
         """
-        if isinstance(by, str) or not isinstance(by, Collection):
+        if isinstance(by, str) or not isinstance(by, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"by is a list of groups, such as ['agent'], not {by!r}")
         if unknown := [each for each in by if each not in list(GROUPS)]:
             raise ConfigurationError(f"runs are not grouped by {unknown[0]!r}: there are {', '.join(GROUPS)}")

@@ -95,11 +95,11 @@ class TrailViews(AskingRuns):
         Raises `QueryRefused` for one that is not understood, that does not only read, or that takes longer than
         `timeout` seconds.
         """
-        if not isinstance(text, str):
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a question is a text in SQL, not a {type(text).__name__}")
-        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):
+        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a question needs a timeout above 0 seconds, not {timeout!r}")
-        if not isinstance(limit, int) or limit < 0:
+        if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a question needs a limit from 0, not {limit!r}")
         views = await self.refreshed(fresh)
         found, as_of = await views.sql(text, values, seconds=timeout, most=limit)
@@ -111,9 +111,9 @@ class TrailViews(AskingRuns):
 
         Applies it, if no other process does. Raises `ProjectionStopped` where it does not go on, and `TimeoutError`.
         """
-        if not isinstance(position, int | None):
+        if not isinstance(position, int | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a position of the log is a whole number, not {position!r}")
-        if not isinstance(timeout, int | float) or timeout != timeout:
+        if not isinstance(timeout, int | float) or timeout != timeout:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a wait needs a timeout in seconds, not {timeout!r}")
         views = self.all
         await views.wait(await views.end() if position is None else position, timeout=timeout)
@@ -164,9 +164,9 @@ class TrailViews(AskingRuns):
         somebody begins in an old session there are rows again. Readers see each run whole or not at all. Raises
         `ConfigurationError` for an age that is not above 0, and `ViewsBusy` while another process prunes or rebuilds.
         """
-        if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
+        if not isinstance(older_than, timedelta) or older_than <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
-        if not isinstance(dry_run, bool):
+        if not isinstance(dry_run, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"dry_run is True or False, not {dry_run!r}")
         await self.refreshed("now")
         before = max(1, self._now() - older_than // timedelta(microseconds=1))
@@ -201,7 +201,7 @@ class TrailViews(AskingRuns):
         if fresh == "now":
             await self.all.catch_up(for_us=for_us)
         elif fresh is not None:
-            if not isinstance(fresh, int | float) or fresh != fresh:
+            if not isinstance(fresh, int | float) or fresh != fresh:  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"fresh is 'now', a number of seconds or None, not {fresh!r}")
             counted = await self.all.as_of(for_us=for_us)
             if self._now() - counted.at > fresh * 1_000_000:

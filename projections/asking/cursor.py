@@ -25,7 +25,7 @@ class Cursor(NamedTuple):
     @classmethod
     def of(cls, text: str, order: RunOrder) -> "Cursor":
         """Return the cursor of a text. Raises `ConfigurationError` for one that is not of a list in this order."""
-        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
         if found is None or found[1] != order.value:
             raise ConfigurationError(f"{text!r} is no place in a list of runs in the order {order.value!r}")
         value, execution = int(found[2], 16), int(found[3], 16)

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from math import ceil, floor
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from msgspec import Struct
 
@@ -130,11 +130,12 @@ def bound_of(name: Literal["least", "most"], measure: Measure, bound: float) -> 
     return round(bound * unit)
 
 
-def _check_words(name: str, given: Any) -> None:
-    if isinstance(given, str | None):
+def _check_words(name: str, words: object) -> None:
+    if isinstance(words, str | None):
         return
+    given = cast("Collection[object]", words)
     # An iterator is used up by whoever looks at it first: the filter would find every run after that.
-    if not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):
+    if not isinstance(words, Collection) or not all(isinstance(each, str) for each in given):
         raise ConfigurationError(f"{name} of a filter is a text or a collection of texts, not {_short(given)}")
     if not given:
         raise ConfigurationError(f"a filter needs one {name} at least, or None")
@@ -142,8 +143,9 @@ def _check_words(name: str, given: Any) -> None:
         raise ConfigurationError(f"a filter has at most {_MOST_WORDS:,} of {name}, not {len(given):,}")
 
 
-def _check_tags(given: Any) -> None:
-    if not isinstance(given, Mapping):
+def _check_tags(tags: object) -> None:
+    given = cast("Mapping[object, object]", tags)
+    if not isinstance(tags, Mapping):
         raise ConfigurationError(f"tags of a filter are a mapping from names to texts, not {_short(given)}")
     for name, value in given.items():
         if not (isinstance(name, str) and isinstance(value, str)):
@@ -152,8 +154,9 @@ def _check_tags(given: Any) -> None:
         raise ConfigurationError(f"no run has more than {_MOST_TAGS} tags, and the filter asks for {len(given):,}")
 
 
-def _check_bounds(name: str, given: Any) -> None:
-    if not isinstance(given, Mapping):
+def _check_bounds(name: str, bounds: object) -> None:
+    given = cast("Mapping[Any, Any]", bounds)
+    if not isinstance(bounds, Mapping):
         raise ConfigurationError(f"{name} of a filter is a mapping from measures to numbers, not {_short(given)}")
     for measure, bound in given.items():
         if measure not in get_args(Measure):
@@ -174,7 +177,7 @@ def instant_of(since: Since, now: int) -> int | None:
     """Return an instant in microseconds of UTC. Raises `ConfigurationError` for one without an offset from UTC."""
     if since is None:
         return None
-    if not isinstance(since, date | timedelta):
+    if not isinstance(since, date | timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"an instant is a datetime, or a timedelta for how long ago, not {_short(since)}")
     if isinstance(since, timedelta):
         return max(_EARLIEST, min(now - since // timedelta(microseconds=1), _LATEST))

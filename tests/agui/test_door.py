@@ -138,7 +138,7 @@ async def test_anything_but_a_caller_is_a_no_also_to_who_only_looks_on(answer: A
         agent = agent_of(["Hi."]).build()
         async with front(trail, agent) as page:
             await page.run(user("hello"))
-        async with front(trail, agent, app=agui_app(trail, agent, authorize=lambda *_: answer)) as page:
+        async with front(trail, agent, app=agui_app(trail, agent, authorize=lambda _, __: answer)) as page:
             assert await page.refused(403) == "this thread is not yours"
             assert await page.refused(403, user("hello")) == "this thread is not yours"
 

@@ -1,6 +1,6 @@
 """Arguments of `trail.views` that no question can be made of, and that must not find more than was asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -41,31 +41,31 @@ def test_a_filter_of_wrong_types_is_refused(wrong: dict[str, Any], said: str) ->
         RunFilter(**wrong)
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        lambda views: views.runs(None),
-        lambda views: views.runs({"status": "failed"}),
-        lambda views: views.runs(limit="3"),
-        lambda views: views.runs(limit=1.5),
-        lambda views: views.runs(after=1),
-        lambda views: views.runs(fresh="later"),
-        lambda views: views.runs(fresh=float("nan")),
-        lambda views: views.stats(since=1),
-        lambda views: views.stats(by="agent"),
-        lambda views: views.stats(by=[["agent"]]),
-        lambda views: views.stats(by=None),
-        lambda views: views.stats(agent=["desk"]),
-        lambda views: views.failures(agent=1),
-        lambda views: views.sql(1),
-        lambda views: views.sql("SELECT 1", timeout="3"),
-        lambda views: views.sql("SELECT 1", limit=None),
-        lambda views: views.wait("3"),
-        lambda views: views.wait(timeout=float("nan")),
-        lambda views: views.prune(older_than=1),
-        lambda views: views.prune(older_than=timedelta(days=1), dry_run=None),
-    ],
+WRONG: Sequence[Callable[[Any], Any]] = (
+    lambda views: views.runs(None),
+    lambda views: views.runs({"status": "failed"}),
+    lambda views: views.runs(limit="3"),
+    lambda views: views.runs(limit=1.5),
+    lambda views: views.runs(after=1),
+    lambda views: views.runs(fresh="later"),
+    lambda views: views.runs(fresh=float("nan")),
+    lambda views: views.stats(since=1),
+    lambda views: views.stats(by="agent"),
+    lambda views: views.stats(by=[["agent"]]),
+    lambda views: views.stats(by=None),
+    lambda views: views.stats(agent=["desk"]),
+    lambda views: views.failures(agent=1),
+    lambda views: views.sql(1),
+    lambda views: views.sql("SELECT 1", timeout="3"),
+    lambda views: views.sql("SELECT 1", limit=None),
+    lambda views: views.wait("3"),
+    lambda views: views.wait(timeout=float("nan")),
+    lambda views: views.prune(older_than=1),
+    lambda views: views.prune(older_than=timedelta(days=1), dry_run=None),
 )
+
+
+@pytest.mark.parametrize("asked", WRONG)
 async def test_a_question_of_wrong_types_is_refused(asked: Callable[[Any], Any]) -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         with pytest.raises(ConfigurationError):

@@ -25,7 +25,7 @@ async def both(url: str) -> None:
 
 
 async def fetched(trail: Steptrail, path: str) -> tuple[int, Any]:
-    transport = httpx.ASGITransport(event_stream(trail, authorize=lambda *_: True))
+    transport = httpx.ASGITransport(event_stream(trail, authorize=lambda _, __: True))
     async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
         answer = await client.get(path)
     return answer.status_code, answer.json()
