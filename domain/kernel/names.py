@@ -44,7 +44,9 @@ def a_place(given: object, what: str) -> int:
     if not isinstance(given, int) or isinstance(given, bool):
         raise ConfigurationError(f"{what} is a whole number, not {type(given).__name__}")
     if not 0 <= given <= LARGEST:
-        raise ConfigurationError(f"{what} is a number from 0 to {LARGEST}")
+        # To write a huge number as text takes long, and Python refuses it.
+        said = f"{given}" if abs(given) < 10**30 else "a number of more than thirty digits"
+        raise ConfigurationError(f"{what} is a number from 0 to {LARGEST}, not {said}")
     return int(given)
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, Message, Steptrail, ToolEffect, tool
-from steptrail.errors import ConfigurationError
+from steptrail.errors import ConfigurationError, NotStorable
 from steptrail.testing import ScriptedModel, call
 from steptrail.workflow import Artifact, Envelope, FailureClass, RunOptions, Update, Workflow
 from tests.runner.kit import trail_of
@@ -164,7 +164,7 @@ async def test_settings_of_another_kind_are_refused(said: str) -> None:
 async def test_half_a_character_where_no_text_belongs_is_refused() -> None:
     half: Any = "\ud83d"
     async with trail_of() as trail:
-        with pytest.raises(ConfigurationError, match=r"^new: Expected valid Unicode"):
+        with pytest.raises(NotStorable, match=r"^at new: text that is not valid Unicode"):
             await trail.run(PAYER, "Pay.", new=half)
         with pytest.raises(ConfigurationError, match=r"ErrorPolicy.*on_tool_error.*Expected valid Unicode"):
             ErrorPolicy(on_tool_error=half)

@@ -321,13 +321,14 @@ async def test_given_no_such_session_or_place_then_it_is_said() -> None:
         with pytest.raises(SessionNotFound):
             async with trail.session("nobody").follow():
                 pass
-        with pytest.raises(ConfigurationError):
-            trail.session("nobody").follow(after=-1)
+        for nowhere in (-1, 10**30):
+            with pytest.raises(ConfigurationError):
+                trail.session("nobody").follow(after=nowhere)
 
     await play(scenario)
 
 
-@pytest.mark.parametrize("after", [10**6, 2**63 - 1, 10**30])
+@pytest.mark.parametrize("after", [10**6, 2**63 - 1])
 async def test_given_a_place_that_an_ended_session_never_came_to_then_nothing_comes(after: int) -> None:
     async def scenario(trail: Steptrail) -> None:
         await trail.run(clerk(), QUESTION, session="a")
