@@ -2,9 +2,10 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
-from steptrail.events import ApprovalDenied, ApprovalExpired, ApprovalGranted
+from steptrail.events import ApprovalDenied, ApprovalExpired, ApprovalGranted, ApprovalRequested
 from tests.examples.running import events, run, run_example, starts
 
 EDITED = '{"order": "A-7", "cents": 500}'
@@ -79,7 +80,11 @@ def test_a_no_is_told_to_the_model_and_nothing_runs(tmp_path: Path) -> None:
 
 
 def test_no_answer_in_time_is_a_no(tmp_path: Path) -> None:
-    ask(tmp_path, "r", "--hours", "0.000001")
+    # Time enough to come to rest in, also on a busy machine.
+    ask(tmp_path, "r", "--hours", "0.001")
+    log = events(store(tmp_path), "r")
+    (until,) = [record.event.expires_at for record in log if isinstance(record.event, ApprovalRequested)]
+    time.sleep(max(0.0, until / 1e6 - time.time()) + 0.01)
     late = run_example(tmp_path, "approval.review", "--approve", "r:1:1:0", exits=2)
     assert "it expired at" in late.stderr
     assert "r: completed: This call was not run: nobody approved it in time." in (
