@@ -2,8 +2,6 @@
 
 import argparse
 import asyncio
-import signal
-from contextlib import suppress
 from functools import partial
 from typing import get_args
 
@@ -94,11 +92,6 @@ def spans_exported(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _sent(arguments: argparse.Namespace, sender: SpanSender, output: Output) -> int:
-    task = asyncio.current_task()
-    with suppress(NotImplementedError):  # Windows ends a process without asking
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-
     def note(error: Exception) -> None:
         output.note(f"steptrail: {one_line(str(error))}")
 

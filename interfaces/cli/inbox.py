@@ -2,10 +2,8 @@
 
 import argparse
 import asyncio
-import signal
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -80,10 +78,6 @@ async def _listed(arguments: argparse.Namespace, output: Output) -> None:
 
 
 async def _watched(arguments: argparse.Namespace, output: Output) -> None:
-    task = asyncio.current_task()
-    with suppress(NotImplementedError):  # Windows ends a process without asking
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     store, known = store_given(arguments), dict[tuple[str, str], Question]()
     was_cut = False
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:

@@ -2,8 +2,6 @@
 
 import argparse
 import asyncio
-import signal
-from contextlib import suppress
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
@@ -43,10 +41,6 @@ def _tail(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
-    task = asyncio.current_task()
-    with suppress(NotImplementedError):  # Windows ends a process without asking
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     after: int = arguments.after
     async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
 

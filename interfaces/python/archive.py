@@ -122,7 +122,8 @@ async def unarchived(trail: "Steptrail", archived: Iterable[Archived]) -> None:
     alone = {fork: source for fork, source in forks.items() if not await store.version(source)}
     for fork in forks.keys() - alone.keys():
         await _list(trail, store, fork)
-    for fork, source in alone.items():
+    if alone:
+        fork, source = next(iter(alone.items()))
         raise ConfigurationError(
             f"session {id_of(fork)} is a fork of {id_of(source)}, which is in none of the files and not in this store: "
             "repeat this with the file of that session too"

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
+from steptrail.projections.runs_view.tags import MOST_TAGS
 
 __all__ = ["MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "bound_of", "instant_of", "one_text"]
 
@@ -48,7 +49,7 @@ _WORDS = (
     "waits_for",
 )
 _LARGEST = 2**63 - 1
-_MOST_WORDS, _MOST_TAGS, _LONGEST = 1_000, 16, 100
+_MOST_WORDS, _LONGEST = 1_000, 100
 _EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 """No run began or ended before or after that, and a calendar has no days there."""
 
@@ -150,8 +151,8 @@ def _check_tags(tags: object) -> None:
     for name, value in given.items():
         if not (isinstance(name, str) and isinstance(value, str)):
             raise ConfigurationError(f"a tag of a filter is a name and a text, not {_short(name)} and {_short(value)}")
-    if len(given) > _MOST_TAGS:
-        raise ConfigurationError(f"no run has more than {_MOST_TAGS} tags, and the filter asks for {len(given):,}")
+    if len(given) > MOST_TAGS:
+        raise ConfigurationError(f"no run has more than {MOST_TAGS} tags, and the filter asks for {len(given):,}")
 
 
 def _check_bounds(name: str, bounds: object) -> None:

@@ -42,11 +42,7 @@ _EVENTS = (
     "FROM events e LEFT JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
-_LOG = (
-    "FROM events e LEFT JOIN types t ON t.number = e.type "
-    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
-    "LEFT JOIN streams s ON s.number = e.stream "
-)
+_LOG = f"{_EVENTS} LEFT JOIN streams s ON s.number = e.stream "
 _SOME_OF_LOG = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
     "FROM events e LEFT JOIN types t ON t.number = e.type "

@@ -18,7 +18,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
 from steptrail.interfaces.http.inspector.forms import FormRefused, read_form
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
@@ -87,7 +87,7 @@ class Acting(Answering):
     async def _forked(self, session: Session, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
         """Fork a session after an event, and return the name of the fork. A second click leads to the same one."""
         after = form.get("after", "").strip() or form.get("at", "")
-        if not (after.isascii() and after.isdigit() and len(after) < 16):
+        if (at := number_of(after)) is None:
             said = "The event is a number: the fork goes on after it. Nothing was done."
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, said)
         once = digest_of([row.stream, by, after, form.get("once", "")])
@@ -95,7 +95,7 @@ class Acting(Answering):
         if not await self.trail.store.index(IndexQuery(streams=[stream_of(SessionId(into))])):
             tenant = await tenant_of(self.trail.store, row)
             metadata: dict[str, JsonValue] = {} if tenant is None else {"tenant": tenant}
-            await session.fork(at=int(after), session=into, by=by, reason=reason, metadata=metadata)
+            await session.fork(at=at, session=into, by=by, reason=reason, metadata=metadata)
         return into
 
 

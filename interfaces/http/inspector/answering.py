@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Answering", "Card", "NotThere", "number_in", "number_of_path"]
+__all__ = ["Answering", "Card", "NotThere", "number_in", "number_of", "number_of_path"]
 
 _log = logging.getLogger("steptrail.inspector")
 
@@ -167,17 +167,18 @@ class Card:
 
 def number_in(request: "Request", name: str) -> int | None:
     """Return a number that the query of a request holds."""
-    return _number(request.query_params.get(name, ""))
+    return number_of(request.query_params.get(name, ""))
 
 
 def number_of_path(request: "Request", name: str) -> int | None:
     """Return a number that the path of a request holds; None where it has no such part. Raises `NotThere`."""
     said: str | None = request.path_params.get(name)
-    number = None if said is None else _number(said)
+    number = None if said is None else number_of(said)
     if said is not None and number is None:
         raise NotThere
     return number
 
 
-def _number(said: str) -> int | None:
+def number_of(said: str) -> int | None:
+    """Return the number that a text of a request is, of at most 15 digits; None for any other text."""
     return int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None

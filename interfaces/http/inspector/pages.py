@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import ConfigurationError, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access, visible
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
 from steptrail.interfaces.http.inspector.lists import PAGE, needs, page_of_questions, page_of_runs, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.python.naming import stream_named
@@ -28,8 +28,7 @@ class Pages(Answering):
         import anyio
         from sse_starlette import EventSourceResponse
 
-        said = request.headers.get("last-event-id", "")
-        after = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else None
+        after = number_of(request.headers.get("last-event-id", ""))
         closing = anyio.Event()
         return EventSourceResponse(
             hints(self.trail.store, access, after, closing.wait),
