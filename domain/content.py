@@ -4,12 +4,13 @@ Content is the words of people and models, the arguments and results of tools, a
 be sealed or erased one day. State is everything from which decisions, lists and sums are folded: ids, names, times,
 numbers, settings, and votes. A class names its content in `CONTENT`. Numbers, members of an enumeration and truth
 values are state by their type. A field of any other type must be named in `CONTENT` or in `STATE`, so that no field
-becomes state because it was forgotten.
+becomes state because it was forgotten: an event with such a field cannot be stored.
 """
 
 from collections.abc import Iterator
 from decimal import Decimal
 from enum import StrEnum
+from functools import cache
 from types import NoneType
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -20,6 +21,7 @@ __all__ = ["content_of"]
 _STATE_BY_TYPE = frozenset({int, float, bool, Decimal, NoneType})
 
 
+@cache
 def content_of(kind: type[Value]) -> tuple[str, ...]:
     """Return the paths of the content of a class, such as `error.message`, by the names that are stored.
 

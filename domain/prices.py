@@ -7,7 +7,6 @@ Prices are US dollars per million tokens with at most six decimals, so one token
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
-from fractions import Fraction
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -193,7 +192,8 @@ class PriceTable(Settings, frozen=True, kw_only=True):
 
 def _whole(amount: Decimal, unit: int) -> int:
     # Decimal arithmetic is avoided, because the caller of the library can set its precision.
-    return int(Fraction(amount) * unit)
+    numerator, denominator = amount.as_integer_ratio()
+    return numerator * unit // denominator
 
 
 def _dollars(units: int, *, decimals: int = 12) -> Decimal:

@@ -7,7 +7,6 @@ more keys, and may give a function of its own. With `show="shape"` no value is s
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import orjson
@@ -64,7 +63,7 @@ class Masking:
         whole: JsonValue = full_form(event)
         if self.shows_values:
             return self.value(whole)
-        for path in _content(type(event)):
+        for path in content_of(type(event)):
             whole = _shaped(whole, path.split("."))
         return whole
 
@@ -119,11 +118,6 @@ class Masking:
                 return self._value(name, without_secret_values(cast("JsonValue", value)))
             case _:
                 return value
-
-
-@cache
-def _content(kind: type[Event]) -> Sequence[str]:
-    return content_of(kind)
 
 
 def _shaped(value: JsonValue, path: Sequence[str]) -> JsonValue:

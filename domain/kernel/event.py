@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 from steptrail.domain.base import Value
-from steptrail.domain.content import content_of
 from steptrail.domain.json_value import JsonValue
 
 __all__ = [
@@ -92,8 +91,7 @@ class Event(Value, frozen=True):
     def __init_subclass__(cls) -> None:
         """Register the stored type name.
 
-        Raises `TypeError` for a second class with one name, for one without a kind, and for a field that is neither
-        content nor state.
+        Raises `TypeError` for a second class with one name, and for one without a kind.
         """
         super().__init_subclass__()
         name = cls.__dict__.get("TYPE")
@@ -105,7 +103,6 @@ class Event(Value, frozen=True):
         if "KIND" not in cls.__dict__:
             # An event without a kind would be dropped by a lost append, and no test would notice.
             raise TypeError(f"the event {cls.__name__} ({name!r}) says no kind: give it a `KIND`")
-        content_of(cls)
         EVENT_TYPES[name] = cls
         for retired, upcast in cls.__dict__.get("UPCASTS", {}).items():
             register_upcaster(retired, upcast, name)

@@ -4,7 +4,6 @@ The modules of a database are imported when an address asks for it, and not befo
 """
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from steptrail.domain.errors import ConfigurationError, shown as cut
@@ -13,6 +12,8 @@ from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.origin import Origin
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 
 __all__ = ["open_store"]
@@ -72,7 +73,7 @@ def _is_a_name(text: str) -> bool:
     return not {"?", "\0"} & set(text) and not any("\ud800" <= each <= "\udfff" for each in text)
 
 
-def _path(url: str) -> Path | None:
+def _path(url: str) -> "Path | None":
     scheme, separator, rest = url.partition("://")
     name = rest[1:]
     if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or not _is_a_name(name):
@@ -81,5 +82,7 @@ def _path(url: str) -> Path | None:
         shown = without_secrets(url) if is_plain else f"{scheme}://…" if separator else "…"
         msg = f"the store {cut(shown)} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
+    from pathlib import Path
+
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.
     return None if name == ":memory:" else Path(name).resolve()

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
@@ -13,6 +13,9 @@ from steptrail.interfaces.python.lists import one_of
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.erasing import erase_stream, retain_streams
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Eraser"]
 
@@ -55,7 +58,7 @@ class Eraser:
         limit: int | None = None,
         by: str = "retention",
         reason: str | None = None,
-        archive: Path | str | None = None,
+        archive: "Path | str | None" = None,
     ) -> ErasureReport:
         """Erase the sessions, and other runs, that ended longer ago than `older_than`. Does so if not `dry_run`.
 
@@ -73,6 +76,8 @@ class Eraser:
             raise ConfigurationError(f"limit is a number from 1, not {limit}")
         keep = None
         if archive is not None:
+            from pathlib import Path
+
             from steptrail.interfaces.python.archive import archive_streams
 
             keep = partial(archive_streams, self._env.store, Path(archive))

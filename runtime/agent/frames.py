@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from pathlib import PurePath
 from types import CodeType, FrameType, TracebackType
 from typing import Final
 
@@ -75,6 +74,8 @@ def _is_installed(code: CodeType) -> bool:
 
 
 def _is_in_packages(file: str) -> bool:
+    from pathlib import PurePath  # and urllib and ipaddress with it, which only who has met an exception needs
+
     return any(name in PurePath(file).parts for name in _INSTALLED)
 
 
@@ -85,6 +86,8 @@ def _text(code: CodeType, line: int) -> str:
 
 def _short(file: str) -> str:
     """Return the path of a file without the folders that differ from computer to computer."""
+    from pathlib import PurePath
+
     path = PurePath(file)
     if (parts := [at for at, part in enumerate(path.parts) if part in _INSTALLED]) and path.parts[parts[-1] + 1 :]:
         return PurePath(*path.parts[parts[-1] + 1 :]).as_posix()

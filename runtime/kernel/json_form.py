@@ -5,9 +5,9 @@ type, instead of failing the session that recorded it.
 """
 
 import dataclasses
+import os
 from collections.abc import Sequence, Set
 from enum import Enum
-from pathlib import PurePath
 from types import GeneratorType
 from typing import cast
 
@@ -29,8 +29,8 @@ def to_json_value(value: object, where: str = "") -> JsonValue:
 def _nearer(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, PurePath):
-        return str(value)
+    if (path := _path(value)) is not None:
+        return path
     if isinstance(value, bytes | bytearray | memoryview):
         raise NoJsonForm(type_name(cast(object, value)))
     if isinstance(value, Sequence | Set) and not isinstance(value, range):
@@ -53,3 +53,9 @@ def _nearer(value: object) -> object:
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
             raise NoJsonForm(f"{type_name(value)} ({error})") from error
         raise NoJsonForm(type_name(value)) from error
+
+
+def _path(value: object) -> str | None:
+    """Return the text of a path; None for other values, and for a path of bytes. This does not load `pathlib`."""
+    path: str | bytes | None = os.fspath(cast("os.PathLike[str]", value)) if isinstance(value, os.PathLike) else None
+    return path if isinstance(path, str) else None

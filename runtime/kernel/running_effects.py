@@ -14,8 +14,9 @@ import logging
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from steptrail.domain.errors import StoreError
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -35,8 +36,7 @@ _left_behind: set["asyncio.Task[Any]"] = set()
 _log = logging.getLogger("steptrail.store")
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """The outcome of an effect that was cut off: by a stop, or because its caller was cancelled."""
 
     by: Literal["stop", "cancelled"]
@@ -46,8 +46,7 @@ class Deaf:
     """The outcome of an effect that did not end at its deadline, nor within its patience after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Interrupt:
+class _Interrupt(Struct, frozen=True):
     error: BaseException
 
 
@@ -55,8 +54,7 @@ Record: TypeAlias = "Callable[[T | Cut | Deaf | Exception], None]"
 """Records the end of an effect, given its result, its exception, or that it was cut or left behind."""
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """An effect and its task. It is left behind at the instant `given_up_at` of the loop's clock."""
 
     effect: Coroutine[Any, Any, Any]

@@ -1,7 +1,9 @@
 """Where an open store came from, for what is kept beside it."""
 
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["Origin"]
 
@@ -14,6 +16,6 @@ class Origin(NamedTuple):
     """
 
     url: str
-    path: Path | None
+    path: "Path | None"
     patience: float
     is_read_only: bool
