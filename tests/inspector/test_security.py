@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.exceptions import HTTPException
 
 from steptrail import Steptrail
 from steptrail.errors import ConfigurationError
@@ -43,6 +44,20 @@ async def test_anything_but_an_access_is_a_no(opened: Opened, answer: Any) -> No
 
     async with opened(authorize=authorize) as client:
         assert (await client.get("/runs")).status_code == 404
+
+
+async def test_what_authorize_raises_for_http_is_the_answer(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    def authorize(request: object) -> Access:
+        raise HTTPException(401, "Who are you?", {"www-authenticate": "Basic"})
+
+    async with opened(authorize=authorize) as client:
+        for path in ("/", "/runs/failed", "/live"):
+            answer = await client.get(path)
+            assert (answer.status_code, answer.text) == (401, "Who are you?"), path
+            assert answer.headers["www-authenticate"] == "Basic"
+            assert answer.headers["content-security-policy"]
+        assert (await client.post("/act/failed")).status_code == 401
+    assert not caplog.records
 
 
 @pytest.mark.acceptance("8.6-2")

@@ -55,9 +55,13 @@ class Answering:
     def answer(
         self, page: "Callable[[Request, Access], Awaitable[Response]]"
     ) -> "Callable[[Request], Awaitable[Response]]":
-        """Return the endpoint of a page. A no and a missing run are one answer."""
+        """Return the endpoint of a page. A no and a missing run are one answer.
+
+        An `HTTPException` that `authorize` raises is the answer: so a service asks a browser for a name and a password.
+        """
 
         async def answered(request: "Request") -> "Response":
+            from starlette.exceptions import HTTPException
             from starlette.responses import Response
 
             try:
@@ -67,6 +71,8 @@ class Answering:
                 request.state.form = FormPass(request) if access.may_act else None
                 with self.counting.pages_first():
                     return await page(request, access)
+            except HTTPException:
+                raise
             except _Unchanged:
                 return Response(status_code=HTTPStatus.NOT_MODIFIED)
             except (NotThere, SessionNotFound):
