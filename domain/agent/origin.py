@@ -4,7 +4,7 @@ Messages are shown to models. Origins are kept beside them, in the same order, f
 to people. They also cover executions whose steps are no longer kept.
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
@@ -12,7 +12,7 @@ from steptrail.domain.failures import ErrorType
 __all__ = ["MessageOrigin", "origin_of_call"]
 
 
-class MessageOrigin(NamedTuple):
+class MessageOrigin(Struct, frozen=True, array_like=True, gc=False):
     """The origin of one message.
 
     `at` is in microseconds of UTC; for the result of a call, it is the time at which the model asked for the call.
