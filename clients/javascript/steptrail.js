@@ -97,14 +97,20 @@ export function reconcile(shown, stored) {
 async function* dataOf(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
-  let rest = "";
+  /** @type {string[]} the pieces of a line that has not ended */
+  let pieces = [];
   /** @type {string[]} */
   let data = [];
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = decoder.decode(value, { stream: true }).split("\n");
+    const rest = lines.pop() ?? "";
+    if (lines.length) {
+      lines[0] = pieces.join("") + lines[0];
+      pieces = [];
+    }
+    pieces.push(rest);
     for (const line of lines.map((each) => each.replace(/\r$/, ""))) {
       if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
       if (line !== "" || !data.length) continue;

@@ -147,3 +147,19 @@ def test_a_storage_that_may_not_be_used_keeps_nothing_and_ends_nothing(which: st
       const said = {{ asked, waits, last: views.at(-1).lastId }};
     """)
     assert said == {"asked": ["3"], "waits": [], "last": "5.1"}
+
+
+def test_a_long_message_is_looked_through_once_however_it_is_cut() -> None:
+    said = played("""
+      follow({ fetch: answering(open) });
+      await settled();
+      const split = String.prototype.split;
+      let looked = 0;
+      String.prototype.split = function (...given) { looked += this.length; return split.apply(this, given); };
+      const body = JSON.stringify({ ...started("4.1", null), more: "é".repeat(200_000) });
+      const bytes = new TextEncoder().encode(`data: ${body}\\r\\n\\r\\n`);
+      for (let at = 0; at < bytes.length; at += 1001) lines.at(-1).enqueue(bytes.slice(at, at + 1001));
+      await settled();
+      const said = { last: views.at(-1).lastId, once: looked < 2 * bytes.length };
+    """)
+    assert said == {"last": "4.1", "once": True}

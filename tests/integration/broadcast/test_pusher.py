@@ -332,7 +332,7 @@ async def test_what_a_server_says_is_told_in_one_short_line(status: int) -> None
 )
 def test_a_client_that_sends_no_text_is_let_into_nothing(socket: object, channel: object) -> None:
     with pytest.raises(ChannelForbidden):
-        transport_to(1).authenticate(socket, channel, may=lambda _: True)  # pyright: ignore[reportArgumentType]
+        transport_to(1).authenticate(socket, channel, may=lambda _: True)
 
 
 def test_only_true_lets_a_client_in_and_a_coroutine_is_no_answer() -> None:
