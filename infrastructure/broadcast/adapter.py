@@ -64,6 +64,7 @@ class AgentEventEnvelopeAdapter:
         self._waiting = deque[BroadcastEnvelope]()
         self._clock = SystemClock()
         self._sending: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     @property
     def counts(self) -> DeliveryCounts:
@@ -100,12 +101,13 @@ class AgentEventEnvelopeAdapter:
             await asyncio.shield(self._sending)
 
     async def aclose(self, *, within: float = 5.0) -> None:
-        """Send what waits, for at most so many seconds, and end. What is left then gets lost."""
+        """Send what waits, for at most so many seconds, and end. What is left then gets lost, and all that comes."""
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self.flush()
         finally:
+            self._is_closed = True
             if self._sending is not None:
                 self.dropped += len(self._waiting) + 1
                 self._waiting.clear()
@@ -134,6 +136,9 @@ class AgentEventEnvelopeAdapter:
             self._loop.call_soon_threadsafe(self._put, message)
 
     def _put(self, message: BroadcastEnvelope) -> None:
+        if self._is_closed:
+            self.dropped += 1
+            return
         if len(self._waiting) >= self._most_waiting:
             if not self.dropped:
                 _log.warning("more than %d messages wait for the transport: the oldest get lost", self._most_waiting)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
-from steptrail.domain.errors import CorruptRecord, DeliveryError, SessionErased, StoreError
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, DeliveryError, SessionErased, StoreError
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
@@ -131,7 +131,9 @@ class Broadcaster:
                     await asyncio.wait_for(self._delivered.wait(), _TRY_AGAIN_SECONDS)
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Begin. Raises `ConfigurationError` when it is at work already."""
+        if self._working is not None:
+            raise ConfigurationError(f"broadcaster {self._follower.name!r} is at work: make another one")
         self._failure = None
         self._chunks = LiveChunks(SystemClock().utc, room=room_of(self._transport))
         self._working = asyncio.create_task(self._work(self._chunks), name=f"steptrail {self._follower.name}")

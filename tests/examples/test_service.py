@@ -261,9 +261,7 @@ def test_what_cannot_be_stored_and_a_place_that_there_cannot_be_are_refused(serv
         assert answered.status_code == 422, last
 
 
-@pytest.mark.parametrize(
-    "body", [b'{"input": NaN}', b"[1e999]", b'{"input": {"secret": "s3cret"}}', b"{"]
-)
+@pytest.mark.parametrize("body", [b'{"input": NaN}', b"[1e999]", b'{"input": {"secret": "s3cret"}}', b"{"])
 def test_a_body_that_is_none_is_refused_without_being_repeated(service: Service, body: bytes) -> None:
     refused = service.client.post("/runs", content=body, headers={"Content-Type": "application/json"})
     assert (refused.status_code, refused.json()["error"]) == (422, "RequestValidationError")

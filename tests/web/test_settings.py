@@ -10,7 +10,7 @@ from steptrail.broadcasting.asgi import event_stream
 from steptrail.errors import ConfigurationError
 from tests.runner.kit import agent_of, trail_of
 
-NO_SECONDS = ("15", None, True, -1, float("nan"), float("inf"))
+NO_SECONDS: tuple[Any, ...] = ("15", None, True, -1, float("nan"), float("inf"))
 
 
 @pytest.mark.parametrize(

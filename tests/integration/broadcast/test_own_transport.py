@@ -12,6 +12,7 @@ from steptrail.broadcasting import (
     BroadcastEnvelope,
     Broadcaster,
     InProcessTransport,
+    place_of,
 )
 from steptrail.errors import Backoff, ConfigurationError, DeliveryError, TransportUnavailable
 from tests.integration.broadcast.transports import KeepingTransport, at_once
@@ -98,3 +99,21 @@ async def test_a_wait_that_is_no_time_is_passed_over(asked: Any) -> None:
             await broadcaster.caught_up()
             assert (await broadcaster.stats()).retries == 1
         assert len(transport.sent) > 0
+
+
+async def test_a_broadcaster_that_is_at_work_is_not_begun_again() -> None:
+    transport = KeepingTransport()
+    async with trail_of() as trail:
+        broadcaster = Broadcaster(trail, transport, config=CONFIG)
+        async with broadcaster:
+            with pytest.raises(ConfigurationError, match="'broadcast' is at work"):
+                await broadcaster.__aenter__()
+        async with broadcaster:
+            await broadcaster.caught_up()
+        assert [task for task in asyncio.all_tasks() if task.get_name() == "steptrail broadcast"] == []
+
+
+@pytest.mark.parametrize("given", [None, 5, b"1.2", ["1.2"]])
+def test_what_is_no_text_is_no_id(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="id of a message"):
+        place_of(given)
