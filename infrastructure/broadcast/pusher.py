@@ -32,7 +32,7 @@ _MOST_MESSAGES: Final = 10
 _MOST_SAID: Final = 300
 """Characters of what a server says that an error repeats."""
 _SIGNED: Final = re.compile(r"\?auth_key=[^\s'\"]*")
-"""What is signed in the address of a request."""
+"""The part of the address of a request in which the signature is."""
 Request: TypeAlias = list[dict[str, str]]
 
 _PREFIXES = ("private-", "private-cache-", "cache-", "")

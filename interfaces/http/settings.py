@@ -27,7 +27,7 @@ def checked_number(number: Any, name: str, *, least: int) -> int:
 
 
 def checked_function(given: T, name: str) -> T:
-    """Return what can be called. Raises `ConfigurationError` for anything else."""
+    """Return a function. Raises `ConfigurationError` for what cannot be called."""
     if not callable(given):
         raise ConfigurationError(f"{name} is a function that says who may, not {type(given).__name__}")
     return given

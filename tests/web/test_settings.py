@@ -13,15 +13,20 @@ from tests.runner.kit import agent_of, trail_of
 NO_SECONDS: tuple[Any, ...] = ("15", None, True, -1, float("nan"), float("inf"))
 
 
+def settings(name: str, *wrong: Any) -> list[tuple[str, Any]]:
+    """Return a setting with each of these wrong values."""
+    return [(name, each) for each in wrong]
+
+
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        *(("heartbeat_seconds", wrong) for wrong in (*NO_SECONDS, 0)),
-        *(("retry_seconds", wrong) for wrong in NO_SECONDS),
-        *(("origins", wrong) for wrong in ("https://app.example.com", 5, None, [5], [None])),
-        *(("config", wrong) for wrong in ("debug", {})),
-        *(("conversation", wrong) for wrong in ("all", {})),
-        *(("authorize", wrong) for wrong in (None, True, "ana")),
+        *settings("heartbeat_seconds", *NO_SECONDS, 0),
+        *settings("retry_seconds", *NO_SECONDS),
+        *settings("origins", "https://app.example.com", 5, None, [5], [None]),
+        *settings("config", "debug", {}),
+        *settings("conversation", "all", {}),
+        *settings("authorize", None, True, "ana"),
     ],
 )
 async def test_an_event_stream_that_could_answer_nobody_is_refused(name: str, wrong: Any) -> None:
@@ -35,12 +40,12 @@ async def test_an_event_stream_that_could_answer_nobody_is_refused(name: str, wr
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        *(("heartbeat_seconds", wrong) for wrong in (*NO_SECONDS, 0)),
-        *(("max_body_bytes", wrong) for wrong in ("10", None, True, 1.5, 0)),
-        *(("max_history", wrong) for wrong in ("10", None, True, 1.5, -1)),
-        *(("authorize", wrong) for wrong in (None, True, "ana")),
-        *(("authenticate", wrong) for wrong in (True, "ana")),
-        *(("config", wrong) for wrong in (None, "all", {})),
+        *settings("heartbeat_seconds", *NO_SECONDS, 0),
+        *settings("max_body_bytes", "10", None, True, 1.5, 0),
+        *settings("max_history", "10", None, True, 1.5, -1),
+        *settings("authorize", None, True, "ana"),
+        *settings("authenticate", True, "ana"),
+        *settings("config", None, "all", {}),
     ],
 )
 async def test_an_ag_ui_endpoint_that_could_answer_nobody_is_refused(name: str, wrong: Any) -> None:
