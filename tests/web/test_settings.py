@@ -1,16 +1,22 @@
 """Settings of the HTTP applications with which each request would fail are refused where the application is made."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from steptrail.agui import AguiCaller, agui_app
+from steptrail.agui import agui_app
 from steptrail.broadcasting.asgi import event_stream
 from steptrail.errors import ConfigurationError
+from tests.agui.pages import ana
 from tests.runner.kit import agent_of, trail_of
 
 NO_SECONDS: tuple[Any, ...] = ("15", None, True, -1, float("nan"), float("inf"))
+
+
+def anybody(connection: object, session: str) -> bool:
+    """Let everybody see everything."""
+    del connection, session
+    return True
 
 
 def settings(name: str, *wrong: Any) -> list[tuple[str, Any]]:
@@ -30,11 +36,11 @@ def settings(name: str, *wrong: Any) -> list[tuple[str, Any]]:
     ],
 )
 async def test_an_event_stream_that_could_answer_nobody_is_refused(name: str, wrong: Any) -> None:
-    make: Callable[..., object] = event_stream
+    given: dict[str, Any] = {"authorize": anybody, name: wrong}
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match=name):
-            make(trail, **{"authorize": lambda *_: True, name: wrong})
-        make(trail, authorize=lambda *_: True, retry_seconds=0, origins=["https://app.example.com"])
+            event_stream(trail, **given)
+        event_stream(trail, authorize=anybody, retry_seconds=0, origins=["https://app.example.com"])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,7 @@ async def test_an_event_stream_that_could_answer_nobody_is_refused(name: str, wr
     ],
 )
 async def test_an_ag_ui_endpoint_that_could_answer_nobody_is_refused(name: str, wrong: Any) -> None:
-    make: Callable[..., object] = agui_app
+    given: dict[str, Any] = {"authorize": ana, name: wrong}
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match=name):
-            make(trail, agent_of(["done"]).build(), **{"authorize": lambda *_: AguiCaller(name="ana"), name: wrong})
+            agui_app(trail, agent_of(["done"]).build(), **given)

@@ -74,7 +74,12 @@ async def test_room_for_no_message_is_refused_at_once(most: Any) -> None:
 
 async def test_a_send_that_is_not_async_is_told_to_who_waits_and_sends_once() -> None:
     sent: list[BroadcastEnvelope] = []
-    transport = own(send=lambda _, messages: sent.extend(messages))
+
+    def send(self: object, messages: Sequence[BroadcastEnvelope]) -> None:
+        del self
+        sent.extend(messages)
+
+    transport = own(send=send)
     async with trail_of() as trail:
         await trail.run(agent_of(["done"]).build(), "go", session="s")
         async with asyncio.timeout(30), Broadcaster(trail, transport, config=CONFIG) as broadcaster:
