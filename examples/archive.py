@@ -64,9 +64,14 @@ def archivist(folder: Path, largest: str) -> Agent:
     )
 
 
+def files_of(folder: Path) -> list[Path]:
+    """Return the files in a folder; none where there is no folder."""
+    return [path for path in folder.iterdir() if path.is_file()] if folder.is_dir() else []
+
+
 async def main(folder: Path) -> None:
     """Archive the largest file of `folder`."""
-    largest = max((path for path in folder.iterdir() if path.is_file()), key=lambda path: path.stat().st_size)
+    largest = max(files_of(folder), key=lambda path: path.stat().st_size)
     archive = folder / "archive"
     archive.mkdir(exist_ok=True)
     async with Steptrail.open(f"sqlite:///{archive / 'runs.db'}") as trail:
@@ -78,4 +83,6 @@ async def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or not files_of(Path(sys.argv[1])):
+        sys.exit("use: python examples/archive.py FOLDER, a folder with a file in it")
     asyncio.run(main(Path(sys.argv[1]).resolve()))

@@ -46,6 +46,9 @@ const SLOWEST_MS = 30_000;
 /** The messages that are not stored. */
 const EPHEMERAL = new Set(["agent.stream.chunk", "agent.stream.lost", "flow.stream.chunk", "flow.stream.lost", "flow.node.progress"]);
 
+/** The form of the id of a message. */
+const ID = /^[0-9]{1,18}\.[0-9]{1,9}$/;
+
 /** @param {string} id @returns {[number, number]} */
 const placeOf = (id) => /** @type {[number, number]} */ (id.split(".").map(Number));
 
@@ -94,20 +97,35 @@ export function reconcile(shown, stored) {
 async function* dataOf(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
-  let rest = "";
+  /** @type {string[]} the pieces of a line that has not ended */
+  let pieces = [];
   /** @type {string[]} */
   let data = [];
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-    rest = lines.pop() ?? "";
+    const lines = decoder.decode(value, { stream: true }).split("\n");
+    const rest = lines.pop() ?? "";
+    if (lines.length) {
+      lines[0] = pieces.join("") + lines[0];
+      pieces = [];
+    }
+    pieces.push(rest);
     for (const line of lines.map((each) => each.replace(/\r$/, ""))) {
       if (line.startsWith("data:")) data.push(line.slice(line[5] === " " ? 6 : 5));
       if (line !== "" || !data.length) continue;
       yield data.join("\n");
       data = [];
     }
+  }
+}
+
+/** Returns the storage of this page, if it has one that it may use. @returns {Storage | null} */
+function storageHere() {
+  try {
+    return globalThis.sessionStorage ?? null;
+  } catch {
+    return null; // cookies are blocked, and with them this
   }
 }
 
@@ -146,13 +164,13 @@ class Followed {
     this.kind = kind;
     this.what = what;
     this.transport = options.transport ?? "sse";
-    this.storage = options.storage === undefined ? globalThis.sessionStorage ?? null : options.storage;
+    this.storage = options.storage === undefined ? storageHere() : options.storage;
     this.fetch = options.fetch ?? globalThis.fetch.bind(globalThis);
     this.request = options.request ?? {};
     this.WebSocket = options.WebSocket ?? globalThis.WebSocket;
     this.retryMs = options.retryMs ?? 1000;
     this.silenceMs = options.silenceMs ?? 45_000;
-    this._lastId = this.storage?.getItem(this.#key) ?? null;
+    this._lastId = this.#recalled();
   }
 
   /** Takes what was fetched; says whether it is as new as the messages that came. @param {any} stored @returns {boolean} */
@@ -171,6 +189,15 @@ class Followed {
 
   /** Tells whoever shows the stream. */
   _show() {}
+
+  /** Has the page show it. An error of the page is the page's: it is told, and we go on. @param {() => void} show */
+  _tell(show) {
+    try {
+      show();
+    } catch (error) {
+      (globalThis.reportError ?? console.error)(error);
+    }
+  }
 
   /** Says no more. */
   close() {
@@ -211,8 +238,10 @@ class Followed {
   async #fetched() {
     try {
       const answer = await this.#ask(`${this.url}/${this.what}`, AbortSignal.timeout(this.silenceMs));
-      if (this.#isRefused(answer)) this.#hangUp();
+      // Who is asked too often by all has not shut us out: a line that is open stays.
+      if (this.#isRefused(answer) && answer.status !== 429) this.#hangUp();
       if (!answer.ok) return false;
+      if (this._connected) this.#welcomed();
       const stored = await answer.json();
       if (this._closed) return true;
       const isAll = this._take(stored);
@@ -225,13 +254,23 @@ class Followed {
 
   /** Notes that the server says no, or that there is nothing. @param {Response} answer */
   #isRefused(answer) {
-    const isNo = answer.status === 401 || answer.status === 403;
     this._missing = answer.status === 404;
-    if (isNo || this._missing) this.#refusals += 1;
-    if (!isNo && !this._missing) return false;
-    this._refused = isNo ? answer.statusText || String(answer.status) : null;
-    this._show();
+    if (answer.status < 400 || answer.status >= 500) return false;
+    this.#turnedAway(this._missing ? null : answer.statusText || String(answer.status));
     return true;
+  }
+
+  #welcomed() {
+    this._refused = null;
+    this._missing = false;
+    this.#refusals = 0;
+  }
+
+  /** @param {string | null} why */
+  #turnedAway(why) {
+    this.#refusals += 1;
+    this._refused = why;
+    this._show();
   }
 
   /** @param {Status} status @param {number} version */
@@ -250,7 +289,14 @@ class Followed {
       this.#line = socket;
       socket.onopen = () => this.#opened(socket);
       socket.onmessage = (event) => this.#heard(socket, String(event.data));
-      socket.onclose = () => this.#lost(socket);
+      socket.onclose = () => {
+        // A script is not told why a WebSocket is refused; the server answers, since what is stored was fetched.
+        if (socket === this.#line && !this._connected) {
+          this.#remember(null);
+          this.#turnedAway("the WebSocket was not opened");
+        }
+        this.#lost(socket);
+      };
     } else {
       void this.#listen(String(address));
     }
@@ -264,6 +310,8 @@ class Followed {
     this.#line = line;
     try {
       const answer = await this.#ask(address, asking.signal, { accept: "text/event-stream" });
+      // An id that the server cannot use is one that was kept wrongly: next time we go on behind what is stored.
+      if (answer.status === 400 && line === this.#line) this.#remember(null);
       this.#isRefused(answer);
       if (answer.ok && answer.body) {
         this.#opened(line);
@@ -279,9 +327,7 @@ class Followed {
   #opened(line) {
     if (line !== this.#line) return;
     this._connected = true;
-    this._refused = null;
-    this._missing = false;
-    this.#refusals = 0;
+    this.#welcomed();
     this._begun();
     void this.refresh();
   }
@@ -342,10 +388,24 @@ class Followed {
     this._show();
   }
 
-  /** @param {string} id */
+  /** @param {string | null} id */
   #remember(id) {
     this._lastId = id;
-    this.storage?.setItem(this.#key, id);
+    try {
+      this.storage?.setItem(this.#key, id ?? "");
+    } catch {
+      // it is full, or may not be used: after a reload all that is stored is fetched
+    }
+  }
+
+  /** @returns {string | null} the id that was kept over a reload, if it is one */
+  #recalled() {
+    try {
+      const id = this.storage?.getItem(this.#key) ?? "";
+      return ID.test(id) ? id : null;
+    } catch {
+      return null;
+    }
   }
 }
 
@@ -481,14 +541,15 @@ export class SteptrailSession extends Followed {
     const known = new Set(this.#shown.messages.map((message) => message.id));
     const stored = this.#shown.messages.map((message) => this.#pieces.get(message.id)?.message ?? message);
     const pieces = [...this.#pieces.values()].map((piece) => piece.message).filter((message) => !known.has(message.id));
-    this.onChange([...stored, ...pieces], {
+    const view = {
       conversation: this._stored,
       status: this._status,
       connected: this._connected,
       lastId: this._lastId,
       refused: this._refused,
       missing: this._missing,
-    });
+    };
+    this._tell(() => this.onChange([...stored, ...pieces], view));
   }
 }
 
@@ -588,14 +649,15 @@ export class SteptrailFlow extends Followed {
 
   _show() {
     if (this._closed) return;
-    this.onChange(this.#run, {
+    const view = {
       status: this._status,
       writing: [...this.#writing.values()],
       connected: this._connected,
       lastId: this._lastId,
       refused: this._refused,
       missing: this._missing,
-    });
+    };
+    this._tell(() => this.onChange(this.#run, view));
   }
 }
 

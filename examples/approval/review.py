@@ -9,7 +9,7 @@ from pydantic import JsonValue, TypeAdapter
 
 from examples.approval.desk import parser_of, store_of
 from steptrail import Steptrail
-from steptrail.errors import CommandRejected
+from steptrail.errors import CommandRejected, ConfigurationError, SessionNotFound
 
 __all__ = ["arguments_of", "main"]
 
@@ -22,15 +22,15 @@ def arguments_of(text: str) -> dict[str, JsonValue]:
 async def main(given: argparse.Namespace) -> int:
     """Answer what is to be answered, then list what is open."""
     async with Steptrail.open(store_of(given.folder)) as trail:
-        chosen: str | None = given.approve or given.deny
+        chosen: str | None = given.deny if given.approve is None else given.approve
         if chosen is not None:
-            session = trail.session(chosen.partition(":")[0])
             try:
-                if given.approve:
+                session = trail.session(chosen.partition(":")[0])
+                if given.approve is not None:
                     await session.approve(chosen, by=given.by, arguments=given.edit, digest=given.digest)
                 else:
                     await session.deny(chosen, by=given.by, reason=given.reason)
-            except CommandRejected as error:
+            except (CommandRejected, ConfigurationError, SessionNotFound) as error:
                 print(f"refused: {error}", file=sys.stderr)
                 return 2
             print(f"recorded: {chosen}")

@@ -18,8 +18,9 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 import anyio
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 from pydantic_core import to_json
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
@@ -55,10 +56,13 @@ class NewMessage(BaseModel):
     text: str
 
 
+Somebody = Annotated[str, Field(min_length=1, max_length=100)]
+
+
 class Stopping(BaseModel):
     """Who wants it to stop, and why."""
 
-    by: str
+    by: Somebody
     reason: str | None = None
 
 
@@ -66,7 +70,7 @@ class Answer(BaseModel):
     """What a person says about a call. A service that is not an example knows `by` from who is logged in."""
 
     answer: Literal["approve", "deny"]
-    by: str
+    by: Somebody
     reason: str | None = None
     arguments: dict[str, JsonValue] | None = None
     digest: str | None = None
@@ -87,6 +91,7 @@ def create_app(store: str, agent: ShopAgent, *, grace: float = 10.0) -> FastAPI:
     app = FastAPI(title="An agent as a service", lifespan=lifespan)
     app.include_router(router)
     app.add_exception_handler(SteptrailError, _refused)
+    app.add_exception_handler(RequestValidationError, _unfit)
     return app
 
 
@@ -187,6 +192,14 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     del request
     status = next((code for kind, code in ANSWERS.items() if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     return JSONResponse({"error": type(error).__name__, "detail": str(error)}, status_code=status)
+
+
+async def _unfit(request: Request, error: Exception) -> JSONResponse:
+    """Say what is wrong with a request without repeating it: it may be large, secret, or nothing that JSON can say."""
+    del request
+    wrong = cast(RequestValidationError, error).errors()
+    detail = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in wrong)
+    return JSONResponse({"error": type(error).__name__, "detail": detail}, status_code=HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def _data(result: RunResult[JsonValue]) -> dict[str, JsonValue]:

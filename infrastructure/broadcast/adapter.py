@@ -14,6 +14,7 @@ from typing import Protocol, Self
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.live import NodeDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
+from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_count, checked_transport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
@@ -45,7 +46,7 @@ class AgentEventEnvelopeAdapter:
     with `NodeDelta`. Messages wait for the transport, at most `most_waiting`; beyond that the oldest get lost and are
     counted in `dropped`. A session that began before the adapter did has a first message without a `previous`. Use it
     in `async with`, or close it. It belongs to the event loop in which it was made; listeners may call it from any
-    thread.
+    thread. Raises `ConfigurationError` for what is no transport, and for room for no message.
     """
 
     def __init__(
@@ -55,13 +56,15 @@ class AgentEventEnvelopeAdapter:
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise ConfigurationError("an adapter is made in the event loop in which its transport works") from None
-        self.config = config or BroadcastConfig()
+        self.config = checked_broadcast_config(config)
         self.dropped = 0
-        self._delivery, self._room = Delivery(transport), room_of(transport)
+        self._delivery, self._room = Delivery(checked_transport(transport)), room_of(transport)
         self._folds: OrderedDict[str, EnvelopeFold] = OrderedDict()
-        self._most_waiting, self._waiting = most_waiting, deque[BroadcastEnvelope]()
+        self._most_waiting = checked_count(most_waiting, "most_waiting")
+        self._waiting = deque[BroadcastEnvelope]()
         self._clock = SystemClock()
         self._sending: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     @property
     def counts(self) -> DeliveryCounts:
@@ -98,12 +101,13 @@ class AgentEventEnvelopeAdapter:
             await asyncio.shield(self._sending)
 
     async def aclose(self, *, within: float = 5.0) -> None:
-        """Send what waits, for at most so many seconds, and end. What is left then gets lost."""
+        """Send what waits, for at most so many seconds, and end. What is left then gets lost, and all that comes."""
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self.flush()
         finally:
+            self._is_closed = True
             if self._sending is not None:
                 self.dropped += len(self._waiting) + 1
                 self._waiting.clear()
@@ -132,6 +136,9 @@ class AgentEventEnvelopeAdapter:
             self._loop.call_soon_threadsafe(self._put, message)
 
     def _put(self, message: BroadcastEnvelope) -> None:
+        if self._is_closed:
+            self.dropped += 1
+            return
         if len(self._waiting) >= self._most_waiting:
             if not self.dropped:
                 _log.warning("more than %d messages wait for the transport: the oldest get lost", self._most_waiting)

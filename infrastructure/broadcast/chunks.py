@@ -26,7 +26,7 @@ how many a piece has in any case."""
 
 def room_of(transport: BroadcastTransport) -> int:
     """Return how many bytes the text of a piece may take, as it is written, so that the transport takes the message."""
-    most: int = getattr(transport, "most_bytes", _MOST_BYTES)
+    most: int = getattr(transport, "most_bytes", None) or _MOST_BYTES
     return max(_LEAST_ROOM, most - _BESIDE_THE_TEXT)
 
 

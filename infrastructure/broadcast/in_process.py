@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Self
 
-from steptrail.domain.errors import ConfigurationError, TransportUnavailable
+from steptrail.domain.errors import TransportUnavailable
+from steptrail.infrastructure.broadcast.settings import checked_count
 from steptrail.projections.broadcast import BroadcastEnvelope
 
 __all__ = ["InProcessTransport"]
@@ -19,9 +20,7 @@ class InProcessTransport:
     """
 
     def __init__(self, *, most_waiting: int = 100) -> None:
-        if most_waiting < 1:
-            raise ConfigurationError(f"most_waiting is {most_waiting}: use 1 or more")
-        self.most_messages = most_waiting
+        self.most_messages = checked_count(most_waiting, "most_waiting")
         self._waiting: list[BroadcastEnvelope] = []
         self._changed = asyncio.Condition()
         self._is_closed = False

@@ -6,9 +6,11 @@ The server stores no messages and clients acknowledge none: a client that was aw
 import asyncio
 import importlib
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, cast
 
@@ -20,6 +22,7 @@ from steptrail.domain.errors import (
     MissingExtra,
     TransportUnavailable,
 )
+from steptrail.infrastructure.broadcast.pusher_settings import check_pusher_settings
 from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, BroadcastEnvelope
 
 __all__ = ["PusherTransport"]
@@ -28,6 +31,8 @@ _MOST_MESSAGES: Final = 10
 """The protocol's own limit."""
 _MOST_SAID: Final = 300
 """Characters of what a server says that an error repeats."""
+_SIGNED: Final = re.compile(r"\?auth_key=[^\s'\"]*")
+"""The part of the address of a request in which the signature is."""
 Request: TypeAlias = list[dict[str, str]]
 
 _PREFIXES = ("private-", "private-cache-", "cache-", "")
@@ -45,7 +50,8 @@ class PusherTransport:
     `authenticate` lets them. Other prefixes are `private-cache-`, and without any authorisation `cache-` and none.
 
     `most_bytes` bounds a whole request, as Reverb does; Pusher itself allows as much for each message. A message that
-    is too large alone is sent as a reference that says where it is. `timeout` is in seconds.
+    is too large alone is sent as a reference that says where it is. `timeout` is in seconds: so long a server may take
+    to be there, and so long to say anything; a request that has not ended after three times that is given up.
 
     The library blocks, so it works in a thread of its own. Close the transport, or use it in `async with`.
     """
@@ -72,13 +78,26 @@ class PusherTransport:
             errors: Any = importlib.import_module("pusher.errors")
         except ImportError as error:
             raise MissingExtra("PusherTransport", "pusher", "pusher") from error
+        check_pusher_settings(
+            key=key,
+            secret=secret,
+            host=host,
+            port=port,
+            cluster=cluster,
+            timeout=timeout,
+            event_name=event_name,
+            most_bytes=most_bytes,
+        )
         where = {"host": host, "port": port, "ssl": ssl, "cluster": cluster, "timeout": timeout}
         try:
-            self._client: Any = pusher.Pusher(app_id=app_id, key=key, secret=secret, **where)
+            # A server that sends us elsewhere has taken nothing, whatever is said there.
+            self._client: Any = pusher.Pusher(app_id=app_id, key=key, secret=secret, **where, allow_redirects=False)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"these are no credentials of a Pusher app: {error}") from error
         self._bad_request: type[Exception] = errors.PusherBadRequest
         self._bad_status: type[Exception] = errors.PusherBadStatus
+        self._no_rights: tuple[type[Exception], ...] = (errors.PusherBadAuth, errors.PusherForbidden)
+        self._most_seconds = 3 * timeout
         self.event_name, self.channel_prefix, self.most_bytes = event_name, channel_prefix, most_bytes
         # One thread: a request that was given up on has ended before the next one begins.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="steptrail-pusher")
@@ -89,33 +108,44 @@ class PusherTransport:
         return _MOST_MESSAGES
 
     def channel_of(self, session: str) -> str:
-        """Return the channel on which a session's messages are sent; `flow:order-7` names a run of a workflow."""
-        is_flow = session.startswith(_FLOW)
-        return self._channel(_FLOW_CHANNEL + session.removeprefix(_FLOW) if is_flow else CHANNEL_PREFIX + session)
+        """Return the channel on which a session's messages are sent; `flow:order-7` names a run of a workflow.
+
+        Raises `ConfigurationError` for what can be no session.
+        """
+        if str(session).startswith(_FLOW):
+            return self._channel(_FLOW_CHANNEL + checked_session_id(session.removeprefix(_FLOW)))
+        return self._channel(CHANNEL_PREFIX + checked_session_id(session))
 
     async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
         """Send them in one request, or in as many as their size needs; see `BroadcastTransport`."""
         for request in self._requests(messages):
             try:
-                answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._trigger, request)
+                async with asyncio.timeout(self._most_seconds):
+                    answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._trigger, request)
             except self._bad_request as error:
                 raise _refusal(400, str(error)) from error
             except self._bad_status as error:
                 raise _refusal(_code(str(error).partition(":")[0]), str(error)) from error
+            except self._no_rights as error:
+                raise _refusal(None, f"{type(error).__name__}: {error}") from error
+            except TimeoutError as error:
+                raise TransportUnavailable(f"no answer has ended within {self._most_seconds:g} seconds") from error
             except Exception as error:
                 # What it raises is its HTTP library's, of which it has several.
-                raise TransportUnavailable(f"{type(error).__name__}: {error}") from error
+                raise TransportUnavailable(f"{type(error).__name__}: {_SIGNED.sub('', str(error))}") from error
             # Soketi says no with status 200, and tells in the body what it means.
             if "error" in answer:
                 raise _refusal(_code(answer.get("code")), f"{answer.get('code')}: {answer['error']}")
 
-    def authenticate(self, socket_id: str, channel: str, *, may: Callable[[str], bool]) -> dict[str, str]:
+    def authenticate(self, socket_id: object, channel: object, *, may: Callable[[str], bool]) -> dict[str, str]:
         """Return what a client needs to follow a private channel: answer its request with this as JSON.
 
-        `socket_id` and `channel` are as the client sent them. `may` is asked with the session's id, or with
-        `flow:order-7` for a run of a workflow. Raises `ChannelForbidden` when it says no, and for a channel that is
-        none of these: answer both with status 403.
+        `socket_id` and `channel` are as the client sent them, whatever that is. `may` is asked with the session's id,
+        or with `flow:order-7` for a run of a workflow. Raises `ChannelForbidden` unless it says `True`, and for a
+        channel that is none of these: answer both with status 403. Raises `ConfigurationError` for an async `may`.
         """
+        if not isinstance(channel, str):
+            raise ChannelForbidden(f"of type {type(channel).__name__}")
         public = channel.removeprefix(self.channel_prefix)
         prefix = next((each for each in (CHANNEL_PREFIX, _FLOW_CHANNEL) if public.startswith(each)), None)
         if not self.channel_prefix.startswith("private-") or public == channel or prefix is None:
@@ -126,7 +156,7 @@ class PusherTransport:
             signed: dict[str, str] = self._client.authenticate(self.channel_of(session), socket_id)
         except (ConfigurationError, TypeError, ValueError):
             raise ChannelForbidden(channel) from None
-        if channel != self.channel_of(session) or not may(session):
+        if channel != self.channel_of(session) or not _allows(may(session)):
             raise ChannelForbidden(channel)
         return signed
 
@@ -181,10 +211,19 @@ class PusherTransport:
 
 def _refusal(code: int | None, said: str) -> MessageRefused | TransportUnavailable:
     """Return what a status means: 400 and 413 are about the messages, any other one about the server or our rights."""
-    told = f"the server says: {said[:_MOST_SAID]}"
+    told = f"the server says: {said[:_MOST_SAID]!r}"
     if code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return MessageRefused(told, reason="too large")
     return MessageRefused(told) if code == HTTPStatus.BAD_REQUEST else TransportUnavailable(told)
+
+
+def _allows(answer: object) -> bool:
+    """Tell whether a client was let in. A coroutine is true, and no answer."""
+    if isawaitable(answer):
+        if iscoroutine(answer):
+            answer.close()
+        raise ConfigurationError("`may` is an async function: find out before whether the client may, and then say so")
+    return answer is True
 
 
 def _code(said: object) -> int | None:

@@ -5,9 +5,11 @@ import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from inspect import isawaitable
+from math import isfinite
+from typing import Any, Protocol, cast
 
-from steptrail.domain.errors import MessageRefused, TransportUnavailable
+from steptrail.domain.errors import ConfigurationError, MessageRefused, TransportUnavailable
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.projections.broadcast import BroadcastEnvelope
 
@@ -49,7 +51,10 @@ class DeliveryCounts:
 
 @dataclass(slots=True)
 class Delivery:
-    """Hands messages to a transport, each after the one before. Only a cancellation stops it."""
+    """Hands messages to a transport, each after the one before.
+
+    A cancellation stops it, and a transport whose `send` is not async: a `ConfigurationError`.
+    """
 
     transport: BroadcastTransport
     backoff: Backoff = field(default_factory=lambda: Backoff.exponential(0.5, max_seconds=30.0, jitter=0.5))
@@ -96,22 +101,34 @@ class Delivery:
         failures = 0
         while True:
             try:
-                await self.transport.send(batch)
+                sending = cast(object, self.transport.send(batch))
+                if is_async := isawaitable(sending):
+                    await sending
             except MessageRefused:
                 raise
             except Exception as error:
                 failures += 1
                 self.counts.retries += 1
-                asked_for = error.retry_after if isinstance(error, TransportUnavailable) else None
+                asked_for = _seconds(error.retry_after) if isinstance(error, TransportUnavailable) else None
                 delay = self.backoff.delay(failures, random.random(), asked_for)  # noqa: S311 - spreads retries
                 if failures == 1:
                     _log.warning("messages wait: the transport is unavailable (%s)", error)
                 await asyncio.sleep(delay)
             else:
+                if not is_async:
+                    # It may have sent them: the same ones again would never end.
+                    name = type(self.transport).__name__
+                    raise ConfigurationError(f"the transport {name} does not wait: write `async def send(messages)`")
                 if failures:
                     _log.info("the transport takes messages again, after %d tries", failures)
                 self.counts.sent += len(batch)
                 return
+
+
+def _seconds(asked_for: Any) -> float | None:
+    """Return how long a transport asks us to wait, where that is a time at all."""
+    is_number = isinstance(asked_for, int | float) and not isinstance(asked_for, bool)
+    return float(asked_for) if is_number and asked_for >= 0 and isfinite(asked_for) else None
 
 
 def _batches(messages: Sequence[BroadcastEnvelope], most: int) -> Sequence[Sequence[BroadcastEnvelope]]:

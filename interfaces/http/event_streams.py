@@ -24,8 +24,11 @@ from urllib.parse import urlsplit
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SessionNotFound, SteptrailError, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
+from steptrail.domain.kernel.names import a_row, a_text
+from steptrail.infrastructure.broadcast.settings import checked_broadcast_config
+from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
+from steptrail.interfaces.http.settings import checked_function, checked_kind, checked_seconds
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
@@ -80,7 +83,7 @@ def event_stream(
     `heartbeat_seconds`; `retry_seconds` tells browsers when to come again. Clients cannot send: no body is read, and a
     WebSocket that sends more than 64 KiB is closed. Open the trail with `live=True` to have the text of each run from
     its first word. On PostgreSQL it comes from runs of any process, on SQLite from those of this one. Raises
-    `MissingExtra` without the extra `web`, and `ConfigurationError` for a heartbeat that never comes.
+    `MissingExtra` without the extra `web`, and `ConfigurationError` for settings with which no answer could be given.
     """
     try:
         import_module("sse_starlette")  # used later: what is missing is said here, and not to a browser
@@ -88,15 +91,15 @@ def event_stream(
         from starlette.routing import Route, WebSocketRoute
     except ImportError as error:
         raise MissingExtra("event_stream", "web", error.name or "sse-starlette") from error
-    shown = config or BroadcastConfig()
+    shown = checked_broadcast_config(config)
     endpoints = _Endpoints(
         trail,
-        authorize,
+        checked_function(authorize, "authorize"),
         shown,
-        conversation or _like(shown),
-        frozenset(origins),
-        checked_seconds(heartbeat_seconds),
-        retry_seconds,
+        _like(shown) if conversation is None else checked_kind(conversation, UiConfig, "conversation"),
+        frozenset(a_text(each, "each of origins") for each in a_row(origins, "origins")),
+        checked_seconds(heartbeat_seconds, "heartbeat_seconds"),
+        checked_seconds(retry_seconds, "retry_seconds", may_be_none=True),
     )
     path = "/sessions/{session}"
     return Starlette(

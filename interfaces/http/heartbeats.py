@@ -5,18 +5,9 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TypeVar
 
-from steptrail.domain.errors import ConfigurationError
-
-__all__ = ["checked_seconds", "with_beats"]
+__all__ = ["with_beats"]
 
 T = TypeVar("T")
-
-
-def checked_seconds(every: float) -> float:
-    """Return how many seconds are between two beats. Raises `ConfigurationError` for what is no time."""
-    if not 0 < every < float("inf"):
-        raise ConfigurationError(f"heartbeat_seconds is {every}: use a number of seconds above 0")
-    return every
 
 
 async def with_beats(source: AsyncGenerator[T], every: float) -> AsyncGenerator[T | None]:

@@ -14,10 +14,11 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
-from steptrail.domain.errors import CorruptRecord, SessionErased, StoreError
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, DeliveryError, SessionErased, StoreError
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
+from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_transport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
@@ -71,7 +72,8 @@ class Broadcaster:
     inside the block.
 
     Leaving the block ends it without waiting: call `caught_up` first to see everything delivered. The broadcaster
-    itself never raises for a transport or a store that fails; it tries again.
+    itself never raises for a transport or a store that fails; it tries again. Raises `ConfigurationError` for what is
+    no transport.
     """
 
     def __init__(
@@ -82,8 +84,8 @@ class Broadcaster:
         name: str = "broadcast",
         config: BroadcastConfig | None = None,
     ) -> None:
-        self.config = config or BroadcastConfig()
-        self._trail, self._transport = trail, transport
+        self.config = checked_broadcast_config(config)
+        self._trail, self._transport = trail, checked_transport(transport)
         self._follower = trail.follower(name, wait=True, on_corrupt=self._pass_over)
         self._delivery = Delivery(transport)
         self._envelopes = EnvelopeReader(trail.store, self.config)
@@ -94,6 +96,7 @@ class Broadcaster:
         self._delivered = asyncio.Condition()
         self._chunks: LiveChunks | None = None
         self._working: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
 
     async def stats(self) -> BroadcastStats:
         """Return how it is getting on. Raises store errors."""
@@ -113,16 +116,25 @@ class Broadcaster:
         )
 
     async def caught_up(self) -> None:
-        """Return when the transport has taken everything that is stored now, whichever process gives it to it."""
+        """Return when the transport has taken everything that is stored now, whichever process gives it to it.
+
+        Raises `DeliveryError` when this broadcaster has ended over an error, which the log has too.
+        """
         end = await self._trail.store.last_position()
         async with self._delivered:
             while await self._place() < end:
+                if self._failure is not None:
+                    said = f"broadcaster {self._follower.name!r} has ended: {self._failure}"
+                    raise DeliveryError(said) from self._failure
                 with suppress(TimeoutError):
                     # Another process notifies nobody here.
                     await asyncio.wait_for(self._delivered.wait(), _TRY_AGAIN_SECONDS)
 
     async def __aenter__(self) -> Self:
-        """Begin."""
+        """Begin. Raises `ConfigurationError` when it is at work already."""
+        if self._working is not None:
+            raise ConfigurationError(f"broadcaster {self._follower.name!r} is at work: make another one")
+        self._failure = None
         self._chunks = LiveChunks(SystemClock().utc, room=room_of(self._transport))
         self._working = asyncio.create_task(self._work(self._chunks), name=f"steptrail {self._follower.name}")
         return self
@@ -151,6 +163,7 @@ class Broadcaster:
             # A trail that was closed is no failure: there is nothing more to tell.
             if not (isinstance(error, StoreError) and self._follower.entries.is_over):
                 _log.exception("broadcaster %s has ended", self._follower.name)
+                self._failure = error
         finally:
             self._is_at_work = self._has_in_hand = False
             for each in listening:

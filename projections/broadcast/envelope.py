@@ -11,6 +11,7 @@ import orjson
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.names import a_text
 from steptrail.projections.broadcast.config import EnvelopeForm
 from steptrail.projections.broadcast_text import timestamp_text
 
@@ -113,6 +114,6 @@ def id_of(place: Place) -> str:
 
 def place_of(id: str) -> Place:  # noqa: A002 - the public name
     """Return what an id says, also one that a client sent. Raises `ConfigurationError` for anything else."""
-    if (read := _ID.fullmatch(id)) is None:
+    if (read := _ID.fullmatch(a_text(id, "the id of a message"))) is None:
         raise ConfigurationError(f"{id[:40]!r} is no id of a message: it looks like '12.2'")
     return int(read[1]), int(read[2])

@@ -131,6 +131,14 @@ async def test_a_message_that_comes_again_is_not_said_again() -> None:
         assert [message["content"] for message in page.client.said] == ["hello", "One.", "and now?", "Two."]
 
 
+async def test_a_message_without_an_id_is_refused_since_the_next_one_would_not_be_said() -> None:
+    async with trail_of() as trail, front(trail, agent_of(["done", "done again"]).build()) as page:
+        assert "needs an id" in await page.refused(422, user("go", ""))
+        await page.run(user("go", "m1"))
+        assert "needs an id" in await page.refused(422, user("go on", ""))
+        assert [each.text for each in (await trail.session("t").state()).messages if each.is_user()] == ["go"]
+
+
 async def test_history_begins_a_session_without_instructions_and_does_not_count_afterwards() -> None:
     model = ScriptedModel(["Hello again.", "Yes."])
     agent = AgentBuilder("calc").with_model(model).build()

@@ -99,3 +99,18 @@ def test_arguments_that_are_no_object_are_one_clear_line(tmp_path: Path) -> None
     ask(tmp_path, "r")
     refused = run_example(tmp_path, "approval.review", "--approve", "r:1:1:0", "--edit", "[1]", exits=2)
     assert "argument --edit: invalid" in refused.stderr
+
+
+def test_what_cannot_be_is_said_in_one_line(tmp_path: Path) -> None:
+    for given, said in (
+        (["a/b"], "be a session id"),
+        (["r", "--hours", "nan"], "expires"),
+        (["r", "--hours", "-1"], "expires"),
+    ):
+        refused = run_example(tmp_path, "approval.ask", *given, exits=2).stderr
+        assert said in refused
+        assert "Traceback" not in refused
+    for approval in ("nobody:1:1:0", "a/b", ""):
+        refused = run_example(tmp_path, "approval.review", "--approve", approval, exits=2).stderr
+        assert refused.startswith("refused: ")
+        assert refused.count("\n") == 1

@@ -42,6 +42,13 @@ def test_the_archive_is_made_once_however_often_it_is_asked_for(tmp_path: Path) 
     assert [path.read_text() for path in (tmp_path / "archive").glob("*-large.txt")] == ["a" * 1000]
 
 
+def test_the_archive_says_which_folder_it_needs(tmp_path: Path) -> None:
+    for given in ([], [tmp_path], [tmp_path / "none"], [EXAMPLES / "archive.py"], [tmp_path, tmp_path]):
+        done = run(EXAMPLES / "archive.py", *given)
+        assert done.returncode == 1
+        assert done.stderr == "use: python examples/archive.py FOLDER, a folder with a file in it\n"
+
+
 @pytest.mark.parametrize("seed", [1, 5])
 def test_the_demo_proves_its_claims_wherever_the_kill_falls(tmp_path: Path, seed: int) -> None:
     done = run(EXAMPLES / "demo" / "demo.py", "--scripted", "--seed", str(seed), "--folder", tmp_path / "work")

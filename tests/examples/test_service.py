@@ -261,6 +261,22 @@ def test_what_cannot_be_stored_and_a_place_that_there_cannot_be_are_refused(serv
         assert answered.status_code == 422, last
 
 
+@pytest.mark.parametrize("body", [b'{"input": NaN}', b"[1e999]", b'{"input": {"secret": "s3cret"}}', b"{"])
+def test_a_body_that_is_none_is_refused_without_being_repeated(service: Service, body: bytes) -> None:
+    refused = service.client.post("/runs", content=body, headers={"Content-Type": "application/json"})
+    assert (refused.status_code, refused.json()["error"]) == (422, "RequestValidationError")
+    assert "body" in refused.json()["detail"]
+    assert "s3cret" not in refused.text
+
+
+def test_nobody_answers_and_nobody_stops(service: Service) -> None:
+    run = service.start(LARGE)
+    (approval,) = service.reaches(run, "waiting")["approvals"]
+    assert "by" in service.post(f"/runs/{run}/approvals/{approval}", 422, {"answer": "approve", "by": ""})["detail"]
+    assert "by" in service.post(f"/runs/{run}/stop", 422, {"by": ""})["detail"]
+    assert service.get(f"/runs/{run}")["approvals"] == [approval]
+
+
 def test_a_service_that_is_killed_goes_on_and_orders_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--slow", "120") as killed:
         run = killed.start(ORDER)

@@ -15,6 +15,7 @@ from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.http.agui.config import AguiCaller
 from steptrail.interfaces.http.agui.reading import RequestRefused, refuse_what_is_not_supported
+from steptrail.interfaces.http.settings import checked_function, checked_number
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -40,10 +41,11 @@ class Door:
     max_history: int
 
     def __post_init__(self) -> None:
-        if self.max_body_bytes < 1:
-            raise ConfigurationError(f"max_body_bytes is {self.max_body_bytes}: use 1 or more")
-        if self.max_history < 0:
-            raise ConfigurationError(f"max_history is {self.max_history}: use 0 or more")
+        checked_function(self.authorize, "authorize")
+        if self.authenticate is not None:
+            checked_function(self.authenticate, "authenticate")
+        checked_number(self.max_body_bytes, "max_body_bytes", least=1)
+        checked_number(self.max_history, "max_history", least=0)
 
     async def opened(self, scope: "Scope", receive: "Receive") -> "tuple[Request, RunAgentInput]":
         """Return a request and what it asks for, if it may be read."""

@@ -30,7 +30,8 @@ from steptrail.interfaces.http.agui.reading import RequestRefused
 from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import watched
 from steptrail.interfaces.http.agui.work import EndpointWork
-from steptrail.interfaces.http.heartbeats import checked_seconds, with_beats
+from steptrail.interfaces.http.heartbeats import with_beats
+from steptrail.interfaces.http.settings import checked_kind, checked_seconds
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
@@ -206,7 +207,7 @@ def agui_app(
     A worker of its own carries on whatever is due for this agent in the store, also what another process began, at most
     `concurrency` sessions at once; with 0 there is none, for a service that has `trail.work` of its own. At a shutdown
     it drains, and what is in flight may end within `grace` seconds. Raises `MissingExtra` without the packages of the
-    extra `agui`, and `ConfigurationError` for limits that would refuse every request and for a workflow.
+    extra `agui`, and `ConfigurationError` for settings with which every request would fail and for a workflow.
     """
     if is_flow(agent):
         hint = "show its runs with `steptrail.broadcasting.asgi.event_stream`"
@@ -214,7 +215,8 @@ def agui_app(
     require_agui("agui_app", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
     work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)
-    return AguiApp(trail, agent, door, config, work=work, heartbeat=checked_seconds(heartbeat_seconds))
+    heartbeat = checked_seconds(heartbeat_seconds, "heartbeat_seconds")
+    return AguiApp(trail, agent, door, checked_kind(config, AguiConfig, "config"), work=work, heartbeat=heartbeat)
 
 
 async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:

@@ -59,6 +59,8 @@ def new_message(given: "RunAgentInput") -> tuple[str, Message] | None:
     last = given.messages[-1] if given.messages else None
     if last is None or last.role != "user":
         return None
+    if not last.id:
+        raise RequestRefused(422, "the new message needs an id: a second message with the same one is not said again")
     if len(last.id) > _LONGEST_ID:
         raise RequestRefused(
             422, f"the id of a message has at most {_LONGEST_ID} characters, and this one {len(last.id):,}"

@@ -23,7 +23,8 @@ class PusherDouble:
     """What the server has taken, and how it answers: with `answers` one after another, and then 200.
 
     With `always_200` it says no as Soketi does: with status 200, and what it means in the body. It takes `seconds` to
-    answer.
+    answer. It sends with each answer the `headers`, and says `said` where it says no.
+    While it is `dripping` its answer does not end: a blank comes now and then.
     """
 
     port: int = 0
@@ -31,6 +32,9 @@ class PusherDouble:
     answers: list[int] = field(default_factory=list[int])
     always_200: bool = False
     seconds: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    said: bytes | None = None
+    dripping: bool = False
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -61,10 +65,22 @@ def pusher_double() -> Generator[PusherDouble, None, None]:
             status = (double.answers.pop(0) if double.answers else 200) if is_signed else 401
             if status == 200:
                 double.bodies.append(body)
-            said = b"{}" if status == 200 else orjson.dumps({"error": "no", "code": status})
-            self.send_response(200 if double.always_200 else status)
-            self.send_header("Content-Length", str(len(said)))
+            no = double.said or orjson.dumps({"error": "no", "code": status})
+            self.answer(200 if double.always_200 else status, b"{}" if status == 200 else no)
+
+        def do_GET(self) -> None:
+            self.answer(200, b"{}")
+
+        def answer(self, status: int, said: bytes) -> None:
+            self.send_response(status)
+            for name, value in double.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(10_000 if double.dripping else len(said)))
             self.end_headers()
+            while double.dripping:
+                self.wfile.write(b" ")
+                time.sleep(0.02)
+                self.close_connection = True
             self.wfile.write(said)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it

@@ -88,3 +88,16 @@ async def test_runs_of_the_blocking_twin_are_broadcast_from_its_thread() -> None
 def test_an_adapter_needs_a_loop() -> None:
     with pytest.raises(ConfigurationError, match="event loop"):
         AgentEventEnvelopeAdapter(KeepingTransport())
+
+
+async def test_an_adapter_that_is_closed_sends_nothing_more_and_counts_it() -> None:
+    transport = KeepingTransport()
+    async with trail_of() as trail:
+        async with AgentEventEnvelopeAdapter(transport) as adapter:
+            trail.wiretap(adapter)
+            await trail.run(agent_of(["done"]).build(), "go", session="s")
+        sent = len(transport.sent)
+        await trail.run(agent_of(["done"]).build(), "go", session="late")
+        await adapter.flush()
+        assert len(transport.sent) == sent > 0
+        assert adapter.dropped == len((await everything_told(trail))["late"])

@@ -5,6 +5,7 @@ import hmac
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,11 @@ LIMIT = 10_000
 
 
 def transport_to(
-    port: int, *, event_name: str = "instructor.agent.event", channel_prefix: str = "private-"
+    port: int,
+    *,
+    event_name: str = "instructor.agent.event",
+    channel_prefix: str = "private-",
+    timeout: float = 5.0,
 ) -> PusherTransport:
     return PusherTransport(
         app_id="1001",
@@ -38,6 +43,7 @@ def transport_to(
         ssl=False,
         event_name=event_name,
         channel_prefix=channel_prefix,
+        timeout=timeout,
     )
 
 
@@ -269,3 +275,113 @@ async def test_nothing_that_a_tool_was_given_or_returned_is_in_the_bytes_that_le
             assert b"hunter2" in b"".join(double.bodies)
 
     await play(scenario)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_server_that_sends_us_elsewhere_has_taken_nothing(status: int) -> None:
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.answers.append(status)
+        double.headers["Location"] = "/login"
+        with pytest.raises(TransportUnavailable, match=str(status)):
+            await transport.send(messages("tea"))
+        assert double.bodies == []
+
+    await play(scenario)
+
+
+async def test_an_answer_that_never_ends_is_given_up() -> None:
+    with pusher_double() as double:
+        async with transport_to(double.port, timeout=0.1) as transport:
+            double.dripping = True
+            with pytest.raises(TransportUnavailable, match=r"within 0\.3 seconds"):
+                await transport.send(messages("tea"))
+            with pytest.raises(TransportUnavailable, match=r"within 0\.3 seconds"):
+                await transport.send(messages("milk"))
+            double.dripping = False
+    # What was given up on while it waited for the one before is not sent behind our back.
+    assert [each["data"]["result_summary"] for each in double.told] == ["tea"]
+
+
+async def test_an_error_tells_no_signature() -> None:
+    with pusher_double() as double:
+        port = double.port
+    async with transport_to(port) as transport:
+        with pytest.raises(TransportUnavailable, match="refused") as raised:
+            await transport.send(messages("tea"))
+    assert f"{port}" in str(raised.value)
+    assert "auth_" not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 500])
+async def test_what_a_server_says_is_told_in_one_short_line(status: int) -> None:
+    async def scenario(double: PusherDouble, transport: PusherTransport) -> None:
+        double.answers.append(status)
+        double.said = b"no\r\nWARNING a line of our own \x1b[31m" + b"x" * 100_000
+        with pytest.raises((MessageRefused, TransportUnavailable), match=r"the server says: .*no") as raised:
+            await transport.send(messages("tea"))
+        told = str(raised.value)
+        assert told.isprintable()
+        assert len(told) < 500
+
+    await play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("socket", "channel"),
+    [(None, None), ("12.34", None), (None, "private-agent.s"), (["12.34"], ["private-agent.s"]), ("12.34", b"agent.s")],
+)
+def test_a_client_that_sends_no_text_is_let_into_nothing(socket: object, channel: object) -> None:
+    with pytest.raises(ChannelForbidden):
+        transport_to(1).authenticate(socket, channel, may=lambda _: True)
+
+
+def test_only_true_lets_a_client_in_and_a_coroutine_is_no_answer() -> None:
+    async def later(session: str) -> bool:
+        return session == "s"
+
+    transport, channel = transport_to(1), "private-agent.s"
+    for answer in (None, 1, "no", ["s"]):
+        with pytest.raises(ChannelForbidden):
+            transport.authenticate("12.34", channel, may=lambda _, answer=answer: answer)  # type: ignore[misc]
+    with pytest.raises(ConfigurationError, match="`may` is an async function"):
+        transport.authenticate("12.34", channel, may=later)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"event_name": ""}, "event_name"),
+        ({"event_name": "x" * 201}, "event_name"),
+        ({"event_name": None}, "event_name"),
+        ({"key": ""}, "key"),
+        ({"key": "k&x=1"}, "key"),
+        ({"secret": ""}, "secret"),
+        ({"secret": b"s3cret"}, "secret"),
+        ({"host": "http://127.0.0.1"}, "host"),
+        ({"host": "bad host"}, "host"),
+        ({"cluster": "../eu"}, "cluster"),
+        ({"port": 0}, "port"),
+        ({"port": 65_536}, "port"),
+        ({"port": "8080"}, "port"),
+        ({"port": True}, "port"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": -1.0}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"timeout": float("inf")}, "timeout"),
+        ({"timeout": True}, "timeout"),
+        ({"most_bytes": 0}, "most_bytes"),
+        ({"most_bytes": "10000"}, "most_bytes"),
+        ({"most_bytes": None}, "most_bytes"),
+    ],
+)
+def test_a_setting_with_which_nothing_could_be_sent_is_refused_at_once(wrong: dict[str, Any], said: str) -> None:
+    given: dict[str, Any] = {"app_id": "1001", "key": "k", "secret": SECRET, **wrong}
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        PusherTransport(**given)
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("session", ["", "a/b", "a b", "flow:", "flow:a b", "x" * 129, None, 3])
+def test_what_can_be_no_session_has_no_channel(session: Any) -> None:
+    with pytest.raises(ConfigurationError, match="session"):
+        transport_to(1).channel_of(session)

@@ -1,0 +1,165 @@
+"""The reference client against servers, storage and pages that misbehave, in Node and without any waiting."""
+
+import base64
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.examples.running import ROOT
+from tests.npm import command
+
+CLIENT = ROOT / "clients" / "javascript" / "steptrail.js"
+SCENE = """
+const { SteptrailSession } = await import(CLIENT);
+const soon = globalThis.setTimeout, waits = [], asked = [], views = [], lines = [], told = [];
+Math.random = () => 1;
+// Who waits for less than a silence goes on at once, for twelve times.
+globalThis.setTimeout = (work, ms) => {
+  if (ms > 40_000) return 0;
+  waits.push(ms);
+  return waits.length > 12 ? 0 : soon(work, 0);
+};
+console.error = (error) => told.push(String(error));
+const kept = new Map();
+const storage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };
+const stored = { version: 3, status: "completed", messages: [], approvals: [] };
+const settled = () => new Promise((done) => soon(done, 100));
+const after = (address) => new URL(address).searchParams.get("after");
+const answering = (events) => async (address) => {
+  if (!String(address).includes("/events")) return new Response(JSON.stringify(stored));
+  asked.push(after(address));
+  return events(after(address));
+};
+const open = () => new Response(new ReadableStream({ start: (line) => lines.push(line) }));
+const no = (status, statusText) => new Response("{}", { status, statusText });
+const say = (body) => lines.at(-1).enqueue(new TextEncoder().encode(`data: ${JSON.stringify(body)}\\n\\n`));
+const follow = (options, show = () => {}) => {
+  const onChange = (messages, view) => { views.push(view); show(messages, view); };
+  return new SteptrailSession("http://shop/s", onChange, { storage, ...options });
+};
+const KEY = "steptrail:http://shop/s";
+const started = (sequence, previous) => ({ event: "agent.step.started", sequence, previous, data: { step_number: 1 } });
+"""
+
+
+def played(scene: str) -> dict[str, Any]:
+    """Return what a scene says at its end."""
+    client = base64.b64encode(CLIENT.read_bytes()).decode()
+    address = f'const CLIENT = "data:text/javascript;base64,{client}";'
+    program = f"{address}\n{SCENE}\n{scene}\nprocess.stdout.write(JSON.stringify(said)); process.exit(0);"
+    done = subprocess.run(
+        [command("node"), "--input-type=module", "-"], input=program, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+@pytest.mark.parametrize("garbage", ["garbage", "", "12", "1.2.3", "-1.2", "1e9.1", "9" * 400 + ".1", "\u0663.\u0661"])
+def test_a_last_id_that_is_none_is_forgotten(garbage: str) -> None:
+    said = played(f"""
+      kept.set(KEY, {json.dumps(garbage)});
+      follow({{ fetch: answering((after) => (after === "3" ? open() : no(400, "Bad Request"))) }});
+      await settled();
+      const said = {{ asked, waits, connected: views.at(-1)?.connected }};
+    """)
+    assert said == {"asked": ["3"], "waits": [], "connected": True}
+
+
+def test_a_last_id_that_the_server_cannot_use_is_forgotten_and_what_is_stored_comes_anew() -> None:
+    said = played("""
+      kept.set(KEY, "7.1");
+      stored.version = 9;
+      follow({ fetch: answering((after) => (after === "9" ? open() : no(400, "Bad Request"))) });
+      await settled();
+      const { connected, refused } = views.at(-1);
+      const said = { asked, connected, refused };
+    """)
+    assert said == {"asked": ["7.1", "9"], "connected": True, "refused": None}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 405, 410, 422, 429])
+def test_a_server_that_says_no_is_asked_ever_more_slowly_and_the_page_is_told(status: int) -> None:
+    said = played(f"""
+      follow({{ fetch: answering(() => no({status}, "")) }});
+      await settled();
+      const said = {{ waits: waits.slice(0, 6), refused: views.at(-1).refused }};
+    """)
+    assert said == {"waits": [2000, 4000, 8000, 16_000, 30_000, 30_000], "refused": str(status)}
+
+
+def test_a_fetch_that_is_one_too_many_ends_no_line_that_is_open() -> None:
+    said = played("""
+      let answers = [stored, stored, null, stored];
+      const events = answering(open);
+      const fetch = async (address) => {
+        if (String(address).includes("/events")) return events(address);
+        const answer = answers.shift();
+        return answer === null ? no(429, "Too Many Requests") : new Response(JSON.stringify(answer ?? stored));
+      };
+      const session = follow({ fetch });
+      await settled();
+      await session.refresh();
+      const busy = views.at(-1);
+      await settled();
+      const { connected, refused } = views.at(-1);
+      const said = { asked, waits, busy: [busy.connected, busy.refused], now: [connected, refused] };
+    """)
+    assert said == {"asked": ["3"], "waits": [2000], "busy": [True, "Too Many Requests"], "now": [True, None]}
+
+
+def test_a_web_socket_that_is_refused_is_tried_ever_more_slowly_and_the_page_is_told() -> None:
+    said = played("""
+      class Refused { constructor() { queueMicrotask(() => this.onclose?.()); } close() {} }
+      follow({ fetch: answering(open), transport: "websocket", WebSocket: Refused });
+      await settled();
+      const said = { waits: waits.slice(0, 6), refused: views.at(-1).refused };
+    """)
+    assert said == {"waits": [2000, 4000, 8000, 16_000, 30_000, 30_000], "refused": "the WebSocket was not opened"}
+
+
+def test_an_error_of_the_page_is_told_and_ends_nothing() -> None:
+    said = played("""
+      let seen = 0;
+      follow({ fetch: answering(open) }, () => { seen += 1; throw new Error(`cannot show ${seen}`); });
+      await settled();
+      say(started("4.1", null));
+      say(started("5.1", "4.1"));
+      await settled();
+      const said = { asked, waits, told: told.length === seen && told[0], last: views.at(-1).lastId };
+    """)
+    assert said == {"asked": ["3"], "waits": [], "told": "Error: cannot show 1", "last": "5.1"}
+
+
+@pytest.mark.parametrize("which", ["getItem", "setItem", "sessionStorage"])
+def test_a_storage_that_may_not_be_used_keeps_nothing_and_ends_nothing(which: str) -> None:
+    said = played(f"""
+      const refuse = () => {{ throw new Error("SecurityError"); }};
+      if ("{which}" in storage) storage["{which}"] = refuse;
+      else Object.defineProperty(globalThis, "sessionStorage", {{ get: refuse }});
+      follow({{ fetch: answering(open), ...("{which}" in storage ? {{}} : {{ storage: undefined }}) }});
+      await settled();
+      say(started("4.1", null));
+      say(started("5.1", "4.1"));
+      await settled();
+      const said = {{ asked, waits, last: views.at(-1).lastId }};
+    """)
+    assert said == {"asked": ["3"], "waits": [], "last": "5.1"}
+
+
+def test_a_long_message_is_looked_through_once_however_it_is_cut() -> None:
+    said = played("""
+      follow({ fetch: answering(open) });
+      await settled();
+      const split = String.prototype.split;
+      let looked = 0;
+      String.prototype.split = function (...given) { looked += this.length; return split.apply(this, given); };
+      const body = JSON.stringify({ ...started("4.1", null), more: "é".repeat(200_000) });
+      const bytes = new TextEncoder().encode(`data: ${body}\\r\\n\\r\\n`);
+      for (let at = 0; at < bytes.length; at += 1001) lines.at(-1).enqueue(bytes.slice(at, at + 1001));
+      await settled();
+      const said = { last: views.at(-1).lastId, once: looked < 2 * bytes.length };
+    """)
+    assert said == {"last": "4.1", "once": True}
