@@ -173,7 +173,9 @@ class AskingRuns:
     async def _crashed(self, asked: RunFilter) -> Collection[str]:
         if CRASHED not in asked.words("status"):
             return ()
-        found = await crashed_runs(self._from, IndexQuery(status=ExecutionStatus.IN_PROGRESS.value, limit=_MOST_CRASHED + 1))
+        found = await crashed_runs(
+            self._from, IndexQuery(status=ExecutionStatus.IN_PROGRESS.value, limit=_MOST_CRASHED + 1)
+        )
         if len(found) > _MOST_CRASHED:
             raise ConfigurationError(
                 f"a filter by the status {CRASHED!r} finds at most {_MOST_CRASHED:,} sessions, and more than that have "

@@ -1,5 +1,6 @@
 """Erasing sessions and other runs for good, one by one or by their age."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -58,14 +59,16 @@ class Eraser:
         by: str = "retention",
         reason: str | None = None,
         archive: Path | str | None = None,
+        on_erased: Callable[[Erasure], object] | None = None,
     ) -> ErasureReport:
         """Erase the sessions, and other runs, that ended longer ago than `older_than`. Does so if not `dry_run`.
 
         `status` and `agent` (its name) leave others out. Each is erased with the sessions below it and its forks, in a
         transaction of its own, and is kept, which the report tells, when one of them is open, younger, or has a message
         to answer. `limit` ends the work when as many were erased. With `archive`, a folder, each is first written to a
-        file there, which is read again and proved; one that cannot be is kept. Raises `ConfigurationError` for what
-        cannot be meant, and for a folder that cannot be written.
+        file there, which is read again and proved; one that cannot be is kept. `on_erased` is told of each at once, for
+        who is cut off before the report. Raises `ConfigurationError` for what cannot be meant, and for a folder that
+        cannot be written.
         """
         a_flag(dry_run, "dry_run")
         if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -93,6 +96,7 @@ class Eraser:
             reason=_said("reason", reason or f"older than {older_than}"),
             dry_run=dry_run,
             keep=keep,
+            on_erased=on_erased,
         )
         if dry_run or not report.erased:
             return report
