@@ -104,8 +104,9 @@ async def retain_streams(
                 # In a dry run a fork is still there when its source is looked at.
                 new = [each for each in found if each.stream not in gone]
                 erased += new
-                for each in new if on_erased is not None and not dry_run else ():
-                    on_erased(each)
+                if on_erased is not None and not dry_run:
+                    for each in new:
+                        on_erased(each)
                 gone.update(each.stream for each in found)
         if len(page) < _PAGE:
             break

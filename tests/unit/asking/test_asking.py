@@ -350,7 +350,7 @@ def test_of_equal_counts_the_order_is_that_of_their_names_whatever_that_of_the_r
     calls = [("agent", "look", status, "", each, 1, 1, 0) for status, each in (("failed", "b:B"), ("failed", "a:A"))]
 
     def told(turn: int) -> Any:
-        rows = [ends[::turn], [], calls[::turn], [], [], [], []]
+        rows: list[Any] = [ends[::turn], [], calls[::turn], [], [], [], []]
         answer = question.answer(rows, [], 1, 0)
         return [list(answer.total.statuses), list(answer.total.stop_reasons), list(answer.tools[0].by_error)]
 
