@@ -1,6 +1,7 @@
 """Instants in the views are those of the log, to the microsecond, and on the day on which they are counted."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ async def test_a_run_stands_on_its_own_day_up_to_the_last_microsecond(store_url:
     agent = AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build()
     async with Steptrail.open(store_url, clock=ManualClock(at)) as trail:
         await trail.run(agent, "hi", session="a")
-        ((_, ended_at, ended_us, day),) = (await trail.views.sql(_ASKED)).rows
+        found: Any = (await trail.views.sql(_ASKED)).rows
+        ((_, ended_at, ended_us, day),) = found
         told = datetime.fromisoformat(ended_at) if isinstance(ended_at, str) else ended_at
         assert told == at == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=ended_us)
         assert str(day) == at.date().isoformat()
