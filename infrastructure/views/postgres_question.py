@@ -35,9 +35,11 @@ _ACTING = (
 """A server is told of each function whether it does more than compute and read: then it is volatile. Others of its own
 tell of the server and its sessions, or make XML of tables that they are told by name. Those of other schemas are only
 found with the name of that, and those with an internal argument by nobody."""
-_HARMLESS = ["clock_timestamp", "gen_random_uuid", "random", "random_normal", "timeofday"]
-"""Volatile because each call has another result."""
-_HARMLESS += ["pg_collation_for", "pg_column_size", "pg_size_bytes", "pg_size_pretty", "pg_typeof"]
+_HARMLESS = [
+    *("clock_timestamp", "gen_random_uuid", "random", "random_normal", "timeofday"),
+    *("pg_collation_for", "pg_column_size", "pg_size_bytes", "pg_size_pretty", "pg_typeof"),
+]
+"""Volatile because each call has another result, and those with the server's prefix that compute and no more."""
 _IN_USE = "SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND relation IS NOT NULL"
 """A transaction has locked all that it reads, also what a view reads."""
 _OTHERS = (
