@@ -61,7 +61,7 @@ Draw = Annotated[float, Meta(ge=0, lt=1)]
 class Value(Struct, frozen=True, gc=False, omit_defaults=True, forbid_unknown_fields=True):
     """A value with no identity. Unknown fields are refused on reading, so a misspelt one is never lost.
 
-    Python's collector of cycles does not look at values: they hold JSON and other values alone, so none can hold itself.
+    Python's collector of cycles does not look at values: they hold JSON and values alone, so none can hold itself.
 
     Field defaults are part of the storage format: a field that holds its default is not written. So a default is None,
     a truth value, a member of an enumeration, an integer from 0 to 256, `()` or `{}`: for those, to be the default and

@@ -23,6 +23,8 @@ _PER_TOKEN = 10**6
 
 USD_PLACES = 12
 _PRICE_PLACES = 6
+_PRICE_DIGITS, _USD_DIGITS = 15, 40
+"""So many digits before the point a price has at most, and an amount. Ten to the power of millions takes minutes."""
 
 Usd = Decimal
 """US dollars, to the picodollar."""
@@ -36,10 +38,12 @@ def usd_text(amount: Decimal) -> str:
     return f"{amount:f}"
 
 
-def wrong_money(amount: Decimal, places: int) -> str:
+def wrong_money(amount: Decimal, places: int, digits: int = _USD_DIGITS) -> str:
     """Return what is wrong with an amount of money that has at most so many decimals; an empty text for nothing."""
     if not amount.is_finite() or amount < 0:
         return "Expected an amount of money, 0 or more"
+    if amount.adjusted() >= digits:
+        return f"Expected an amount of money of at most {digits} digits before the point"
     exponent = amount.as_tuple().exponent
     return f"Expected no more than {places} decimals" if isinstance(exponent, int) and -exponent > places else ""
 
@@ -106,7 +110,7 @@ class ModelPrice(Settings, frozen=True, kw_only=True):
         super().__post_init__()
         for name in self.__struct_fields__:
             price: Decimal | None = getattr(self, name)
-            if price is not None and (why := wrong_money(price, _PRICE_PLACES)):
+            if price is not None and (why := wrong_money(price, _PRICE_PLACES, _PRICE_DIGITS)):
                 self.refuse(name, why)
 
     @property
@@ -152,6 +156,10 @@ class PriceTable(Settings, frozen=True, kw_only=True):
         Raises `ConfigurationError` for a value that is no price.
         """
         priced: dict[str, ModelPrice] = {}
+        if not isinstance(models, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(
+                f"price table {version!r}: models: Expected `object`, got `{type(models).__name__}`"
+            )
         for name, prices in models.items():
             try:
                 priced[name] = made(ModelPrice, prices)

@@ -28,6 +28,10 @@ ask them ([how](guides/looking-after-a-store.md#read-models)). They keep their c
 one that is to go is announced a minor version before. `view_columns` lists all of them in SQL, and `projections` says
 up to which position of the log they are counted. On SQLite an instant is a text in ISO 8601 and a boolean is 0 or 1.
 
+A tenant that is a number, `7`, stands there as the text `7`. One of more than 64 characters stands there as the first
+64, `…` and the SHA-256 of all of it as hexadecimal digits, so that no two are mixed up; `trail.views` and `--tenant`
+are given the whole one.
+
 """
 
 

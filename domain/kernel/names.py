@@ -7,7 +7,7 @@ from typing import TypeVar, cast
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, shown
 
-__all__ = ["a_place", "a_row", "a_text", "checked_name", "is_name"]
+__all__ = ["a_flag", "a_place", "a_row", "a_text", "checked_name", "is_name"]
 
 T = TypeVar("T")
 
@@ -39,8 +39,16 @@ def a_text(given: object, what: str) -> str:
     return given
 
 
+def a_flag(given: object, what: str) -> bool:
+    """Return `given`, which must be True or False: what else is false in Python is no answer to a question."""
+    if not isinstance(given, bool):
+        said = shown(given) if isinstance(given, str) else type(given).__name__
+        raise ConfigurationError(f"{what} is True or False, not {said}")
+    return given
+
+
 def a_place(given: object, what: str) -> int:
-    """Return `given`, which must be a version or a position: a whole number from 0. Raises `ConfigurationError`."""
+    """Return `given`, a place in the log or a limit: a whole number from 0. Raises `ConfigurationError`."""
     if not isinstance(given, int) or isinstance(given, bool):
         raise ConfigurationError(f"{what} is a whole number, not {type(given).__name__}")
     if not 0 <= given <= LARGEST:

@@ -1,8 +1,8 @@
 """Questions that somebody else has written to the read models in a database of PostgreSQL.
 
 A transaction that only reads keeps no function from reading files, ending other sessions or holding locks, and no
-question from reading the log. So a question that names such a function is not run, and what it reads is looked at
-before its first row is made.
+question from reading the log. So a question that names such a function is not run. What it reads is looked at before
+its first row is made, and again before a row is given out: a function reads what the question does not name.
 """
 
 import re
@@ -27,20 +27,27 @@ _HIDDEN_NAME = re.compile(r"""u&["']""", re.IGNORECASE)
 """Begins a name whose letters may be written as numbers."""
 _ACTING = (
     "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
-    "WHERE p.provolatile = 'v' AND lower(p.proname) = ANY($1) AND p.proname <> ALL($2) "
-    "AND (n.nspname = 'pg_catalog' OR lower(n.nspname) = ANY($1) OR n.nspname !~ '^\\w+$') "
-    "AND 'internal'::regtype <> ALL(p.proargtypes)"
+    "WHERE lower(p.proname) = ANY($1) AND p.proname <> ALL($2) AND 'internal'::regtype <> ALL(p.proargtypes) "
+    "AND CASE WHEN n.nspname = 'pg_catalog' "
+    "THEN p.provolatile = 'v' OR p.proname ~ '^pg_|_to_xml|^current_setting$' "
+    "ELSE p.provolatile <> 'i' AND (lower(n.nspname) = ANY($1) OR n.nspname !~ '^\\w+$') END"
 )
-"""A server is told of each function whether it does more than compute and read: then it is volatile. Those of other
-schemas are only found with the name of that, and those with an internal argument by nobody."""
-_HARMLESS = ["clock_timestamp", "gen_random_uuid", "random", "random_normal", "timeofday"]
-"""Volatile because each call has another result."""
+"""A server is told of each function whether it does more than compute and read: then it is volatile. Others of its own
+tell of the server and its sessions, or make XML of tables that they are told by name. Those of other schemas are only
+found with the name of that, and those with an internal argument by nobody."""
+_HARMLESS = [
+    *("clock_timestamp", "gen_random_uuid", "random", "random_normal", "timeofday"),
+    *("pg_collation_for", "pg_column_size", "pg_size_bytes", "pg_size_pretty", "pg_typeof"),
+]
+"""Volatile because each call has another result, and those with the server's prefix that compute and no more."""
 _IN_USE = "SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND relation IS NOT NULL"
 """A transaction has locked all that it reads, also what a view reads."""
 _OTHERS = (
     "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
     "WHERE c.oid = ANY($1) AND n.nspname !~ $2"
 )
+_OF_THE_SERVER = "|^pg_(catalog|toast)$"
+"""Where functions look things up that compute and no more, such as the words of a language."""
 
 Run = Callable[[str, Sequence[Any]], Any]
 
@@ -59,9 +66,11 @@ def selected(
         before = _in_use(run)
         # Only what selects can be declared, and only one statement is prepared. Nothing of it has run yet.
         run(f"DECLARE asked NO SCROLL CURSOR FOR {text}", values)
-        _refuse_other_tables(run, _in_use(run) - before, schema)
+        own = rf"^{schema}(_[0-9]+)?$"
+        _refuse_other_tables(run, _in_use(run) - before, own)
         first = run("FETCH 1 FROM asked", ())
         rows, is_cut = taken(_rest_of(first, run, until), most)
+        _refuse_other_tables(run, _in_use(run) - before, own + _OF_THE_SERVER)
     except (psycopg.Error, UnicodeError) as error:
         state = getattr(error, "sqlstate", None)
         # A value that the driver cannot send or take has no code.
@@ -74,19 +83,22 @@ def selected(
 
 
 def _refuse_what_acts(run: Run, text: str) -> None:
+    if "\0" in text:
+        # What stands behind it would not reach the server.
+        raise _refused("it contains a null character")
     if _HIDDEN_NAME.search(text):
         raise _refused('names and texts in U&"…" are not taken')
     acting = run(_ACTING, (sorted(set(_WORD.findall(text.lower()))), _HARMLESS)).fetchone()
     if acting is not None:
-        raise _refused(f"{acting[0]} may do more than read; where it is a value, write $1 and give it beside")
+        raise _refused(f"{acting[0]} may do more than read the views; where it is a value, write $1 and give it beside")
 
 
 def _in_use(run: Run) -> set[int]:
     return {oid for (oid,) in run(_IN_USE, ()).fetchall()}
 
 
-def _refuse_other_tables(run: Run, used: set[int], schema: str) -> None:
-    other = run(_OTHERS, (sorted(used), rf"^{schema}(_[0-9]+)?$")).fetchone()
+def _refuse_other_tables(run: Run, used: set[int], allowed: str) -> None:
+    other = run(_OTHERS, (sorted(used), allowed)).fetchone()
     if other is not None:
         raise _refused(f"{other[0]} is none of the read models: they are listed in view_columns")
 

@@ -34,7 +34,10 @@ _SQLITE: Mapping[PublicKind, str] = {
     PublicKind.SECONDS: "({}) / 1000000.0",
     PublicKind.DOLLARS: "({}) / 1000000000.0",
     PublicKind.DAY: "date(({}) * 86400, 'unixepoch')",
-    PublicKind.INSTANT: "strftime('%Y-%m-%dT%H:%M:%fZ', ({}) / 1000000.0, 'unixepoch')",
+    # By whole seconds: SQLite rounds parts of one to milliseconds, and so into the next day. No instant is negative.
+    PublicKind.INSTANT: (
+        "(strftime('%Y-%m-%dT%H:%M:%S', ({0}) / 1000000, 'unixepoch') || printf('.%06dZ', ({0}) % 1000000))"
+    ),
 }
 _POSTGRES: Mapping[PublicKind, str] = {
     **_PLAIN,

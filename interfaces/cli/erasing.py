@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.erasure import ErasureReport
+from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
@@ -47,6 +47,7 @@ def register(commands: Commands) -> None:
     )
 
 
+_UNSEEN = "nobody has looked, since this ended early: run it again, or `steptrail erase --finish`"
 _ENDED = {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.STOPPED}
 
 
@@ -84,6 +85,8 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.yes and arguments.dry_run:
         raise Refusal("--yes erases and --dry-run does not: give one of them")
 
+    erased: list[Erasure] = []
+
     async def retained() -> ErasureReport:
         async with Steptrail.open(store_of(arguments), create=False, read_only=dry_run) as trail:
             return await trail.retain(
@@ -95,9 +98,16 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
                 by=arguments.by,
                 reason=arguments.reason,
                 archive=arguments.archive,
+                on_erased=erased.append,
             )
 
-    return _tell(asyncio.run(retained()), output)
+    try:
+        report = asyncio.run(retained())
+    except BaseException:
+        if erased:
+            _tell(ErasureReport(erased=tuple(erased), remains=_UNSEEN), output)
+        raise
+    return _tell(report, output)
 
 
 def _unarchive(arguments: argparse.Namespace, output: Output) -> int:

@@ -23,13 +23,15 @@ from steptrail.projections.asking.stats import (
     StatsQuestion,
     failure_groups,
 )
-from steptrail.runtime.kernel.lists import listed_runs
+from steptrail.runtime.kernel.lists import crashed_runs, listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["AskingRuns", "RunsPage"]
 
 _ALL = RunFilter()
 _LONGEST = 10_000
+_MOST_CRASHED = 30_000
+"""Each of them is a value of the statement, and SQLite takes 32,766 of those."""
 
 Fetch = Callable[[Statements], Any]
 
@@ -171,8 +173,15 @@ class AskingRuns:
     async def _crashed(self, asked: RunFilter) -> Collection[str]:
         if CRASHED not in asked.words("status"):
             return ()
-        found = await listed_runs(self._from, IndexQuery(status=ExecutionStatus.IN_PROGRESS.value))
-        return [row.stream for row in found if row.is_crashed]
+        found = await crashed_runs(
+            self._from, IndexQuery(status=ExecutionStatus.IN_PROGRESS.value, limit=_MOST_CRASHED + 1)
+        )
+        if len(found) > _MOST_CRASHED:
+            raise ConfigurationError(
+                f"a filter by the status {CRASHED!r} finds at most {_MOST_CRASHED:,} sessions, and more than that have "
+                "crashed: list them with trail.runs(crashed=True)"
+            )
+        return [row.stream for row in found]
 
     async def _marked(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
         working = [row.stream for row in rows if row.status == ExecutionStatus.IN_PROGRESS.value]

@@ -1,5 +1,6 @@
 """Erasing sessions and other runs for good, one by one or by their age."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -7,9 +8,9 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
-from steptrail.domain.kernel.names import a_text
+from steptrail.domain.kernel.names import a_flag, a_place, a_text
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.python.lists import one_of
+from steptrail.interfaces.python.lists import agent_name, one_of
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.erasing import erase_stream, retain_streams
@@ -42,6 +43,8 @@ class Eraser:
         `SessionNotFound`.
         """
         by, reason = _said("by", by), _said("reason", reason)
+        a_flag(cascade, "cascade")
+        a_flag(dry_run, "dry_run")
         erased = await erase_stream(
             self._env, stream_named(name), by=by, reason=reason, cascade=cascade, dry_run=dry_run
         )
@@ -59,38 +62,46 @@ class Eraser:
         by: str = "retention",
         reason: str | None = None,
         archive: "Path | str | None" = None,
+        on_erased: Callable[[Erasure], object] | None = None,
     ) -> ErasureReport:
         """Erase the sessions, and other runs, that ended longer ago than `older_than`. Does so if not `dry_run`.
 
         `status` and `agent` (its name) leave others out. Each is erased with the sessions below it and its forks, in a
         transaction of its own, and is kept, which the report tells, when one of them is open, younger, or has a message
         to answer. `limit` ends the work when as many were erased. With `archive`, a folder, each is first written to a
-        file there, which is read again and proved; one that cannot be is kept. Raises `ConfigurationError` for what
-        cannot be meant, and for a folder that cannot be written.
+        file there, which is read again and proved; one that cannot be is kept. `on_erased` is told of each at once, for
+        who is cut off before the report. Raises `ConfigurationError` for what cannot be meant, and for a folder that
+        cannot be written.
         """
+        a_flag(dry_run, "dry_run")
+        if not isinstance(older_than, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"older_than is a timedelta, not {type(older_than).__name__}")
         if older_than <= timedelta(0):
             raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
         if one_of(ExecutionStatus, "status", status) not in {None, *_ENDED}:
             raise ConfigurationError(f"a session that is {status} has not ended: give {', '.join(_ENDED)}")
-        if limit is not None and limit < 1:
+        if limit is not None and a_place(limit, "`limit`") < 1:
             raise ConfigurationError(f"limit is a number from 1, not {limit}")
         keep = None
         if archive is not None:
             from pathlib import Path
 
+            if not isinstance(archive, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ConfigurationError(f"`archive` is a folder, not {type(archive).__name__}")
             from steptrail.interfaces.python.archive import archive_streams
 
             keep = partial(archive_streams, self._env.store, Path(archive))
         report = await retain_streams(
             self._env,
-            before=self._env.clock.utc() - older_than // timedelta(microseconds=1),
+            before=max(0, self._env.clock.utc() - older_than // timedelta(microseconds=1)),
             status=status,
-            name=agent,
+            name=agent_name(agent),
             limit=limit,
             by=_said("by", by),
             reason=_said("reason", reason or f"older than {older_than}"),
             dry_run=dry_run,
             keep=keep,
+            on_erased=on_erased,
         )
         if dry_run or not report.erased:
             return report

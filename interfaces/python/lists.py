@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, get_args
 
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionErased
 from steptrail.domain.instants import Datetime, from_datetime, to_datetime
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.names import a_text
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
@@ -22,8 +24,8 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.lists import marked
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["WAIT_KINDS", "instant_of", "known_wait", "newest_questions", "one_of", "open_questions", "states_of"]
-__all__ += ["tree_of"]
+__all__ = ["WAIT_KINDS", "agent_name", "instant_of", "known_wait", "newest_questions", "one_of", "open_questions"]
+__all__ += ["states_of", "tree_of"]
 
 WAIT_KINDS: tuple[str, ...] = get_args(WaitKind)
 """The kinds of waits that a run may be listed by."""
@@ -40,6 +42,13 @@ def one_of(words: type[StrEnum], name: str, word: str | None) -> str | None:
     raise ConfigurationError(f"no run has the {name} {word!r}: there are {', '.join(known)}")
 
 
+def agent_name(given: str | None) -> str | None:
+    """Return the name of the agents or workflows that a list is asked for. Raises `ConfigurationError` for no text."""
+    if given is not None and any("\ud800" <= each <= "\udfff" for each in a_text(given, "`agent`, a name,")):
+        raise ConfigurationError("`agent`, a name, is text that is Unicode, without half characters")
+    return given
+
+
 def known_wait(kind: str) -> str:
     """Return a kind of wait. Raises `ConfigurationError` for one that does not exist."""
     if kind in WAIT_KINDS:
@@ -49,6 +58,8 @@ def known_wait(kind: str) -> str:
 
 def instant_of(what: str, when: Datetime) -> int:
     """Return a time in microseconds of UTC. Raises `ConfigurationError` for one without a zone."""
+    if not isinstance(when, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"`{what}` is a datetime with a time zone, not {type(when).__name__}")
     if when.tzinfo is None:
         raise ConfigurationError(f"{what}={when!r} has no time zone: datetime.now(UTC), say")
     return from_datetime(when)

@@ -264,7 +264,7 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
     async def result(self, agent: Agent[OutputT, Any]) -> RunResult[OutputT]: ...
     async def result(self, agent: AnyAgent | None = None) -> RunResult[Any]:
         """Return where the session stands. With the `agent`, `output` is a value of its type, and otherwise JSON."""
-        return RunResult(await self.state(), typed=agent.output if agent is not None else None)
+        return RunResult(await self.state(), typed=an_agent(agent).output if agent is not None else None)
 
     async def fork(
         self,

@@ -6,9 +6,10 @@ from typing import Literal
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.instants import Datetime
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.names import a_place
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.python.lists import instant_of, known_wait, newest_questions, one_of, tree_of
+from steptrail.interfaces.python.lists import agent_name, instant_of, known_wait, newest_questions, one_of, tree_of
 from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
@@ -47,19 +48,19 @@ class StoreReader:
         `crashed` (they are in progress, and no process runs them) leave the others out. `after` is the name of the last
         session of the page before. A list is never late: what it says of the standing was stored with the commit that
         changed it. Numbers that grow with each step are as of `version`. Raises `SessionNotFound` when `after` is not
-        there, and `ConfigurationError` for a status, a stop reason or a kind of wait that does not exist, and for a
-        time without a zone.
+        there, and `ConfigurationError` for a status, a stop reason or a kind of wait that does not exist, for a time
+        without a zone, and for a `limit` below 0.
         """
         asked = IndexQuery(
             status=one_of(ExecutionStatus, "status", status),
             stop_reason=one_of(StopReason, "stop_reason", stop_reason),
-            name=agent,
+            name=agent_name(agent),
             waits_for=None if waits_for is None else (known_wait(waits_for),),
             parents=None if parent is None else [stream_named(parent)],
             since=None if since is None else instant_of("since", since),
             until=None if until is None else instant_of("until", until),
             after=after and stream_named(after),
-            limit=limit,
+            limit=a_place(limit, "`limit`"),
         )
         list_of = crashed_runs if crashed else listed_runs
         found = await list_of(self._env.store, asked)
@@ -136,7 +137,8 @@ class StoreReader:
         rest, and those that are in progress with no process running them. `row.due` says which of these it is. One
         that cannot be read is left out.
         """
-        return await due_runs(self._env.store, self._env.clock.utc(), limit)
+        most = None if limit is None else a_place(limit, "`limit`")
+        return await due_runs(self._env.store, self._env.clock.utc(), most)
 
     async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
         """Return what people are asked and have not answered, in the sessions that began last first.
@@ -145,5 +147,6 @@ class StoreReader:
         sessions that are asked anything, and `after` names the last session of the page before. `session(…).approve`,
         `deny` and `settle` answer. A session that cannot be read is left out, and marked in `runs`.
         """
-        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=limit)
+        most = a_place(limit, "`limit`")
+        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=most)
         return await newest_questions(self._env.store, asked, self._env.clock.utc())

@@ -5,6 +5,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.events import MetadataChanged, SessionStarted
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.projections.runs_view.tags import tenant_text
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["tenant_of"]
@@ -27,7 +28,7 @@ async def tenant_of(store: EventStore, row: RunSummary) -> str | None:
                 case _:
                     pass
         if said is not None or row.parent is None:
-            return said if isinstance(said, str) else None
+            return tenant_text(said)
         above = await store.index(IndexQuery(streams=[row.parent.stream]))
         if not above:
             return None

@@ -295,8 +295,8 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
     return Group(
         by=by,
         runs=runs,
-        stop_reasons=dict(stop_reasons.most_common()),
-        statuses=dict(statuses.most_common()),
+        stop_reasons=_most_first(stop_reasons),
+        statuses=_most_first(statuses),
         steps=steps,
         tool_calls=calls,
         errors=errors,
@@ -313,6 +313,11 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
         unpriced_runs=unpriced,
         percentiles={measure: percentiles(buckets) for measure, buckets in spread.items()},
     )
+
+
+def _most_first(counted: Counter[str]) -> Mapping[str, int]:
+    """Return what was counted most first; of equals by name, since rows come in an order of each database's own."""
+    return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))
 
 
 def _tools(found: Rows) -> Sequence[ToolStats]:
@@ -338,8 +343,8 @@ def _tools(found: Rows) -> Sequence[ToolStats]:
                 error_rate=failed / calls if calls else 0.0,
                 attempts=attempts,
                 seconds=took / 1e6,
-                statuses=dict(statuses.most_common()),
-                by_error=dict(errors.most_common()),
+                statuses=_most_first(statuses),
+                by_error=_most_first(errors),
             )
         )
     return sorted(made, key=lambda each: (-each.calls, each.kind, each.tool))
@@ -359,7 +364,7 @@ def _models(found: Rows) -> Sequence[ModelStats]:
             ModelStats(
                 model=model,
                 calls=calls,
-                statuses=dict(statuses.most_common()),
+                statuses=_most_first(statuses),
                 seconds=took / 1e6,
                 tokens=_tokens(tokens),
                 cost_usd=cost / 1e9,

@@ -9,5 +9,5 @@ __all__ = ["RUNS_FACE"]
 
 _OTHERS = {ATTEMPTS: UNITED_ATTEMPTS, SPREAD_DAILY: SPREAD_WITH_TIMES}
 _OF_TABLES = (_OTHERS.get(table) or view_of(table, since="0.1") for table in (*ROWS, *SUMS))
-RUNS_FACE = Face(version=3, views=(*_OF_TABLES, *DERIVED))
+RUNS_FACE = Face(version=4, views=(*_OF_TABLES, *DERIVED))
 """A change of a table changes it too: then its version grows, and `docs/views.md` is made anew."""

@@ -9,7 +9,7 @@ from hashlib import sha256
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["LONGEST_TAG", "MOST_TAGS", "kept_tenant", "tags_in", "tenant_in"]
+__all__ = ["LONGEST_TAG", "MOST_TAGS", "kept_tenant", "tags_in", "tenant_in", "tenant_text"]
 
 MOST_TAGS = 16
 """So many tags a run has at most: the first ones by their names."""
@@ -19,9 +19,13 @@ LONGEST_TAG = 64
 
 
 def tenant_in(metadata: Mapping[str, JsonValue]) -> str:
-    """Return the tenant: the text or the whole number under `tenant`; an empty text for none."""
-    given = metadata.get("tenant")
-    return kept_tenant(given) if isinstance(given, str) else _text(given) or ""
+    """Return how the tenant under `tenant` stands in the tables; an empty text for none."""
+    return kept_tenant(tenant_text(metadata.get("tenant")) or "")
+
+
+def tenant_text(given: JsonValue) -> str | None:
+    """Return the tenant that metadata names, a number and a truth value as text; None when it is no plain value."""
+    return given if isinstance(given, str) else _text(given)
 
 
 def kept_tenant(tenant: str) -> str:

@@ -77,6 +77,7 @@ async def retain_streams(
     reason: str,
     dry_run: bool,
     keep: Keep | None = None,
+    on_erased: Callable[[Erasure], object] | None = None,
 ) -> ErasureReport:
     """Erase the streams that ended before an instant, each with all that belongs to it; see `Steptrail.retain`."""
     erased, kept, gone, after = list[Erasure](), list[tuple[str, str]](), set[str](), None
@@ -101,7 +102,11 @@ async def retain_streams(
                 kept.append((row.stream, error.why))
             else:
                 # In a dry run a fork is still there when its source is looked at.
-                erased += [each for each in found if each.stream not in gone]
+                new = [each for each in found if each.stream not in gone]
+                erased += new
+                if on_erased is not None and not dry_run:
+                    for each in new:
+                        on_erased(each)
                 gone.update(each.stream for each in found)
         if len(page) < _PAGE:
             break

@@ -8,6 +8,7 @@ import pytest
 from steptrail.domain.errors import QueryRefused, StoreTooNew
 from steptrail.infrastructure.views import database
 from steptrail.projections.kernel.face import Face
+from tests.harness.postgres_server import PostgresServer
 from tests.views.counting import Counting, note
 from tests.views.kit import FACE, viewed
 
@@ -66,16 +67,40 @@ async def test_what_does_more_than_read_is_refused(store_url: str, text: str) ->
         ("SELECT set_config('statement_timeout', '0', false)", "set_config may do more"),
         ("SELECT query_to_xml('SELECT 1', true, true, '')", "query_to_xml may do more"),
         ("SELECT pg_advisory_lock(1)", "pg_advisory_lock may do more"),
+        ("SELECT table_to_xml('steptrail.events'::regclass, true, true, '')", "table_to_xml may do more"),
+        ("SELECT CAST(schema_to_xml('steptrail', true, true, '')::text AS integer)", "schema_to_xml may do more"),
+        ("SELECT database_to_xml(true, true, '')", "database_to_xml may do more"),
+        ("SELECT * FROM pg_stat_get_activity(NULL)", "pg_stat_get_activity may do more"),
+        ("SELECT * FROM pg_prepared_statement()", "pg_prepared_statement may do more"),
+        ("SELECT setting FROM pg_show_all_settings()", "pg_show_all_settings may do more"),
+        ("SELECT current_setting('data_directory')", "current_setting may do more"),
+        ("SELECT public.says()", "says may do more"),
+        ("SELECT public.lies(NULL)", "steptrail.events is none of the read models"),
+        ("SELECT public.lies(stream) FROM streams", "steptrail.events is none of the read models"),
+        ("SELECT 1 FROM streams WHERE public.lies(stream) < 0", "steptrail.events is none of the read models"),
+        ("SELECT 1 \0 FROM nowhere", "a null character"),
         ("SELECT * FROM steptrail.events", "steptrail.events is none of the read models"),
         ("SELECT * FROM streams s WHERE EXISTS (SELECT FROM pg_authid)", "pg_authid is none of the read models"),
     ],
 )
 async def test_on_a_server_no_question_acts_or_reads_anything_but_the_views(
-    postgres_url: str, text: str, why: str
+    postgres_url: str, postgres_server: PostgresServer, postgres_database: str, text: str, why: str
 ) -> None:
-    async with viewed(postgres_url) as (_, views):
-        with pytest.raises(QueryRefused, match=why):
-            await views.sql(text, [], seconds=5, most=10)
+    async with viewed(postgres_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+        for name, kind in (("says()", "STABLE"), ("lies(text)", "IMMUTABLE")):
+            counted = f"CREATE FUNCTION public.{name} RETURNS bigint LANGUAGE plpgsql {kind} AS"
+            body = "BEGIN RETURN (SELECT count(*) FROM steptrail.events); END"
+            postgres_server.execute(f"{counted} $$ {body} $$", database=postgres_database)
+        try:
+            with pytest.raises(QueryRefused, match=why):
+                await views.sql(text, [], seconds=5, most=10)
+        finally:
+            postgres_server.execute("DROP FUNCTION public.says, public.lies", database=postgres_database)
+        plain = "SELECT pg_typeof(stream)::text, upper(stream) FROM streams WHERE stream ~ 'a' AND now() > '-infinity'"
+        found, _ = await views.sql(plain, [], seconds=5, most=10)
+        assert found.rows == [("text", "AGENT:A")]
         found, _ = await views.sql("SELECT $1 FROM projections WHERE random() < 2", ["pg_sleep"], seconds=5, most=10)
         assert found.rows == [("pg_sleep",)]
 

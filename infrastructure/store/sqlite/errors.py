@@ -58,9 +58,24 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
         return NotAStore(f"{store} is not a SQLite database; it was left as it is")
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreDamaged(f"the file of the store {store} is damaged ({error}): restore it from a backup")
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_WRITE and (most := _largest_file()) is not None:
+        return StoreFull(
+            f"the store {store} cannot be written: a file may have {most:,} bytes at most (`ulimit -f`): nothing was "
+            "written, have that raised and try again"
+        )
     if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR} and (reason := _room_beside(store)) is not None:
         return reason
     return StoreUnavailable(f"the store {store} cannot be used: {error}")
+
+
+def _largest_file() -> int | None:
+    """Return how large a file this process may make; None where nothing limits it."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return None
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return None if most == resource.RLIM_INFINITY else most
 
 
 def _room_beside(store: str) -> StoreError | None:

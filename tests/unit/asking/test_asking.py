@@ -342,3 +342,16 @@ def test_a_filter_that_nobody_can_mean_is_refused(wrong: dict[str, Any]) -> None
 def test_a_count_ends_at_ten_thousand() -> None:
     statement = Questions().count(RunFilter(since=datetime(2026, 1, 1, tzinfo=UTC)), now=0)
     assert f"LIMIT {COUNTED + 1})" in statement.text
+
+
+def test_of_equal_counts_the_order_is_that_of_their_names_whatever_that_of_the_rows() -> None:
+    question = StatsQuestion(Questions(), Period(), ())
+    ends = [(1, status, reason, 1, *[0] * 18) for status, reason in (("failed", "error"), ("completed", "completed"))]
+    calls = [("agent", "look", status, "", each, 1, 1, 0) for status, each in (("failed", "b:B"), ("failed", "a:A"))]
+
+    def told(turn: int) -> Any:
+        rows: list[Any] = [ends[::turn], [], calls[::turn], [], [], [], []]
+        answer = question.answer(rows, [], 1, 0)
+        return [list(answer.total.statuses), list(answer.total.stop_reasons), list(answer.tools[0].by_error)]
+
+    assert told(1) == told(-1) == [["completed", "failed"], ["completed", "error"], ["a:A", "b:B"]]

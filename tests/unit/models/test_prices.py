@@ -8,9 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
+from steptrail import AgentBuilder
 from steptrail.domain.prices import next_microdollar, usd_text
 from steptrail.errors import ConfigurationError
 from steptrail.models import Cost, ModelPrice, ModelUsage, PriceTable, Usage
+from steptrail.testing import ScriptedModel, say
 
 SMALL = msgspec.convert({"input": "0.25", "output": "2", "cache_read": "0.025", "cache_write": "0.3125"}, ModelPrice)
 TABLE = PriceTable.of(
@@ -142,6 +144,8 @@ def test_a_float_means_the_number_as_it_is_printed() -> None:
         ({"input": "-1", "output": "1"}, "models.a.input: "),
         ({"input": "0.0000001", "output": "1"}, "models.a.input: "),
         ({"input": "NaN", "output": "1"}, "models.a.input: "),
+        ({"input": "1e15", "output": "1"}, "models.a.input: Expected an amount of money of at most 15 digits"),
+        ({"input": "1", "output": "1e99999999"}, "models.a.output: "),
         ({"input": "1"}, "models.a.output: "),
         ({"input": "1", "output": "1", "cached": "1"}, "models.a.cached: "),
     ],
@@ -149,6 +153,16 @@ def test_a_float_means_the_number_as_it_is_printed() -> None:
 def test_what_is_no_price_is_refused_by_name(price: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigurationError, match=f"price table '1': {said}"):
         PriceTable.of({"a": price}, version="1")
+
+
+def test_what_is_no_table_and_a_limit_that_nobody_counts_to_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="price table '1': models: Expected `object`, got `NoneType`"):
+        PriceTable.of(None, version="1")  # type: ignore[arg-type]
+    agent = AgentBuilder("a").with_model(ScriptedModel([say("Hi.")], name="known"))
+    with pytest.raises(ConfigurationError, match="of at most 40 digits before the point"):
+        agent.with_max_cost("1e99999999", prices=TABLE).build()
+    largest = ModelPrice(input=Decimal(10**15 - 1), output=Decimal(1))
+    assert PriceTable(version="1", models={"a": largest}).cost([used(2**63 - 1, "a")]).usd > 10**27
 
 
 def test_a_date_is_a_date() -> None:

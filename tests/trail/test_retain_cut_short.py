@@ -1,0 +1,60 @@
+"""A `retain` that is told to end, or fails, on the way says first what it has erased by then."""
+
+import asyncio
+import json
+import os
+import signal
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.errors import StoreFull
+from steptrail.interfaces.cli.main import main
+from steptrail.runtime.kernel import erasing
+from steptrail.testing import ManualClock, ScriptedModel, say
+
+
+async def _interrupted() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    await asyncio.sleep(3600)
+
+
+async def _full() -> None:
+    raise StoreFull("no space left for the store")
+
+
+@pytest.mark.parametrize(("ending", "code"), [(_interrupted, 130), (_full, 2)])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_erased_before_the_end_is_told(
+    store_url: str, ending: Any, code: int, as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    agent = AgentBuilder("desk").with_model(ScriptedModel([say("Done.")])).build()
+    with Steptrail.open_sync(store_url, clock=ManualClock(datetime(2020, 1, 1, tzinfo=UTC))) as trail:
+        for name in ("a", "b", "c"):
+            trail.run(agent, "hi", session=name)
+    erase, calls = erasing.erase_stream, list[str]()
+
+    async def twice(environment: Any, stream: str, **given: Any) -> Any:
+        calls.append(stream)
+        if len(calls) == 3:
+            await ending()
+        return await erase(environment, stream, **given)
+
+    monkeypatch.setattr(erasing, "erase_stream", twice)
+    asked = ["retain", "--older-than", "90d", "--yes", "--store", store_url, *(["--json"] if as_json else [])]
+    assert main(asked) == code
+    said = capsys.readouterr().out
+    if as_json:
+        told = json.loads(said)
+        assert ([each["id"] for each in told["erased"]], told["dryRun"]) == (["c", "b"], False)
+        assert "steptrail erase --finish" in told["remains"]
+    else:
+        assert [line.split()[:2] for line in said.splitlines() if line.startswith("erased")] == [
+            ["erased", "c"],
+            ["erased", "b"],
+        ]
+        assert "2 sessions erased" in said
+    with Steptrail.open_sync(store_url) as trail:
+        assert [row.session_id for row in trail.runs()] == ["a"]
