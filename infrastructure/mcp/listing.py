@@ -1,0 +1,46 @@
+"""Takes tools that cannot be read out of a server's list, so that one of them does not make the others unusable."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+__all__ = ["without_unreadable"]
+
+
+def without_unreadable(
+    received: "SessionMessage | Exception", unreadable: dict[str, str]
+) -> "SessionMessage | Exception":
+    """Return a message without the tools that the SDK cannot read, and add what is wrong with them to `unreadable`.
+
+    Only a tool that has a name is taken out: nobody could exclude another one.
+    """
+    if isinstance(received, Exception):
+        return received
+    result: Any = getattr(received.message, "result", None)
+    tools: Any = result.get("tools") if isinstance(result, Mapping) else None
+    if not isinstance(tools, list):
+        return received
+    kept: list[Any] = []
+    for tool in cast("list[Any]", tools):
+        name = cast("Mapping[str, Any]", tool).get("name") if isinstance(tool, Mapping) else None
+        problem = _problem(tool) if isinstance(name, str) else None
+        if problem is None:
+            kept.append(tool)
+        else:
+            unreadable[str(name)] = problem
+    cast("dict[str, Any]", result)["tools"] = kept
+    return received
+
+
+def _problem(tool: Any) -> str | None:
+    from mcp_types import Tool
+    from pydantic import ValidationError
+
+    try:
+        Tool.model_validate(tool)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return None
