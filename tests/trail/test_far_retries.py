@@ -1,4 +1,4 @@
-"""Waits for a retry that would end after the end of the calendar: a run that waits, and can be read and gone on with."""
+"""Waits for a retry that would end beyond the calendar: a run that waits, can be read, and can be gone on with."""
 
 import pytest
 
