@@ -22,8 +22,9 @@ def without_unreadable(
     tools: Any = result.get("tools") if isinstance(result, Mapping) else None
     if not isinstance(tools, list):
         return received
+    listed: list[Any] = tools
     kept: list[Any] = []
-    for tool in cast("list[Any]", tools):
+    for tool in listed:
         name = cast("Mapping[str, Any]", tool).get("name") if isinstance(tool, Mapping) else None
         problem = _problem(tool) if isinstance(name, str) else None
         if problem is None:

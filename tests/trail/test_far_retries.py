@@ -4,6 +4,7 @@ import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail, ToolEffect, tool
 from steptrail.errors import Backoff
+from steptrail.interfaces.python.flow import Flow
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ToolRetry
 from steptrail.workflow import RetryPolicy, Workflow
@@ -28,15 +29,13 @@ async def test_a_wait_beyond_the_calendar_is_a_wait(by: str) -> None:
     builder.with_model(ScriptedModel([ConnectionError("no") if by == "policy" else call("away"), "Done."]))
     flow = Workflow("patient").function("lost", lost, retry=RetryPolicy(max_attempts=3, backoff=1e300)).build()
     async with Steptrail.open("sqlite:///:memory:") as trail:
-        if by == "node":
-            found = await trail.run(flow, session="s")
-            handle = trail.flow("s")
-            again = await handle.resume(flow)
+        handle = trail.flow("s") if by == "node" else trail.session("s")
+        if isinstance(handle, Flow):
+            statuses = [(await trail.run(flow, session="s")).status, (await handle.resume(flow)).status]
         else:
             agent = builder.build()
-            found = await trail.run(agent, "Hello", session="s")
-            handle = trail.session("s")
-            again = await handle.resume(agent)
-        assert (found.status, again.status) == ("waiting", "waiting")
+            statuses = [(await trail.run(agent, "Hello", session="s")).status, (await handle.resume(agent)).status]
+        assert statuses == ["waiting", "waiting"]
+        assert "waiting" in (await handle.why()).verdict
         await handle.stop(by="ana")
         assert (await handle.state()).stop_reason == "user_requested"
