@@ -9,7 +9,7 @@ from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
-from steptrail.workflow import Workflow
+from steptrail.workflow import Workflow, check_flow, load_flow
 
 ANY: Any = 5
 TEXT: Any = "3"
@@ -31,6 +31,10 @@ def count(item: str) -> int:
         (lambda: Workflow("w").rule_router("r", [ANY]), "node 'r': a rule is a `Rule"),
         (lambda: Workflow("w").conditional("c", [ANY]), "node 'c': a case is a `Case"),
         (lambda: Workflow("w").tool("t", count, args=ANY), "node 't': args: they are a mapping .* not int"),
+        (lambda: load_flow(ANY), "a workflow is read from a text of YAML or JSON, not int"),
+        (lambda: check_flow(ANY), "not int"),
+        (lambda: load_flow("name: w", use=ANY), "`use` is a mapping from names to tools"),
+        (lambda: load_flow("name: w", use={ANY: count}), "`use` is a mapping from names to tools"),
         (lambda: SpawnSubagent(ANY), "its subagents are a mapping from names to agents, not int"),
         (lambda: SpawnSubagent({"": CLERK}), "the name of a subagent is a text, not ''"),
         (lambda: SpawnSubagent({"clerk": ANY}), "what runs is an Agent, not int"),
