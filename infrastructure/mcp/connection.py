@@ -54,7 +54,7 @@ class McpConnection:
         self._task = asyncio.create_task(self._hold(), name=f"steptrail-mcp-{server}")
         self.tools: tuple[Tool, ...] = ()
         self.unreadable: dict[str, str] = {}
-        """What is wrong with tools of the list that cannot be read, by their names."""
+        """The faults of the tools of the list that cannot be read, by their names."""
 
     @classmethod
     async def open(cls, server: str, dial: Dial, seconds: float) -> Self:
