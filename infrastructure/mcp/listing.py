@@ -1,7 +1,7 @@
 """Takes tools that cannot be read out of a server's list, so that one of them does not make the others unusable."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -18,24 +18,26 @@ def without_unreadable(
     """
     if isinstance(received, Exception):
         return received
-    result: Any = getattr(received.message, "result", None)
-    tools: Any = result.get("tools") if isinstance(result, Mapping) else None
+    result: object = getattr(received.message, "result", None)
+    if not isinstance(result, dict):
+        return received
+    answer = cast("dict[str, object]", result)
+    tools = answer.get("tools")
     if not isinstance(tools, list):
         return received
-    listed: list[Any] = tools
-    kept: list[Any] = []
-    for tool in listed:
-        name = cast("Mapping[str, Any]", tool).get("name") if isinstance(tool, Mapping) else None
+    kept: list[object] = []
+    for tool in cast("list[object]", tools):
+        name = cast("Mapping[str, object]", tool).get("name") if isinstance(tool, Mapping) else None
         problem = _problem(tool) if isinstance(name, str) else None
         if problem is None:
             kept.append(tool)
         else:
             unreadable[str(name)] = problem
-    cast("dict[str, Any]", result)["tools"] = kept
+    answer["tools"] = kept
     return received
 
 
-def _problem(tool: Any) -> str | None:
+def _problem(tool: object) -> str | None:
     from mcp_types import Tool
     from pydantic import ValidationError
 

@@ -156,8 +156,9 @@ class Check:
 
 def several(what: str, given: Iterable[T]) -> Iterable[T]:
     """Return what must be a list. Raises `ConfigurationError` for what is none."""
+    kind = type(given).__name__
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{what}: they are a list, not {type(given).__name__}")
+        raise ConfigurationError(f"{what}: they are a list, not {kind}")
     return given
 
 

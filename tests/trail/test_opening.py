@@ -40,8 +40,9 @@ def told(**settings: Any) -> Telemetry:
     ids=str,
 )
 def test_a_wrong_setting_is_refused_before_anything_is_opened(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"url": f"sqlite:///{tmp_path / 'runs.db'}", **given}
     with pytest.raises(ConfigurationError, match=said):
-        Steptrail.open(**{"url": f"sqlite:///{tmp_path / 'runs.db'}", **given})
+        Steptrail.open(**settings)
     assert list(tmp_path.iterdir()) == []
 
 
