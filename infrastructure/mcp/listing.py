@@ -27,14 +27,19 @@ def without_unreadable(
         return received
     kept: list[object] = []
     for tool in cast("list[object]", tools):
-        name = cast("Mapping[str, object]", tool).get("name") if isinstance(tool, Mapping) else None
-        problem = _problem(tool) if isinstance(name, str) else None
-        if problem is None:
+        name = _name(tool)
+        problem = None if name is None else _problem(tool)
+        if name is None or problem is None:
             kept.append(tool)
         else:
-            unreadable[str(name)] = problem
+            unreadable[name] = problem
     answer["tools"] = kept
     return received
+
+
+def _name(tool: object) -> str | None:
+    name = cast("Mapping[str, object]", tool).get("name") if isinstance(tool, Mapping) else None
+    return name if isinstance(name, str) else None
 
 
 def _problem(tool: object) -> str | None:
