@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 __all__ = [
+    "CENTURY_SECONDS",
     "LARGEST",
     "BoundedCount",
     "BoundedPositive",
@@ -54,6 +55,8 @@ Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 BoundedCount = Annotated[int, Meta(ge=0, le=LARGEST)]
 BoundedPositive = Annotated[int, Meta(ge=1, le=LARGEST)]
+CENTURY_SECONDS = 100 * 365.25 * 86_400
+"""The longest wait that is planned: its end is a date, and fits into every store."""
 Draw = Annotated[float, Meta(ge=0, lt=1)]
 """A random number."""
 

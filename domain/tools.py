@@ -6,13 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import Count, Positive, PositiveSeconds, Settings
+from steptrail.domain.base import CENTURY_SECONDS, BoundedPositive, Count, PositiveSeconds, Settings
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
 __all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
 
-_CENTURY = 100 * 365.25 * 86_400
 """Seconds. A later time could be counted, but not be converted to a date."""
 
 
@@ -47,7 +46,7 @@ class ApprovalRule(Settings, frozen=True, kw_only=True):
     `reason` says to the person why they are asked.
     """
 
-    expires: Annotated[float, Meta(gt=0, le=_CENTURY)] = 72 * 3600.0
+    expires: Annotated[float, Meta(gt=0, le=CENTURY_SECONDS)] = 72 * 3600.0
     reason: str | None = None
 
 
@@ -58,7 +57,7 @@ class ToolRetry(Settings, frozen=True, kw_only=True):
     it is empty, all are. A call that was cut off and may have taken effect is never tried again by this rule.
     """
 
-    attempts: Positive = 3
+    attempts: BoundedPositive = 3
     backoff: Backoff = Backoff.exponential(0.5, jitter=0.5)
     retry_on: tuple[str, ...] = ()
 

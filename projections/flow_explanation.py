@@ -406,6 +406,9 @@ def _doing(state: FlowState) -> list[str]:
 
 def _waits_for(state: FlowState) -> str | None:
     """Return in words what a run waits for, of several things the one that people are most likely to bring about."""
+    wait = state.run.wait if state.run is not None else None
+    if wait is not None and wait.kind == "resources":
+        return f"another try to open its resources ({wait.problem})"
     waits = state.run.waits if state.run is not None else ()
     if all(wait.answered_at is not None for wait in waits):
         return None

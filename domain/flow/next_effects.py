@@ -47,7 +47,7 @@ from steptrail.domain.flow.waits import next_wait, waiting_until
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
-__all__ = ["leaves_the_process", "next_effects"]
+__all__ = ["deadlines", "leaves_the_process", "next_effects"]
 
 
 def leaves_the_process(node: Node) -> bool:
@@ -248,11 +248,12 @@ def _skipped(graph: Graph, node: Node, task: Task, answer: StepAnswered) -> Node
 def _until(run: RunFold) -> int | None:
     """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due."""
     ends = [end for task in run.tasks.values() if (end := waiting_until(run, task)) is not None]
-    ends += _deadlines(run)
+    ends += deadlines(run)
     return min(ends, default=None)
 
 
-def _deadlines(run: RunFold) -> list[int]:
+def deadlines(run: RunFold) -> list[int]:
+    """Return when the limits of a run on its time are reached, in microseconds of UTC."""
     options, ends = run.options, list[int]()
     if options.timeout is not None:
         ends.append(run.wall_from + round(options.timeout * 1e6))
@@ -275,7 +276,7 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
         is_due = wait is not None and wait.until is not None and wait.until <= now
         return RecordEvents((WaitEnded(reason="due" if is_due else "settled"),))
     now_waits = next_wait(run)
-    until = min((end for end in (now_waits.until if now_waits else None, *_deadlines(run)) if end), default=None)
+    until = min((end for end in (now_waits.until if now_waits else None, *deadlines(run)) if end), default=None)
     return RestUntil(wait.kind, until)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from steptrail.domain.base import BoundedPositive, PositiveSeconds, Settings, Value
+from steptrail.domain.base import CENTURY_SECONDS, BoundedPositive, PositiveSeconds, Settings, Value
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect, ToolSpec
@@ -44,7 +44,6 @@ __all__ = [
     "WorkingNode",
 ]
 
-_CENTURY = 100 * 365.25 * 86_400
 _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _LITERALS = frozenset({"true", "false", "null"})
 
@@ -350,7 +349,7 @@ class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
     show: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     schema: dict[str, JsonValue] | None = None
-    expires: Annotated[float, Meta(gt=0, le=_CENTURY)] | None = None
+    expires: Annotated[float, Meta(gt=0, le=CENTURY_SECONDS)] | None = None
     on_timeout: Literal["fail", "default", "skip"] = "fail"
     default: JsonValue = None
     on_reject: Literal["continue", "fail"] = "continue"

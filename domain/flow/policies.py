@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
+from steptrail.domain.base import CENTURY_SECONDS, BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
 from steptrail.domain.tools import ToolEffect
 
 __all__ = [
@@ -110,11 +110,11 @@ class RetryPolicy(Settings, frozen=True, kw_only=True):
         """Return the seconds to wait after failure number `failures`.
 
         `draw` is a random number in [0, 1). The wait is never shorter than `retry_after`, which the other side asked
-        for.
+        for, and a century at most, so that its end is a date.
         """
         most = float("inf") if self.max_delay is None else self.max_delay
         capped = min(self.backoff * failures, most)
-        return max(capped * (1 - self.jitter * draw), retry_after or 0.0)
+        return min(max(capped * (1 - self.jitter * draw), retry_after or 0.0), CENTURY_SECONDS)
 
 
 class OnError(StrEnum):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import Seconds, Settings, made
+from steptrail.domain.base import CENTURY_SECONDS, Seconds, Settings, made
 from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Backoff", "BackoffKind"]
@@ -50,14 +50,15 @@ class Backoff(Settings, frozen=True, kw_only=True):
         """Return the seconds to wait after the `failures`-th failure in a row.
 
         `draw` is a random number in [0, 1). `retry_after` is the delay that the provider asked for, in seconds. The
-        result is never less, even if that is more than `max_seconds`. Raises `ValueError` for an argument out of range.
+        result is never less, even if that is more than `max_seconds`; it is a century at most, so that its end is a
+        date. Raises `ValueError` for an argument out of range.
         """
         if failures < 1:
             raise ValueError(f"a delay follows a failure: failures is {failures}, not 1 or more")
         if not 0 <= draw < 1:
             raise ValueError(f"draw is {draw}, not in [0, 1)")
         capped = min(self._uncapped(failures), self.max_seconds)
-        return max(capped * (1 - self.jitter * draw), retry_after or 0.0)
+        return min(max(capped * (1 - self.jitter * draw), retry_after or 0.0), CENTURY_SECONDS)
 
     def _uncapped(self, failures: int) -> float:
         match self.kind:

@@ -12,6 +12,7 @@ __all__ = ["engine_of"]
 
 _NAME = "procrastinate"
 _POSTGRESQL = ("postgresql://", "postgres://")
+_METHODS = ("name", "open", "wake", "wake_missed", "cancel", "run", "report", "status", "close")
 _SETTINGS = ("heartbeat", "stalled_after", "poll")
 
 
@@ -21,7 +22,12 @@ def engine_of(given: Engine | str | None, store_url: str) -> Engine | None:
     `procrastinate` alone is one in the database of the store. Raises `ConfigurationError` for what is not understood,
     and `MissingExtra` where its packages are not installed.
     """
+    if given is None:
+        return None
     if not isinstance(given, str):
+        if isinstance(given, type) or any(not hasattr(given, name) for name in _METHODS):
+            wanted = f"{_NAME!r}, or an object with the methods of `steptrail.fleet.Engine`"
+            raise ConfigurationError(f"`engine` is {wanted}, not {type(given).__name__}")
         return given
     address, settings = _settings(given)
     name, plus, url = address.partition("+")

@@ -23,7 +23,7 @@ def load_flow(text: str, use: Mapping[str, object] | None = None) -> BuiltWorkfl
     """
     from steptrail.infrastructure.flow.reading import read_flow
 
-    name, flow, found = read_flow(text, use or {})
+    name, flow, found = read_flow(text, {} if use is None else use)
     if flow is None:
         raise InvalidWorkflow(name, found)
     return flow

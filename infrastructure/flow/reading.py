@@ -38,8 +38,12 @@ def read_flow(text: str, use: Mapping[str, object] | None) -> tuple[str, BuiltWo
     """Return the name of a workflow, what is built of its text, and what is wrong with that, in its order.
 
     Nothing is built where anything is an error. With None for `use` the text alone is read, and what is built of it
-    cannot be run.
+    cannot be run. Raises `ConfigurationError` for what is no text, and for a `use` that is no mapping from names.
     """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"a workflow is read from a text of YAML or JSON, not {type(text).__name__}")
+    if use is not None and not (isinstance(use, Mapping) and all(isinstance(each, str) for each in use)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError("`use` is a mapping from names to tools, models, agents, workflows and functions")
     read = _placed(text)
     given = read.value if isinstance(read.value, dict) else {}
     name = str(given.get("name", "?"))

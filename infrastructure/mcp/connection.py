@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from steptrail.domain.exception_words import words_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
+from steptrail.infrastructure.mcp.listing import without_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -52,6 +53,8 @@ class McpConnection:
         self._settled, self._over = asyncio.Event(), asyncio.Event()
         self._task = asyncio.create_task(self._hold(), name=f"steptrail-mcp-{server}")
         self.tools: tuple[Tool, ...] = ()
+        self.unreadable: dict[str, str] = {}
+        """The faults of the tools of the list that cannot be read, by their names."""
 
     @classmethod
     async def open(cls, server: str, dial: Dial, seconds: float) -> Self:
@@ -118,7 +121,7 @@ class McpConnection:
             from mcp_types import Implementation
 
             ourselves = Implementation(name="steptrail", version=version("steptrail"))
-            transport = _watched(self._dial, self._over)
+            transport = _watched(self._dial, self._over, self.unreadable)
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._seconds) as patience:
                     client = await stack.enter_async_context(Client(transport, cache=None, client_info=ourselves))
@@ -156,25 +159,28 @@ def _why(error: BaseException | None) -> str:
 
 
 @asynccontextmanager
-async def _watched(dial: Dial, over: asyncio.Event) -> "AsyncGenerator[TransportStreams]":
+async def _watched(dial: Dial, over: asyncio.Event, unreadable: dict[str, str]) -> "AsyncGenerator[TransportStreams]":
     async with dial() as (read, write):
-        yield _Watched(read, over), write
+        yield _Watched(read, over, unreadable), write
 
 
 class _Watched:
     """The stream of a server's messages. It sets `over` as soon as the stream ends.
 
-    Nothing else in the SDK tells of that end before the next request is made.
+    Nothing else in the SDK tells of that end before the next request is made. Tools that cannot be read are taken out
+    of lists, with which the SDK would refuse a list as a whole, and put into `unreadable`.
     """
 
-    def __init__(self, stream: "ReadStream[SessionMessage | Exception]", over: asyncio.Event) -> None:
-        self._stream, self._over = stream, over
+    def __init__(
+        self, stream: "ReadStream[SessionMessage | Exception]", over: asyncio.Event, unreadable: dict[str, str]
+    ) -> None:
+        self._stream, self._over, self._unreadable = stream, over, unreadable
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     async def receive(self) -> "SessionMessage | Exception":
-        return await self._stream.receive()
+        return without_unreadable(await self._stream.receive(), self._unreadable)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -184,7 +190,7 @@ class _Watched:
 
     async def __anext__(self) -> "SessionMessage | Exception":
         try:
-            return await self._stream.__anext__()
+            return without_unreadable(await self._stream.__anext__(), self._unreadable)
         except BaseException:
             self._over.set()
             raise

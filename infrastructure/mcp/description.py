@@ -7,6 +7,7 @@ The schema is the server's, unchanged.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
@@ -53,21 +54,28 @@ class Selection:
     trust_hints: bool = False
 
 
-def specs_of(server: str, listed: "Iterable[Tool]", selection: Selection) -> dict[str, ToolSpec]:
+def specs_of(
+    server: str, listed: "Iterable[Tool]", selection: Selection, unreadable: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, ToolSpec]:
     """Return the selected tools under the server's names, sorted by these.
 
-    A server may list them in another order each time, and an agent would be another one then. Raises
-    `ConfigurationError` for a selected name that the server does not have, and for a tool that cannot be called.
+    A server may list them in another order each time, and an agent would be another one then. `unreadable` is what is
+    wrong with further tools, by name. Raises `ConfigurationError` for a selected name that the server does not have,
+    and for a tool that cannot be read or called.
     """
     by_name: dict[str, Tool] = {}
     twice: set[str] = set()
     for tool in listed:
         if by_name.setdefault(tool.name, tool) != tool:
             twice.add(tool.name)
-    include = frozenset(by_name) if selection.include is None else selection.include
-    if unknown := sorted((include | selection.exclude | selection.settings.keys()) - by_name.keys()):
-        known = ", ".join(sorted(by_name)) or "none"
+    names = by_name.keys() | unreadable.keys()
+    include = frozenset(names) if selection.include is None else selection.include
+    if unknown := sorted((include | selection.exclude | selection.settings.keys()) - names):
+        known = ", ".join(sorted(names)) or "none"
         raise ConfigurationError(f"the MCP server {server!r} has no tool {unknown[0]!r}; its tools are: {known}")
+    if wrong := sorted(unreadable.keys() & (include - selection.exclude)):
+        problem = f"its tool {wrong[0]!r} cannot be read: {unreadable[wrong[0]]}"
+        raise ConfigurationError(f"the MCP server {server!r}: {problem}; leave it out with `exclude`")
     if wrong := sorted(twice & (include - selection.exclude)):
         raise ConfigurationError(
             f"the MCP server {server!r} has two tools {wrong[0]!r}, and a call would not say which; leave them out "

@@ -136,7 +136,7 @@ class McpServer:
             raise ConfigurationError(f"the MCP server {self._name!r} is entered already")
         connection = await McpConnection.open(self._name, self._dial, self._connect_timeout)
         try:
-            specs = specs_of(self._name, connection.tools, self._selection)
+            specs = specs_of(self._name, connection.tools, self._selection, connection.unreadable)
         except BaseException:
             await connection.close()
             raise

@@ -43,9 +43,13 @@ def open_store(
     if durability not in get_args(Durability):
         msg = f"durability is 'full' or 'normal', not {durability!r}"
         raise ConfigurationError(msg)
-    if not 0 <= busy_timeout < float("inf"):
-        msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout}"
+    if not isinstance(busy_timeout, int | float) or not 0 <= busy_timeout < float("inf"):  # pyright: ignore[reportUnnecessaryIsInstance]
+        msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout!r}"
         raise ConfigurationError(msg)
+    for name, switch in (("create", create), ("read_only", read_only)):
+        # Any text is true, also the "false" of a variable.
+        if not isinstance(switch, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"`{name}` is True or False, not {type(switch).__name__}")
     if _log.isEnabledFor(logging.INFO):
         _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):

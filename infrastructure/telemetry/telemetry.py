@@ -101,25 +101,33 @@ class Telemetry:
 
         Raises `ConfigurationError` the second time.
         """
-        if self._is_used:
-            raise ConfigurationError("a Telemetry serves one trail: make another one for another trail")
+        self.check_unused()
         self._is_used = True
         if self._metrics is not None:
             self._metrics.begin(store, lags, fleet)
         folds = SpanFolds(store, parts=self._steps, trace_per=self._trace_per, masking=self._masking)
         return LiveSpans(folds, self._tell)
 
+    def check_unused(self) -> None:
+        """Raise `ConfigurationError` when a trail has begun with it."""
+        if self._is_used:
+            raise ConfigurationError("a Telemetry serves one trail: make another one for another trail")
+
     def close(self) -> None:
         """Send what waits, and end. It may take as long as the receiver is given, when that is away.
 
-        A processor that fails is told to the log: the trail is closed all the same, and its runs are stored.
+        A processor or a metric reader that fails is told to the log: the trail is closed all the same, and its runs are
+        stored.
         """
         try:
             self._processor.shutdown()
         except Exception:
             _log.exception("the processor of spans did not end as it should: spans may be missing")
         if self._metrics is not None:
-            self._metrics.close()
+            try:
+                self._metrics.close()
+            except Exception:
+                _log.exception("the metric reader did not end as it should: metrics may be missing")
 
     def _tell(self, span: Span) -> None:
         if self._metrics is not None:

@@ -33,6 +33,8 @@ def child_spec(
 
     Raises `ConfigurationError`.
     """
+    if not isinstance(max_depth, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"tool {name!r}: max_depth is a whole number of levels, not {max_depth!r}")
     if max_depth < 1:
         raise ConfigurationError(f"tool {name!r}: max_depth is {max_depth}, and a {what} is at least 1 deep")
     try:

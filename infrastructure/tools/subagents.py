@@ -28,7 +28,7 @@ from steptrail.infrastructure.tools.child_tools import (
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
-from steptrail.runtime.agent.given import a_context
+from steptrail.runtime.agent.given import a_context, an_agent
 from steptrail.runtime.agent.tool_port import (
     Capture,
     ToolContext,
@@ -62,6 +62,8 @@ class Subagent:
     def __post_init__(self) -> None:
         if is_agent(self.agent):
             self.resolved()
+        elif not callable(self.agent):
+            an_agent(self.agent)
 
     def resolved(self) -> AnyAgent:
         """Return the agent with the tools that it has as a subagent."""
@@ -87,7 +89,7 @@ class Subagent:
 
 
 def _made(agent: object) -> AnyAgent:
-    return cast("Callable[[], AnyAgent]", agent)()
+    return an_agent(cast("Callable[[], object]", agent)())
 
 
 class _RunsAgents(ABC):
@@ -199,8 +201,13 @@ class SpawnSubagent(_RunsAgents):
         approval: ApprovalRule | bool = False,
         concurrent: bool = True,
     ) -> None:
+        if not isinstance(subagents, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            given = type(subagents).__name__
+            raise ConfigurationError(f"tool {name!r}: its subagents are a mapping from names to agents, not {given}")
         if not subagents:
             raise ConfigurationError(f"tool {name!r} has no subagents to spawn")
+        if unnamed := [each for each in subagents if not isinstance(each, str) or not each.strip()]:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"tool {name!r}: the name of a subagent is a text, not {unnamed[0]!r}")
         named = {each: made if isinstance(made, Subagent) else Subagent(agent=made) for each, made in subagents.items()}
 
         def spawn(

@@ -67,7 +67,8 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         arguments = commands.parser.parse_args(argv)
         output.as_json = getattr(arguments, "json", False)
         handler: Handler = arguments.handler
-        with _shown_log(output, getattr(arguments, "log", None)):
+        level = getattr(arguments, "log", None) or getattr(arguments, "usual_log", None)
+        with _shown_log(output, level):
             code = handler(arguments, output)
         if output.failure is not None:
             return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))

@@ -46,6 +46,8 @@ def register(commands: Commands) -> None:
     context_option(start)
 
     work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")
+    # Nobody waits for its answer: what goes wrong would be told to nobody.
+    work.set_defaults(usual_log="warning")
     work.add_argument("agents", metavar="AGENT", nargs="+", help=FORMS)
     use_option(work)
     projection_option(work)

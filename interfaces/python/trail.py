@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.messages import Message
@@ -23,6 +24,7 @@ from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.has_workers import HasWorkers
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
 from steptrail.interfaces.python.naming import name_of, stream_beginning, stream_named
+from steptrail.interfaces.python.opening import check_opening, checked_projections
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
@@ -62,6 +64,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""
 
     def __init__(self, environment: Environment) -> None:
+        if not isinstance(environment, Environment):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError("a trail is opened by its address: `Steptrail.open('sqlite:///runs.db')`")
         super().__init__(Listeners())
         waking = environment.waking or Waking(environment.store, environment.clock)
         self._env = replace(environment, observer=self._listeners, waking=waking)
@@ -102,9 +106,11 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         `projections` are read models of your own, which `views` keeps beside ours: see `steptrail.projections`.
         `engine` is told of what this trail makes due, and wakes the workers of a fleet: `"procrastinate"` in the
         database of the store, or an engine of `steptrail.fleet`; see `work`.
-        Raises a `StoreUnavailable` that says what is wrong; nothing is changed then.
+        Raises a `StoreUnavailable` that says what is wrong, and `ConfigurationError` for what cannot be meant; nothing
+        is changed then, and nothing is open.
         """
-        waker, own = engine_of(engine, url), _checked(projections)
+        check_opening(url, live, clock, telemetry)
+        waker, own = engine_of(engine, url), checked_projections(projections)
         store = open_store(url, durability=durability, busy_timeout=busy_timeout, create=create, read_only=read_only)
         fanout = LiveFanout(always=live, bus=store.live_bus)
         trail = cls(Environment(store=store, fanout=fanout, clock=clock or SystemClock()))
@@ -465,11 +471,3 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
     ) -> None:
         """Close the store."""
         await self.close()
-
-
-def _checked(projections: "Sequence[Projection[Any]]") -> "Sequence[Projection[Any]]":
-    if not projections:
-        return ()
-    from steptrail.interfaces.python.views_of_runs import own_projections
-
-    return own_projections(projections)

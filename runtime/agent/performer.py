@@ -32,6 +32,7 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.agent.deadline import seconds_left
 from steptrail.runtime.agent.inference import Inference
 from steptrail.runtime.agent.judges import judges_of, tell_conclusions
 from steptrail.runtime.agent.output import AgentOutput
@@ -167,7 +168,7 @@ class Runner:
             return
         else:
             self._resources = OpenResources(f"session {session}", opener, self._means)
-            self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
+            self._flight.begin("resources", self._resources.open(seconds_left(state)), ended.append, patience=PATIENCE)
             await self._flight.land()
             match ended:
                 case [Exception() as error]:

@@ -71,16 +71,23 @@ class OpenResources:
         self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Open them. Raises what the user's function raises. A caller that is cancelled leaves nothing open."""
+    async def open(self, within: float | None = None) -> None:
+        """Open them, within so many seconds. Raises what the user's function raises, and `TimeoutError`.
+
+        A caller that is cancelled leaves nothing open.
+        """
         is_open = asyncio.get_running_loop().create_future()
         self._over = asyncio.Event()
         task = self._task = asyncio.create_task(self._held(is_open))
         try:
-            await asyncio.wait({task, is_open}, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait({task, is_open}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             task.cancel()
             raise
+        if not ended:
+            self._task = None
+            task.cancel()
+            raise TimeoutError(f"they were not open within {within:g} seconds, which the run had left")
         if not is_open.done():
             self._task = None
             task.result()

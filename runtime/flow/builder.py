@@ -27,6 +27,7 @@ from steptrail.runtime.flow.written import (
     NodeSettings,
     Rule,
     When,
+    several,
 )
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = RuleRouterNode(
                 id=node_id,
-                rules=tuple(deciding.rule(rule) for rule in rules),
+                rules=tuple(deciding.rule(rule) for rule in several("rules", rules)),
                 allow_multiple=allow_multiple,
                 default=default,
                 **checked(settings, NodeSettings),
@@ -189,7 +190,7 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = ConditionalNode(
                 id=node_id,
-                cases=tuple(deciding.case(case) for case in cases),
+                cases=tuple(deciding.case(case) for case in several("cases", cases)),
                 evaluate=evaluate,
                 default=default,
                 **checked(settings, NodeSettings),
@@ -238,7 +239,7 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = GuardianNode(
                 id=node_id,
-                checks=tuple(deciding.check(check) for check in checks),
+                checks=tuple(deciding.check(check) for check in several("checks", checks)),
                 on_fail=cast("OnFail", on_fail),
                 redirect=redirect,
                 **checked(settings, NodeSettings),

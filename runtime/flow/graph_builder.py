@@ -50,6 +50,8 @@ class GraphBuilder:
         options: RunOptions | None = None,
         description: str | None = None,
     ) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"the name of a workflow is a text, not {type(name).__name__}")
         if not name.strip():
             raise ConfigurationError("a workflow needs a name")
         self._name, self._result, self._description = name.strip(), result, description

@@ -23,6 +23,7 @@ from steptrail.domain.flow.effects import (
 )
 from steptrail.domain.flow.events import FlowEvent, NodeAttemptFailed, NodeRetryScheduled
 from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey
 from steptrail.domain.flow.waits import stays_for
@@ -155,7 +156,9 @@ class FlowRunner:
         context = state.run.started.context if state.run is not None else None
         means = Means(lambda: own(context))
         self._resources = OpenResources(f"flow {state.flow_id}", opener, means)
-        self._flight.begin("resources", self._resources.open(), ended.append, patience=PATIENCE)
+        ends = [] if state.run is None else deadlines(state.run)
+        left = max(0, min(ends) - self._journal.now()) / 1e6 if ends else None
+        self._flight.begin("resources", self._resources.open(left), ended.append, patience=PATIENCE)
         await self._flight.land()
         if ended and isinstance(error := ended[0], Exception):
             resources_failed(f"flow {state.flow_id}", "could not be opened", error)

@@ -73,6 +73,8 @@ def tool_node(
         raise ConfigurationError(f"{tool!r} is not a tool; decorate it with `@tool`")
     if approval is not None:
         spec = structs.replace(spec, approval=ApprovalRule() if approval is True else approval or None)
+    if not isinstance(args, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"args: they are a mapping from the tool's parameters, not {type(args).__name__}")
     given = cast("dict[str, JsonValue]", dict(args or {}))  # checked when the workflow is built
     _check_arguments(spec, given)
     if spec.retry is not None:

@@ -5,7 +5,7 @@ The recorded forms are in `domain/flow/nodes.py`. A function is recorded by its 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
 
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
@@ -21,7 +21,20 @@ if TYPE_CHECKING:
     from steptrail.runtime.agent.tool_port import RunnableTool
     from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["Case", "Check", "Deciding", "FailureName", "MapSettings", "NodeSettings", "Rule", "TryingSettings", "When"]
+__all__ = [
+    "Case",
+    "Check",
+    "Deciding",
+    "FailureName",
+    "MapSettings",
+    "NodeSettings",
+    "Rule",
+    "TryingSettings",
+    "When",
+    "several",
+]
+
+T = TypeVar("T")
 
 When: TypeAlias = str | Expression | Callable[[Any], object]
 """That which decides: a CEL expression, a path such as `vars.plan.ready`, or a function that gets an `Envelope`.
@@ -141,6 +154,14 @@ class Check:
     message: str | None = None
 
 
+def several(what: str, given: Iterable[T]) -> Iterable[T]:
+    """Return what must be a list. Raises `ConfigurationError` for what is none."""
+    kind = type(given).__name__
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{what}: they are a list, not {kind}")
+    return given
+
+
 class Deciding:
     """The functions that decide in one node, each under the name by which it is recorded."""
 
@@ -168,11 +189,15 @@ class Deciding:
         raise ConfigurationError(f"what decides is a text or a function, not {when!r}")
 
     def case(self, case: Case) -> CaseSpec:
-        """Return the recorded form of a case."""
+        """Return the recorded form of a case. Raises `ConfigurationError`."""
+        if not isinstance(case, Case):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"a case is a `Case(...)` of steptrail.workflow, not {type(case).__name__}")
         return CaseSpec(when=self.expression(case.when), to=case.to, name=case.name)
 
     def rule(self, rule: Rule) -> RuleSpec:
-        """Return the recorded form of a rule."""
+        """Return the recorded form of a rule. Raises `ConfigurationError`."""
+        if not isinstance(rule, Rule):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"a rule is a `Rule(...)` of steptrail.workflow, not {type(rule).__name__}")
         given = rule.when
         if given is None:
             return RuleSpec(to=rule.to)

@@ -242,3 +242,20 @@ def test_given_a_reader_that_went_away_then_a_run_goes_on(cli: Cli) -> None:
     assert running.stderr is not None
     assert running.stderr.read() == ""
     assert cli("show", "s1", "--json").json["output"] == "all three"
+
+
+def test_a_worker_whose_store_is_removed_says_so_and_can_still_be_ended(cli: Cli) -> None:
+    assert cli("start", "agents.py:agent", "hello", "--id", "s1").code == 0
+    working = cli.start("work", "agents.py:agent")
+    assert working.stderr is not None
+    assert "working with greeter" in working.stderr.readline()
+    while cli("runs", "--status", "completed", "--json").json == []:
+        time.sleep(0.01)
+    for file in cli.folder.glob("steptrail.db*"):
+        if file.is_file():
+            file.unlink()
+    said = working.stderr.readline()
+    assert "a worker could not look for what is due, and tries again" in said
+    assert "steptrail.db was moved or deleted while it was open" in said
+    working.terminate()
+    assert out_of(working)[0] == 0

@@ -17,6 +17,7 @@ from steptrail.events import InferenceStarted, ToolExecutionFailed, WaitStarted
 from steptrail.hooks import HookState
 from steptrail.output import OutputContext
 from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.workflow import RunOptions, Workflow
 from tests.runner.kit import HandClock, again_on, hook, run, trail_of
 
 SECRET = "s3cr3t-of-the-shop"  # noqa: S105 - looked for in the file
@@ -363,3 +364,32 @@ async def test_a_later_process_opens_its_own() -> None:
         other = again_on(trail, clock)
         assert (await other.session("s").resume(desk(second, "done").build())).output == "done"
     assert (first.log, second.log) == (["refused"], [*OPENED, *CLOSED])
+
+
+async def test_one_that_does_not_come_to_be_open_is_not_waited_for_longer_than_the_run_may_take() -> None:
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def stuck(caller: Caller) -> AsyncGenerator[Shop]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append("given up")
+        yield Shop("never")
+
+    @asynccontextmanager
+    async def stuck_for_a_flow(_: object) -> AsyncGenerator[Shop]:
+        async with stuck(ACME) as shop:
+            yield shop
+
+    flow = (
+        Workflow("f", options=RunOptions(timeout=0.05)).function("a", lambda seen: 1).with_resources(stuck_for_a_flow)
+    )
+    async with trail_of() as trail:
+        agent = desk(stuck, "done").with_timeout(0.05).build()
+        assert (await trail.run(agent, "go", session="s", context=ACME)).status == "waiting"
+        assert "could not be opened (TimeoutError)" in (await trail.session("s").why()).verdict
+        assert (await trail.run(flow.build(), session="f")).status == "waiting"
+        verdict = (await trail.flow("f").why()).verdict
+        assert verdict.startswith("waiting for another try to open its resources (TimeoutError) until 20")
+    assert log == ["given up"] * 2

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.tools.mcp import McpServer
@@ -14,8 +15,9 @@ SERVER = """
 import json, sys
 
 kind = sys.argv[1]
-lists = {"unlisted": None, "unfit": {"tools": [{"name": "a", "inputSchema": "x"}]}}
+lists = {"unlisted": None, "unfit": {"tools": "x"}}
 usual = {"tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
+lists["mixed"] = {"tools": [*usual["tools"], {"name": "b", "inputSchema": "x"}, {"name": "c"}]}
 for line in sys.stdin:
     asked = json.loads(line)
     answer = {"error": {"code": -32601, "message": "no such method"}}
@@ -52,9 +54,23 @@ async def test_an_answer_with_the_code_of_a_closed_connection_is_a_refusal(scrip
     assert "unknown" not in outcome.error.message
 
 
-@pytest.mark.parametrize(("kind", "said"), [("unlisted", "no answer within 2 seconds"), ("unfit", "inputSchema")])
+@pytest.mark.parametrize(("kind", "said"), [("unlisted", "no answer within 2 seconds"), ("unfit", "tools")])
 async def test_a_list_of_tools_that_does_not_come_is_told_in_one_line(script: str, kind: str, said: str) -> None:
     with pytest.raises(McpServerUnavailable, match=said) as raised:
         async with McpServer.stdio(sys.executable, [script, kind], name="odd", connect_timeout=2.0):
             pass
     assert "\n" not in str(raised.value)
+
+
+async def test_a_tool_that_cannot_be_read_is_left_out_by_name(script: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"'odd'.* tool 'b' .*inputSchema.*`exclude`") as raised:
+        async with McpServer.stdio(sys.executable, [script, "mixed"], name="odd"):
+            pass
+    assert "\n" not in str(raised.value)
+    async with McpServer.stdio(sys.executable, [script, "mixed"], name="odd", exclude=["b", "c"]) as server:
+        assert list(by_name(server)) == ["a"]
+    async with McpServer.stdio(sys.executable, [script, "mixed"], name="odd", include=["a"]) as server:
+        assert list(by_name(server)) == ["a"]
+    with pytest.raises(ConfigurationError, match=r"has no tool 'd'; its tools are: a, b, c"):
+        async with McpServer.stdio(sys.executable, [script, "mixed"], name="odd", include=["d"]):
+            pass

@@ -2,6 +2,7 @@ import msgspec
 import pytest
 
 from steptrail.errors import Backoff, BackoffKind, ConfigurationError
+from steptrail.workflow import RetryPolicy
 
 HUGE = 10**6
 
@@ -69,3 +70,10 @@ def test_a_rule_reads_back(kind: BackoffKind) -> None:
     backoff = Backoff(kind=kind, base_seconds=2, max_seconds=9, jitter=0.5)
     assert Backoff.from_dict(backoff.to_dict()) == backoff
     assert msgspec.json.decode(msgspec.json.encode(backoff), type=Backoff) == backoff
+
+
+@pytest.mark.parametrize(
+    "rule", [Backoff.exponential(1e300, max_seconds=1e300), Backoff.none(), RetryPolicy(backoff=1e300)], ids=str
+)
+def test_a_delay_ends_at_a_date(rule: Backoff | RetryPolicy) -> None:
+    assert rule.delay(1, 0.0, retry_after=1e300) == 100 * 365.25 * 86_400

@@ -1,0 +1,54 @@
+"""Takes tools that cannot be read out of a server's list, so that one of them does not make the others unusable."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+__all__ = ["without_unreadable"]
+
+
+def without_unreadable(
+    received: "SessionMessage | Exception", unreadable: dict[str, str]
+) -> "SessionMessage | Exception":
+    """Return a message without the tools that the SDK cannot read, and add what is wrong with them to `unreadable`.
+
+    Only a tool that has a name is taken out: nobody could exclude another one.
+    """
+    if isinstance(received, Exception):
+        return received
+    result: object = getattr(received.message, "result", None)
+    if not isinstance(result, dict):
+        return received
+    answer = cast("dict[str, object]", result)
+    tools = answer.get("tools")
+    if not isinstance(tools, list):
+        return received
+    kept: list[object] = []
+    for tool in cast("list[object]", tools):
+        name = _name(tool)
+        problem = None if name is None else _problem(tool)
+        if name is None or problem is None:
+            kept.append(tool)
+        else:
+            unreadable[name] = problem
+    answer["tools"] = kept
+    return received
+
+
+def _name(tool: object) -> str | None:
+    name = cast("Mapping[str, object]", tool).get("name") if isinstance(tool, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def _problem(tool: object) -> str | None:
+    from mcp_types import Tool
+    from pydantic import ValidationError
+
+    try:
+        Tool.model_validate(tool)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return None

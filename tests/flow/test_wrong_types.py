@@ -1,0 +1,61 @@
+"""Parts of a workflow, and subagents, of another type: one line that says where, when they are put together."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.errors import ConfigurationError
+from steptrail.testing import ScriptedModel, call
+from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
+from steptrail.workflow import Workflow, check_flow, load_flow
+
+ANY: Any = 5
+TEXT: Any = "3"
+CLERK = AgentBuilder("clerk").with_model(ScriptedModel(["Yes."])).build()
+BUILDER: Any = AgentBuilder("clerk")
+
+
+@tool
+def count(item: str) -> int:
+    """Count an item."""
+    return 3
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: Workflow(ANY), "the name of a workflow is a text, not int"),
+        (lambda: Workflow("w").rule_router("r", ANY), "node 'r': rules: they are a list, not int"),
+        (lambda: Workflow("w").rule_router("r", [ANY]), "node 'r': a rule is a `Rule"),
+        (lambda: Workflow("w").conditional("c", [ANY]), "node 'c': a case is a `Case"),
+        (lambda: Workflow("w").tool("t", count, args=ANY), "node 't': args: they are a mapping .* not int"),
+        (lambda: load_flow(ANY), "a workflow is read from a text of YAML or JSON, not int"),
+        (lambda: check_flow(ANY), "not int"),
+        (lambda: load_flow("name: w", use=ANY), "`use` is a mapping from names to tools"),
+        (lambda: load_flow("name: w", use={ANY: count}), "`use` is a mapping from names to tools"),
+        (lambda: SpawnSubagent(ANY), "its subagents are a mapping from names to agents, not int"),
+        (lambda: SpawnSubagent({"": CLERK}), "the name of a subagent is a text, not ''"),
+        (lambda: SpawnSubagent({"clerk": ANY}), "what runs is an Agent, not int"),
+        (lambda: SpawnSubagent({"clerk": BUILDER}), r"not AgentBuilder: `.build\(\)`"),
+        (lambda: Subagent(agent=ANY), "what runs is an Agent, not int"),
+        (lambda: SubagentTool(CLERK, max_depth=TEXT), "max_depth is a whole number of levels, not '3'"),
+    ],
+    ids=str,
+)
+def test_a_part_of_another_type_is_refused_in_one_line(build: Callable[[], object], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        build()
+    assert "\n" not in str(raised.value)
+
+
+async def test_a_subagent_that_is_made_later_and_is_none_fails_its_call() -> None:
+    staff = SpawnSubagent({"clerk": Subagent(agent=lambda: ANY)})
+    asking = call("spawn_subagent", subagent="clerk", prompt="Is there tea?")
+    boss = AgentBuilder("boss").with_model(ScriptedModel([asking, "No."])).with_tools(staff).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(boss, "Do we have tea?")
+    (asked,) = result.state.steps[0].tool_executions
+    assert asked.error is not None
+    assert asked.error.message == "what runs is an Agent, not int"

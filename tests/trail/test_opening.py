@@ -1,0 +1,73 @@
+"""What a service gives to `Steptrail.open` wrongly is one clear error, and nothing is left open or made."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from steptrail import Steptrail
+from steptrail.errors import ConfigurationError
+from steptrail.telemetry import Telemetry
+from steptrail.testing import ManualClock
+
+
+def told(**settings: Any) -> Telemetry:
+    return Telemetry(processor=SimpleSpanProcessor(InMemorySpanExporter()), **settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"url": None}, "the address of a store is a text"),
+        ({"url": b"sqlite:///runs.db"}, "not bytes"),
+        ({"url": 5, "engine": "procrastinate"}, "not int"),
+        ({"busy_timeout": "5"}, "busy_timeout is a number of seconds from 0, not '5'"),
+        ({"busy_timeout": None}, "not None"),
+        ({"create": "no"}, "`create` is True or False, not str"),
+        ({"read_only": "false"}, "`read_only` is True or False, not str"),
+        ({"live": "yes"}, "`live` is True or False, not str"),
+        ({"clock": 5}, "`clock` is an object with the methods `utc` and `monotonic`, not int"),
+        ({"clock": ManualClock}, "`utc` and `monotonic`, not"),
+        ({"telemetry": "http://x"}, r"`telemetry` is a `Telemetry\(...\)` of steptrail.telemetry, not str"),
+        ({"projections": 5}, "`projections` are a list of projections, not int"),
+        ({"engine": 5}, "`engine` is 'procrastinate', or an object with the methods"),
+        ({"engine": object()}, "`steptrail.fleet.Engine`, not object"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_refused_before_anything_is_opened(given: dict[str, Any], said: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"url": f"sqlite:///{tmp_path / 'runs.db'}", **given}
+    with pytest.raises(ConfigurationError, match=said):
+        Steptrail.open(**settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_telemetry_of_another_trail_leaves_no_store_open(tmp_path: Path) -> None:
+    telemetry = told()
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry):
+        with pytest.raises(ConfigurationError, match="serves one trail"):
+            Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}", telemetry=telemetry)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trail_that_is_made_by_hand_says_how_one_is_opened() -> None:
+    with pytest.raises(ConfigurationError, match=r"`Steptrail.open\('sqlite:///runs.db'\)`"):
+        Steptrail("sqlite:///runs.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_metric_reader_that_fails_at_its_end_is_logged_and_the_store_is_closed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(InMemoryMetricReader):
+        def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+            raise ConnectionError("the receiver is away")
+
+    async with Steptrail.open("sqlite:///:memory:", telemetry=told(metrics=Broken())) as trail:
+        pass
+    assert [each.name for each in caplog.records if each.levelno == logging.ERROR] == ["steptrail.telemetry"]
+    with pytest.raises(Exception, match="is closed"):
+        await trail.runs()
