@@ -42,7 +42,6 @@ def count(item: str) -> int:
         (lambda: Subagent(agent=ANY), "what runs is an Agent, not int"),
         (lambda: SubagentTool(CLERK, max_depth=TEXT), "max_depth is a whole number of levels, not '3'"),
     ],
-    ids=str,
 )
 def test_a_part_of_another_type_is_refused_in_one_line(build: Callable[[], object], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as raised:
