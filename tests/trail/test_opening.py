@@ -37,7 +37,6 @@ def told(**settings: Any) -> Telemetry:
         ({"engine": 5}, "`engine` is 'procrastinate', or an object with the methods"),
         ({"engine": object()}, "`steptrail.fleet.Engine`, not object"),
     ],
-    ids=str,
 )
 def test_a_wrong_setting_is_refused_before_anything_is_opened(given: dict[str, Any], said: str, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"url": f"sqlite:///{tmp_path / 'runs.db'}", **given}
