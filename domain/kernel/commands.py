@@ -6,7 +6,7 @@
 from msgspec import Struct, structs
 
 from steptrail.domain.base import refuse_wrong_types
-from steptrail.domain.errors import NotStorable
+from steptrail.domain.kernel.names import a_person
 from steptrail.domain.storable import storable
 
 __all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause"]
@@ -32,9 +32,7 @@ class _Asked(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if (plain := storable(value, name)) is not value:
                 structs.force_setattr(self, name, plain)
-        if "\0" in self.by:
-            # The name becomes a column of text, and PostgreSQL allows no NUL in such a column.
-            raise NotStorable("by", "a name with a NUL")
+        a_person(self.by, "by")
 
 
 class Pause(_Asked, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar, cast
 
 from steptrail.domain.base import LARGEST
-from steptrail.domain.errors import ConfigurationError, shown
+from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 
-__all__ = ["a_flag", "a_place", "a_row", "a_text", "checked_name", "is_name"]
+__all__ = ["a_flag", "a_person", "a_place", "a_row", "a_text", "checked_name", "is_name"]
 
 T = TypeVar("T")
 
@@ -37,6 +37,20 @@ def a_text(given: object, what: str) -> str:
     if not isinstance(given, str):
         raise ConfigurationError(f"{what} is a text, not {type(given).__name__}")
     return given
+
+
+def a_person(given: object, what: str) -> str:
+    """Return `given`, which names a person or a program for the record.
+
+    Raises `ConfigurationError` for what names nobody. The name becomes a column of text, and PostgreSQL allows no NUL
+    in such a column: that is `NotStorable`.
+    """
+    named = a_text(given, what)
+    if not named.strip():
+        raise ConfigurationError(f"{what} says for the record who asks, answers or erases: it must not be empty")
+    if "\0" in named:
+        raise NotStorable(what, "a name with a NUL")
+    return named
 
 
 def a_flag(given: object, what: str) -> bool:

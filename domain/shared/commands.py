@@ -5,8 +5,9 @@ from typing import cast
 from msgspec import Struct, structs
 
 from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
-from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.names import a_person
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 
@@ -34,9 +35,8 @@ class FromOutside(Struct, frozen=True):
                 plain = storable(value, name)
                 if plain is not value:
                     structs.force_setattr(self, name, plain)
-                if name == "by" and "\0" in str(plain):
-                    # It becomes a column of text, which PostgreSQL ends there.
-                    raise NotStorable("by", "a name with a NUL")
+                if name == "by" and isinstance(plain, str):
+                    a_person(plain, name)
         refuse_wrong_types(self)
 
 

@@ -66,6 +66,29 @@ async def test_a_run_of_a_workflow_stores_nothing_that_cannot_be_read_again(comm
         assert await trail.flow("f").events() == stored
 
 
+@pytest.mark.parametrize("command", [each for each in TO_SESSIONS if each.endswith("by")])
+@pytest.mark.parametrize("nobody", ["", " \t"])
+async def test_nobody_can_neither_ask_nor_answer_a_session(command: str, nobody: str) -> None:
+    async with trail_of() as trail:
+        result = await trail.run(PAYER, "Pay.", session="s")
+        stored = await trail.session("s").events()
+        (held,) = result.state.tool_executions
+        assert held.approval is not None
+        with pytest.raises(ConfigurationError, match=r"by says for the record who .* it must not be empty"):
+            await TO_SESSIONS[command](trail, held.approval.id, nobody)
+        assert await trail.session("s").events() == stored
+
+
+@pytest.mark.parametrize("command", [each for each in TO_FLOWS if each.endswith("by")])
+async def test_nobody_can_neither_ask_nor_answer_a_run_of_a_workflow(command: str) -> None:
+    async with trail_of() as trail:
+        await trail.run(ASKING, session="f", options=LEAVES)
+        stored = await trail.flow("f").events()
+        with pytest.raises(ConfigurationError, match=r"by says for the record who .* it must not be empty"):
+            await TO_FLOWS[command](trail, "")
+        assert await trail.flow("f").events() == stored
+
+
 async def test_a_key_is_a_text() -> None:
     wrong: Any = 17
     async with trail_of() as trail:

@@ -8,6 +8,7 @@ from typing import Any
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.names import a_person
 
 __all__ = ["AguiCaller", "AguiConfig", "require_agui"]
 
@@ -43,12 +44,16 @@ class AguiCaller:
     """The sender of a request, as your `authorize` found out.
 
     `name` is recorded with what is said and answered. A session that the request begins gets the `metadata`, and the
-    `context` where the agent declares one; later runs of the session keep it.
+    `context` where the agent declares one; later runs of the session keep it. Raises `ConfigurationError` for a name
+    that names nobody.
     """
 
     name: str
     metadata: dict[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     context: Any = None
+
+    def __post_init__(self) -> None:
+        a_person(self.name, "the name of a caller")
 
 
 def require_agui(feature: str, *packages: str) -> None:
