@@ -133,7 +133,7 @@ def run_row(found: Sequence[Any]) -> RunRow:
     for name in ("answered", "is_unpriced"):
         row[name] = bool(row[name])
     nanos, ended_at = row.pop("cost_nanos"), row.pop("ended_at")
-    row["cost_usd"] = None if nanos is None else nanos / 1e9
+    row["cost_usd"] = None if nanos is None else nanos / 10**9
     row["started_at"] = to_datetime(row["started_at"])
     row["ended_at"] = None if ended_at is None else to_datetime(ended_at)
     tokens = {name.removeprefix("tokens_"): row.pop(name) for name in TOKENS}

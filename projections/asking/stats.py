@@ -308,8 +308,8 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
         people_seconds=people,
         tokens=_tokens(sums[10:15]),
         wasted_tokens=wasted_tokens,
-        cost_usd=cost / 1e9,
-        wasted_usd=wasted / 1e9,
+        cost_usd=cost / 10**9,
+        wasted_usd=wasted / 10**9,
         unpriced_runs=unpriced,
         percentiles={measure: percentiles(buckets) for measure, buckets in spread.items()},
     )
@@ -367,7 +367,7 @@ def _models(found: Rows) -> Sequence[ModelStats]:
                 statuses=_most_first(statuses),
                 seconds=took / 1e6,
                 tokens=_tokens(tokens),
-                cost_usd=cost / 1e9,
+                cost_usd=cost / 10**9,
                 unpriced_calls=unpriced,
             )
         )
@@ -385,7 +385,7 @@ def _retries(of_models: Rows, of_calls: Rows) -> Sequence[Retries]:
             tries=tries,
             seconds=took / 1e6,
             tokens=sum(tokens),
-            cost_usd=cost / 1e9,
+            cost_usd=cost / 10**9,
         )
         for kind, name, error, tries, took, *tokens, cost in found
     ]

@@ -12,7 +12,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder
-from steptrail.projections.asking.runs import RunRow, page_of_runs
+from steptrail.projections.asking.runs import RUN_COLUMNS, RunRow, page_of_runs, run_row
 from steptrail.projections.asking.statements import COUNTED, Period, Questions, Statement
 from steptrail.projections.asking.stats import GroupBy, StatsQuestion, failure_groups, percentiles
 from steptrail.projections.runs_view.spread import bucket_of
@@ -189,6 +189,11 @@ def test_pages_of_a_list_do_not_move_while_runs_are_added(tmp_path: Path) -> Non
         if order is RunOrder.NEWEST:
             assert found == before
     asked.close()
+
+
+def test_a_large_cost_in_dollars_is_rounded_once() -> None:
+    row = dict.fromkeys(RUN_COLUMNS, 0) | {"cost_nanos": 2_339_408_926_541_233_834}
+    assert run_row([row[name] for name in RUN_COLUMNS]).cost_usd == 2_339_408_926.541_234
 
 
 def test_the_dearest_runs_are_those_with_a_cost(asked: AskedViews, rows: Sequence[Mapping[str, Any]]) -> None:
