@@ -6,7 +6,7 @@
 from msgspec import Struct, structs
 
 from steptrail.domain.base import refuse_wrong_types
-from steptrail.domain.kernel.names import a_person
+from steptrail.domain.kernel.given import a_person
 from steptrail.domain.storable import storable
 
 __all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause"]

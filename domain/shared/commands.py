@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.names import a_person
+from steptrail.domain.kernel.given import a_person
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 

@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.live import NodeDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
-from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_count, checked_transport
+from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_transport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.lifecycle import RunEvent
@@ -60,7 +61,7 @@ class AgentEventEnvelopeAdapter:
         self.dropped = 0
         self._delivery, self._room = Delivery(checked_transport(transport)), room_of(transport)
         self._folds: OrderedDict[str, EnvelopeFold] = OrderedDict()
-        self._most_waiting = checked_count(most_waiting, "most_waiting")
+        self._most_waiting = a_whole(most_waiting, "most_waiting", least=1)
         self._waiting = deque[BroadcastEnvelope]()
         self._clock = SystemClock()
         self._sending: asyncio.Task[None] | None = None

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from steptrail.domain.errors import TransportUnavailable
-from steptrail.infrastructure.broadcast.settings import checked_count
+from steptrail.domain.kernel.given import a_whole
 from steptrail.projections.broadcast import BroadcastEnvelope
 
 __all__ = ["InProcessTransport"]
@@ -20,7 +20,7 @@ class InProcessTransport:
     """
 
     def __init__(self, *, most_waiting: int = 100) -> None:
-        self.most_messages = checked_count(most_waiting, "most_waiting")
+        self.most_messages = a_whole(most_waiting, "most_waiting", least=1)
         self._waiting: list[BroadcastEnvelope] = []
         self._changed = asyncio.Condition()
         self._is_closed = False

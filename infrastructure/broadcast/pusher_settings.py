@@ -4,10 +4,10 @@ A transport that is unavailable is tried again for ever, so what is refused here
 """
 
 import re
-from math import isfinite
 from typing import Any, Final
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_time, a_whole
 
 __all__ = ["check_pusher_settings"]
 
@@ -16,7 +16,7 @@ _CLUSTER: Final = re.compile(r"[A-Za-z0-9-]+")
 # It is written into an address as it is, and before a `:` into what a client is given.
 _KEY: Final = re.compile(r"[!-~]+")
 _NOT_IN_A_KEY: Final = frozenset("&#%+:")
-_MOST_NAME: Final = 200
+_NAME: Final = re.compile(r".{1,200}", re.DOTALL)
 _MOST_PORT: Final = 65_535
 
 
@@ -26,47 +26,30 @@ def check_pusher_settings(
     """Return when all can be used. Raises `ConfigurationError`, which tells no secret, for the first that cannot."""
     if not isinstance(secret, str) or not secret:
         raise ConfigurationError("PusherTransport: `secret` is a text that is not empty")
-    checks: tuple[tuple[str, object, bool, str], ...] = (
+    about = "PusherTransport: `{}`".format
+    for name, given, is_right, use in (
         (
             "key",
             key,
             _is(key, _KEY) and not _NOT_IN_A_KEY & set(key),
-            "the app's key, without spaces or any of & # % + :",
+            "the key of the app, without spaces or & # % + :",
         ),
         (
             "host",
             host,
             host is None or _is(host, _HOST),
-            "a name or an address, without scheme, port and path, or None",
+            "a name or an address without scheme and port, or None",
         ),
         ("cluster", cluster, cluster is None or _is(cluster, _CLUSTER), "a word such as 'eu', or None"),
-        (
-            "port",
-            port,
-            port is None or (_is_count(port) and port <= _MOST_PORT),
-            f"a number from 1 to {_MOST_PORT}, or None",
-        ),
-        ("timeout", timeout, _is_time(timeout), "a number of seconds above 0"),
-        (
-            "event_name",
-            event_name,
-            isinstance(event_name, str) and 0 < len(event_name) <= _MOST_NAME,
-            "1 to 200 characters",
-        ),
-        ("most_bytes", most_bytes, _is_count(most_bytes), "a number of bytes, 1 or more"),
-    )
-    for name, given, is_right, use in checks:
+        ("event_name", event_name, _is(event_name, _NAME), "1 to 200 characters"),
+    ):
         if not is_right:
-            raise ConfigurationError(f"PusherTransport: `{name}` is {str(repr(given))[:100]}: use {use}")
+            raise ConfigurationError(f"{about(name)} is {repr(given)[:100]}: use {use}")
+    a_time(timeout, about("timeout"))
+    a_whole(most_bytes, about("most_bytes"), least=1)
+    if port is not None and a_whole(port, about("port"), least=1) > _MOST_PORT:
+        raise ConfigurationError(f"{about('port')} is {port}: use a number from 1 to {_MOST_PORT}, or None")
 
 
 def _is(text: Any, form: re.Pattern[str]) -> bool:
     return isinstance(text, str) and form.fullmatch(text) is not None
-
-
-def _is_count(number: Any) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= 1
-
-
-def _is_time(seconds: Any) -> bool:
-    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0 and isfinite(seconds)

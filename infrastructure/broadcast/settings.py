@@ -1,4 +1,4 @@
-"""The checks of what broadcasting is given: a transport, a configuration, and how much may wait.
+"""The checks of what broadcasting is given: a transport and a configuration.
 
 They come at once, where it is made. What a delivery finds out later nobody hears of who waits for it.
 """
@@ -6,9 +6,10 @@ They come at once, where it is made. What a delivery finds out later nobody hear
 from typing import Any, TypeVar, cast
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_kind_of, a_whole
 from steptrail.projections.broadcast import BroadcastConfig
 
-__all__ = ["checked_broadcast_config", "checked_count", "checked_transport"]
+__all__ = ["checked_broadcast_config", "checked_transport"]
 
 T = TypeVar("T")
 
@@ -20,22 +21,12 @@ def checked_transport(transport: T) -> T:
         raise ConfigurationError(f"the transport is the class {given.__name__}: give an object of it")
     if not callable(getattr(given, "send", None)):
         raise ConfigurationError(f"the transport, of type {name}, has no `async def send(messages)`")
-    checked_count(getattr(given, "most_messages", None), f"`most_messages` of the transport {name}")
+    a_whole(getattr(given, "most_messages", None), f"`most_messages` of the transport {name}", least=1)
     if (most_bytes := getattr(given, "most_bytes", None)) is not None:
-        checked_count(most_bytes, f"`most_bytes` of the transport {name}")
+        a_whole(most_bytes, f"`most_bytes` of the transport {name}", least=1)
     return transport
 
 
 def checked_broadcast_config(config: BroadcastConfig | None) -> BroadcastConfig:
     """Return the configuration, or the standard one. Raises `ConfigurationError` for anything else."""
-    given: Any = BroadcastConfig() if config is None else config
-    if not isinstance(given, BroadcastConfig):
-        raise ConfigurationError(f"`config` is a BroadcastConfig, not {type(given).__name__}")
-    return given
-
-
-def checked_count(number: object, what: str) -> int:
-    """Return a number from 1. Raises `ConfigurationError` for anything else."""
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ConfigurationError(f"{what} is {repr(number)[:100]}: use 1 or more")
-    return number
+    return BroadcastConfig() if config is None else a_kind_of(BroadcastConfig, config, "config")

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, get_args
 
 from steptrail.domain.errors import ConfigurationError, shown as cut
+from steptrail.domain.kernel.given import a_flag, a_time
 from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.origin import Origin
@@ -43,13 +44,9 @@ def open_store(
     if durability not in get_args(Durability):
         msg = f"durability is 'full' or 'normal', not {durability!r}"
         raise ConfigurationError(msg)
-    if not isinstance(busy_timeout, int | float) or not 0 <= busy_timeout < float("inf"):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"busy_timeout is a number of seconds from 0, not {busy_timeout!r}"
-        raise ConfigurationError(msg)
-    for name, switch in (("create", create), ("read_only", read_only)):
-        # Any text is true, also the "false" of a variable.
-        if not isinstance(switch, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"`{name}` is True or False, not {type(switch).__name__}")
+    a_time(busy_timeout, "busy_timeout", from_zero=True)
+    a_flag(create, "`create`")
+    a_flag(read_only, "`read_only`")
     if _log.isEnabledFor(logging.INFO):
         _log.info("opening %s", without_secrets(url))
     if url.startswith(_POSTGRESQL):

@@ -24,11 +24,10 @@ from urllib.parse import urlsplit
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, MissingExtra, SessionNotFound, SteptrailError, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
-from steptrail.domain.kernel.names import a_row, a_text
+from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text, a_time
 from steptrail.infrastructure.broadcast.settings import checked_broadcast_config
 from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
-from steptrail.interfaces.http.settings import checked_function, checked_kind, checked_seconds
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
@@ -94,12 +93,12 @@ def event_stream(
     shown = checked_broadcast_config(config)
     endpoints = _Endpoints(
         trail,
-        checked_function(authorize, "authorize"),
+        a_function(authorize, "authorize"),
         shown,
-        _like(shown) if conversation is None else checked_kind(conversation, UiConfig, "conversation"),
+        _like(shown) if conversation is None else a_kind_of(UiConfig, conversation, "conversation"),
         frozenset(a_text(each, "each of origins") for each in a_row(origins, "origins")),
-        checked_seconds(heartbeat_seconds, "heartbeat_seconds"),
-        checked_seconds(retry_seconds, "retry_seconds", may_be_none=True),
+        a_time(heartbeat_seconds, "heartbeat_seconds"),
+        a_time(retry_seconds, "retry_seconds", from_zero=True),
     )
     path = "/sessions/{session}"
     return Starlette(

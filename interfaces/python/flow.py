@@ -11,7 +11,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
-from steptrail.domain.kernel.names import a_row
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle

@@ -6,8 +6,8 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.machine import FoldedState
-from steptrail.domain.kernel.names import a_place
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.explaining import explained
@@ -47,7 +47,7 @@ class Handle(Generic[S, E, X_co]):
     async def state(self, *, at: int | None = None) -> S:
         """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""
         if at is not None:
-            a_place(at, "`at`, a version,")
+            a_whole(at, "`at`, a version,")
         state, _ = await fold_stream(self._machine, self._env.store, self.stream_id, at=at)
         if not state.version and at is None:
             raise SessionNotFound(name_of(self.stream_id))
@@ -55,7 +55,7 @@ class Handle(Generic[S, E, X_co]):
 
     async def events(self, *, after: int = 0) -> Sequence[Recorded[E]]:
         """Return the events after version `after`, oldest first."""
-        stored = await self._env.store.read(self.stream_id, after=a_place(after, "`after`, a version,"))
+        stored = await self._env.store.read(self.stream_id, after=a_whole(after, "`after`, a version,"))
         return typed_records(self._machine, stored.records)
 
     async def history(self, *, at: int | None = None, types: Sequence[str] = ()) -> Sequence[Recorded[E]]:
@@ -64,7 +64,7 @@ class Handle(Generic[S, E, X_co]):
         They are its own. For a fork those of the past that it shares come first, with the versions they have there.
         """
         if at is not None:
-            a_place(at, "`at`, a version,")
+            a_whole(at, "`at`, a version,")
         if types:
             return await history_of_types(self._machine, self._env.store, self.stream_id, types, at=at)
         return await history(self._machine, self._env.store, self.stream_id, at=at)

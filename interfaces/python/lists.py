@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionErased
 from steptrail.domain.instants import Datetime, from_datetime, to_datetime
+from steptrail.domain.kernel.given import a_text
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.names import a_text
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage

@@ -3,7 +3,7 @@
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id, is_session_id
 from steptrail.domain.errors import AmbiguousId, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
-from steptrail.domain.kernel.names import a_text
+from steptrail.domain.kernel.given import a_text
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 

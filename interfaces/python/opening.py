@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_flag
 
 if TYPE_CHECKING:
     from steptrail.infrastructure.telemetry.telemetry import Telemetry
@@ -17,8 +18,7 @@ def check_opening(url: object, live: object, clock: object, telemetry: "Telemetr
         raise ConfigurationError(
             f"the address of a store is a text such as 'sqlite:///runs.db', not {type(url).__name__}"
         )
-    if not isinstance(live, bool):
-        raise ConfigurationError(f"`live` is True or False, not {type(live).__name__}")
+    a_flag(live, "`live`")
     if clock is not None and (isinstance(clock, type) or not _has(clock, "utc", "monotonic")):
         raise ConfigurationError(
             f"`clock` is an object with the methods `utc` and `monotonic`, not {type(clock).__name__}"

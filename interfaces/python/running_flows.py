@@ -9,7 +9,7 @@ from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.names import a_row
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.flow.means import flow_means

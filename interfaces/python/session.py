@@ -8,7 +8,7 @@ from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.names import a_place
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.interfaces.python.handle import Handle
@@ -286,7 +286,7 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
         """
         into = checked_session_id(new_id("run") if session is None or session == "" else session)
         if at is not None:
-            a_place(at, "`at`, a version,")
+            a_whole(at, "`at`, a version,")
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)

@@ -5,8 +5,8 @@ from typing import Literal
 
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.instants import Datetime
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.names import a_place
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.lists import agent_name, instant_of, known_wait, newest_questions, one_of, tree_of
@@ -60,7 +60,7 @@ class StoreReader:
             since=None if since is None else instant_of("since", since),
             until=None if until is None else instant_of("until", until),
             after=after and stream_named(after),
-            limit=a_place(limit, "`limit`"),
+            limit=a_whole(limit, "`limit`"),
         )
         list_of = crashed_runs if crashed else listed_runs
         found = await list_of(self._env.store, asked)
@@ -137,7 +137,7 @@ class StoreReader:
         rest, and those that are in progress with no process running them. `row.due` says which of these it is. One
         that cannot be read is left out.
         """
-        most = None if limit is None else a_place(limit, "`limit`")
+        most = None if limit is None else a_whole(limit, "`limit`")
         return await due_runs(self._env.store, self._env.clock.utc(), most)
 
     async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
@@ -147,6 +147,6 @@ class StoreReader:
         sessions that are asked anything, and `after` names the last session of the page before. `session(…).approve`,
         `deny` and `settle` answer. A session that cannot be read is left out, and marked in `runs`.
         """
-        most = a_place(limit, "`limit`")
+        most = a_whole(limit, "`limit`")
         asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=most)
         return await newest_questions(self._env.store, asked, self._env.clock.utc())

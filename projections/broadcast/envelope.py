@@ -11,7 +11,7 @@ import orjson
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.names import a_text
+from steptrail.domain.kernel.given import a_text
 from steptrail.projections.broadcast.config import EnvelopeForm
 from steptrail.projections.broadcast_text import timestamp_text
 

@@ -24,7 +24,7 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
-from steptrail.domain.kernel.names import a_row
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of

@@ -17,6 +17,7 @@ from steptrail.domain.flow.nodes import (
     TransformNode,
 )
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 from steptrail.runtime.flow import working
 from steptrail.runtime.flow.graph_builder import about
 from steptrail.runtime.flow.working_builder import WorkingBuilder, checked
@@ -27,7 +28,6 @@ from steptrail.runtime.flow.written import (
     NodeSettings,
     Rule,
     When,
-    several,
 )
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = RuleRouterNode(
                 id=node_id,
-                rules=tuple(deciding.rule(rule) for rule in several("rules", rules)),
+                rules=tuple(deciding.rule(rule) for rule in a_row(rules, "rules")),
                 allow_multiple=allow_multiple,
                 default=default,
                 **checked(settings, NodeSettings),
@@ -190,7 +190,7 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = ConditionalNode(
                 id=node_id,
-                cases=tuple(deciding.case(case) for case in several("cases", cases)),
+                cases=tuple(deciding.case(case) for case in a_row(cases, "cases")),
                 evaluate=evaluate,
                 default=default,
                 **checked(settings, NodeSettings),
@@ -239,7 +239,7 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = GuardianNode(
                 id=node_id,
-                checks=tuple(deciding.check(check) for check in several("checks", checks)),
+                checks=tuple(deciding.check(check) for check in a_row(checks, "checks")),
                 on_fail=cast("OnFail", on_fail),
                 redirect=redirect,
                 **checked(settings, NodeSettings),

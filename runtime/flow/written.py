@@ -5,7 +5,7 @@ The recorded forms are in `domain/flow/nodes.py`. A function is recorded by its 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
@@ -31,10 +31,7 @@ __all__ = [
     "Rule",
     "TryingSettings",
     "When",
-    "several",
 ]
-
-T = TypeVar("T")
 
 When: TypeAlias = str | Expression | Callable[[Any], object]
 """That which decides: a CEL expression, a path such as `vars.plan.ready`, or a function that gets an `Envelope`.
@@ -152,14 +149,6 @@ class Check:
     schema: Mapping[str, object] | None = None
     when: When | None = None
     message: str | None = None
-
-
-def several(what: str, given: Iterable[T]) -> Iterable[T]:
-    """Return what must be a list. Raises `ConfigurationError` for what is none."""
-    kind = type(given).__name__
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{what}: they are a list, not {kind}")
-    return given
 
 
 class Deciding:

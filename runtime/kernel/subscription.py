@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.domain.kernel.names import a_place
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.iteration import Iteration
 from steptrail.runtime.kernel.kinds import KINDS
@@ -76,7 +76,7 @@ class Subscription(Iteration[LogEntry]):
             msg = f"{', '.join(map(repr, unknown))}: no event has this type, and nothing would ever come"
             raise ConfigurationError(msg)
         if after != "now":
-            a_place(after, "the position after which a subscription begins, unless that is 'now',")
+            a_whole(after, "the position after which a subscription begins, unless that is 'now',")
         self._store, self._types, self._follow, self._on_corrupt = store, tuple(types), follow, on_corrupt
         self._stream = stream
         self._is_store_closed = is_store_closed

@@ -27,7 +27,7 @@ def count(item: str) -> int:
     ("build", "said"),
     [
         (lambda: Workflow(ANY), "the name of a workflow is a text, not int"),
-        (lambda: Workflow("w").rule_router("r", ANY), "node 'r': rules: they are a list, not int"),
+        (lambda: Workflow("w").rule_router("r", ANY), "node 'r': rules: Expected a list, got `int`"),
         (lambda: Workflow("w").rule_router("r", [ANY]), "node 'r': a rule is a `Rule"),
         (lambda: Workflow("w").conditional("c", [ANY]), "node 'c': a case is a `Case"),
         (lambda: Workflow("w").tool("t", count, args=ANY), "node 't': args: they are a mapping .* not int"),

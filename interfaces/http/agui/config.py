@@ -8,7 +8,7 @@ from typing import Any
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.names import a_person
+from steptrail.domain.kernel.given import a_person
 
 __all__ = ["AguiCaller", "AguiConfig", "require_agui"]
 

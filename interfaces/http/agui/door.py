@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_function, a_whole
 from steptrail.interfaces.http.agui.config import AguiCaller
 from steptrail.interfaces.http.agui.reading import RequestRefused, refuse_what_is_not_supported
-from steptrail.interfaces.http.settings import checked_function, checked_number
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -41,11 +41,11 @@ class Door:
     max_history: int
 
     def __post_init__(self) -> None:
-        checked_function(self.authorize, "authorize")
+        a_function(self.authorize, "authorize")
         if self.authenticate is not None:
-            checked_function(self.authenticate, "authenticate")
-        checked_number(self.max_body_bytes, "max_body_bytes", least=1)
-        checked_number(self.max_history, "max_history", least=0)
+            a_function(self.authenticate, "authenticate")
+        a_whole(self.max_body_bytes, "max_body_bytes", least=1)
+        a_whole(self.max_history, "max_history", least=0)
 
     async def opened(self, scope: "Scope", receive: "Receive") -> "tuple[Request, RunAgentInput]":
         """Return a request and what it asks for, if it may be read."""

@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     SessionNotFound,
     StoreError,
 )
+from steptrail.domain.kernel.given import a_kind_of, a_time
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.config import AguiCaller, AguiConfig, require_agui
 from steptrail.interfaces.http.agui.door import Authenticate, Authorize, Door
@@ -31,7 +32,6 @@ from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import watched
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.http.heartbeats import with_beats
-from steptrail.interfaces.http.settings import checked_kind, checked_seconds
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
@@ -215,8 +215,8 @@ def agui_app(
     require_agui("agui_app", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
     work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)
-    heartbeat = checked_seconds(heartbeat_seconds, "heartbeat_seconds")
-    return AguiApp(trail, agent, door, checked_kind(config, AguiConfig, "config"), work=work, heartbeat=heartbeat)
+    heartbeat = a_time(heartbeat_seconds, "heartbeat_seconds")
+    return AguiApp(trail, agent, door, a_kind_of(AguiConfig, config, "config"), work=work, heartbeat=heartbeat)
 
 
 async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:
