@@ -124,7 +124,7 @@ async def test_a_refusal_of_our_rights_or_of_too_much_at_once_is_no_delivery(por
         (strict(port, "rate"), "429"),
     ):
         async with transport:
-            with pytest.raises(TransportUnavailable, match=f"the server says: {code}"):
+            with pytest.raises(TransportUnavailable, match=f"the server says: '{code}"):
                 await transport.send(of_a_run(4))
 
 
