@@ -1,0 +1,85 @@
+"""The checks of plain values that callers give: at once, where they are given, so that no run fails over them later.
+
+Each returns what it was given, or raises a `ConfigurationError` that names it by `what`.
+"""
+
+from collections.abc import Iterable, Mapping
+from math import inf
+from typing import TypeVar, cast
+
+from steptrail.domain.base import LARGEST
+from steptrail.domain.errors import ConfigurationError, NotStorable, shown
+
+__all__ = ["a_flag", "a_function", "a_kind_of", "a_person", "a_row", "a_text", "a_time", "a_whole"]
+
+T = TypeVar("T")
+
+
+def a_text(given: object, what: str) -> str:
+    """Return `given`, which must be a text."""
+    if not isinstance(given, str):
+        raise ConfigurationError(f"{what} is a text, not {type(given).__name__}")
+    return given
+
+
+def a_person(given: object, what: str) -> str:
+    """Return `given`, which names a person or a program for the record.
+
+    The name becomes a column of text, and PostgreSQL allows no NUL in such a column: that is `NotStorable`.
+    """
+    named = a_text(given, what)
+    if not named.strip():
+        raise ConfigurationError(f"{what} says for the record who asks, answers or erases: it must not be empty")
+    if "\0" in named:
+        raise NotStorable(what, "a name with a NUL")
+    return named
+
+
+def a_flag(given: object, what: str) -> bool:
+    """Return `given`, which must be True or False: what else is false in Python is no answer to a question."""
+    if not isinstance(given, bool):
+        said = shown(given) if isinstance(given, str) else type(given).__name__
+        raise ConfigurationError(f"{what} is True or False, not {said}")
+    return given
+
+
+def a_whole(given: object, what: str, *, least: int = 0) -> int:
+    """Return `given`, which must be a whole number from `least`, and none that is too large for a store."""
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise ConfigurationError(f"{what} is a whole number, not {type(given).__name__}")
+    if not least <= given <= LARGEST:
+        # To write a huge number as text takes long, and Python refuses it.
+        said = f"{given}" if abs(given) < 10**30 else "a number of more than thirty digits"
+        raise ConfigurationError(f"{what} is a number from {least} to {LARGEST}, not {said}")
+    return int(given)
+
+
+def a_row(given: Iterable[T], what: str) -> tuple[T, ...]:
+    """Return the values of a list or the like; a text and a mapping are none."""
+    one = cast(object, given)
+    if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
+        raise ConfigurationError(f"{what}: Expected a list, got `{type(cast(object, given)).__name__}`")
+    return tuple(given)
+
+
+def a_time(given: object, what: str, *, from_zero: bool = False) -> float:
+    """Return `given`, which must be a number of seconds above 0, or from 0."""
+    seconds = given if isinstance(given, int | float) and not isinstance(given, bool) else -inf
+    if 0 < seconds < inf or (from_zero and seconds == 0):
+        return seconds
+    least = "from 0" if from_zero else "above 0"
+    raise ConfigurationError(f"{what} is a number of seconds {least}, not {repr(given)[:100]}")
+
+
+def a_function(given: T, what: str) -> T:
+    """Return `given`, which must be a function, or something else that can be called."""
+    if not callable(given):
+        raise ConfigurationError(f"{what} is a function, not {type(given).__name__}")
+    return given
+
+
+def a_kind_of(kind: type[T], given: object, what: str) -> T:
+    """Return `given`, which must be of this class."""
+    if not isinstance(given, kind):
+        raise ConfigurationError(f"{what} is of the class {kind.__name__}, not {type(given).__name__}")
+    return given
