@@ -17,11 +17,8 @@ from steptrail.domain.agent.events import (
     ExecutionStarted,
     MessagesAppended,
     MetadataChanged,
-    PauseLifted,
-    PauseRequested,
     SessionForked,
     SessionStarted,
-    StopRequested,
 )
 from steptrail.domain.agent.events.execution import Override
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
@@ -33,11 +30,17 @@ from steptrail.domain.agent.retrying import why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
-from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop, Unpause
+from steptrail.domain.kernel.commands import Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
-from steptrail.domain.shared.pausing import asked_to_pause, asked_to_stay_paused
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.steering import (
+    asked_by_leaving,
+    asked_to_pause,
+    asked_to_stay_paused,
+    asked_to_stop,
+    asked_to_unpause,
+)
 from steptrail.domain.version import VERSION
 
 __all__ = ["decide"]
@@ -69,7 +72,7 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
         case Unpause():
             return _unpause(state, command)
         case Stop():
-            return _stop(state, command)
+            return asked_to_stop(command, state.agent_id, state.stop_request, is_open=state.is_open)
         case Leave(at=at):
             return _leave(state, at)
         case Settle():
@@ -234,27 +237,16 @@ def _pause(state: AgentState, command: Pause) -> tuple[AgentEvent, ...]:
 def _unpause(state: AgentState, command: Unpause) -> tuple[AgentEvent, ...]:
     if state.phase is Phase.UNPAUSED:
         return ()
-    if state.phase is not Phase.PAUSED and state.pause_request is None:
-        why = "no execution is open" if not state.is_open else f"execution {state.execution_id} is not paused"
-        raise CommandRejected("unpause", state.agent_id, why)
-    return (PauseLifted(by=command.by, reason=command.reason, key=command.key),)
-
-
-def _stop(state: AgentState, command: Stop) -> tuple[AgentEvent, ...]:
-    if not state.is_open:
-        raise CommandRejected("stop", state.agent_id, "no execution is open")
-    if state.stop_request is not None:
-        return ()
-    return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+    is_paused = state.phase is Phase.PAUSED or state.pause_request is not None
+    execution = state.execution_id if state.is_open else None
+    return asked_to_unpause(command, state.agent_id, execution, is_paused=is_paused)
 
 
 def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
     if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
-    if (asked := state.pause_request) is not None and asked.is_by_person:
-        return (paused(state.fold.step, at, by=asked.by, reason=asked.reason),)
-    own = PauseRequested(by=CALLER, reason="cancelled")
-    return (own, paused(state.fold.step, at, by=own.by, reason=own.reason))
+    requested, by, reason = asked_by_leaving(state.pause_request)
+    return (*requested, paused(state.fold.step, at, by=by, reason=reason))
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:

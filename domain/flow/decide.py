@@ -22,21 +22,24 @@ from steptrail.domain.flow.events import (
     FlowRetried,
     FlowStarted,
     MetadataChanged,
-    PauseLifted,
-    PauseRequested,
     SessionStarted,
-    StopRequested,
 )
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.ids import execution_id, node_asked_in
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import CALLER, Leave, Pause, Stop, Unpause
+from steptrail.domain.kernel.commands import Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
-from steptrail.domain.shared.pausing import asked_to_pause, asked_to_stay_paused
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.steering import (
+    asked_by_leaving,
+    asked_to_pause,
+    asked_to_stay_paused,
+    asked_to_stop,
+    asked_to_unpause,
+)
 from steptrail.domain.version import VERSION
 
 __all__ = ["decide", "said_by", "was_accepted", "why_no_retry"]
@@ -83,7 +86,7 @@ def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
         case Unpause():
             return _unpause(state, command)
         case Stop():
-            return _stop(state, command)
+            return asked_to_stop(command, state.flow_id, state.stop_request, is_open=state.is_open)
         case Leave():
             return _leave(state)
     assert_never(command)
@@ -251,24 +254,13 @@ def _pause(state: FlowState, command: Pause) -> tuple[FlowEvent, ...]:
 def _unpause(state: FlowState, command: Unpause) -> tuple[FlowEvent, ...]:
     if state.phase is RunPhase.UNPAUSED:
         return ()
-    if state.phase is not RunPhase.PAUSED and state.pause_request is None:
-        why = "no execution is open" if not state.is_open else f"execution {state.execution_id} is not paused"
-        raise CommandRejected("unpause", state.flow_id, why)
-    return (PauseLifted(by=command.by, reason=command.reason, key=command.key),)
-
-
-def _stop(state: FlowState, command: Stop) -> tuple[FlowEvent, ...]:
-    if not state.is_open:
-        raise CommandRejected("stop", state.flow_id, "no execution is open")
-    if state.stop_request is not None:
-        return ()
-    return (StopRequested(by=command.by, reason=command.reason, key=command.key),)
+    is_paused = state.phase is RunPhase.PAUSED or state.pause_request is not None
+    execution = state.execution_id if state.is_open else None
+    return asked_to_unpause(command, state.flow_id, execution, is_paused=is_paused)
 
 
 def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
     if not state.is_open or state.phase in {RunPhase.PAUSED, RunPhase.UNPAUSED}:
         return ()
-    if (asked := state.pause_request) is not None and asked.is_by_person:
-        return (ExecutionPaused(by=asked.by, reason=asked.reason, step_seconds=0.0),)
-    own = PauseRequested(by=CALLER, reason="cancelled")
-    return (own, ExecutionPaused(by=own.by, reason=own.reason, step_seconds=0.0))
+    requested, by, reason = asked_by_leaving(state.pause_request)
+    return (*requested, ExecutionPaused(by=by, reason=reason, step_seconds=0.0))
