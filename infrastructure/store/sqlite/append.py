@@ -26,7 +26,7 @@ from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
 from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.sqlite.connections import Connections, Work
-from steptrail.infrastructure.store.sqlite.errors import HeldUp, primary_code, translate
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 
 __all__ = [
     "LAST_VERSION",
@@ -165,9 +165,11 @@ class CommitWriter:
             standing = None
         if isinstance(standing, StreamHead):
             return standing
+        most = largest_file(error)
+        beyond = "" if most is None else f"; a file may have {most:,} bytes at most, see `ulimit -f`"
         unknown = AppendOutcomeUnknown(
-            f"a write to stream {commit.stream!r} of {self._store} failed ({error}) and may or may not have happened: "
-            "read the stream before trying again"
+            f"a write to stream {commit.stream!r} of {self._store} failed ({error}{beyond}) and may or may not have "
+            "happened: read the stream before trying again"
         )
         unknown.__cause__ = error
         return unknown
