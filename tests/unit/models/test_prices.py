@@ -156,7 +156,7 @@ def test_what_is_no_price_is_refused_by_name(price: dict[str, str], said: str) -
 
 
 def test_what_is_no_table_and_a_limit_that_nobody_counts_to_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="price table '1': models.m: Expected `object`, got `int`"):
+    with pytest.raises(ConfigurationError, match=r"price table '1': models\.m: Expected `object`, got `int`"):
         PriceTable.of({"m": 5}, version="1")  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="price table '1': models: Expected `object`, got `NoneType`"):
         PriceTable.of(None, version="1")  # type: ignore[arg-type]
