@@ -21,6 +21,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.lists import row_of
 from steptrail.runtime.kernel.room import Place
+from steptrail.runtime.kernel.seldom import Seldom
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 
 __all__ = ["SWEEP_SECONDS", "Woken"]
@@ -191,20 +192,22 @@ class Woken:
 
     async def _sweep(self) -> None:
         """Tell the engine of what is due and it was not told of; one worker of the store at a time."""
+        seldom = Seldom(_log)
         while True:
             try:
                 lease = await self._env.store.acquire(_SWEEP, owner=self._name)
                 try:
                     while True:
                         await self._sweep_once()
+                        seldom.over()
                         await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                 finally:
                     await lease.release()
             except SessionBusy:
-                pass
+                seldom.over()
             except StoreError as error:
                 if not self._env.fanout.is_closed:
-                    _log.warning("a worker could not look for what no wake was told of, and tries again: %s", error)
+                    seldom.warn("a worker could not look for what no wake was told of, and tries again: %s", error)
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep_once(self) -> None:

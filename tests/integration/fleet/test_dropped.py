@@ -17,9 +17,9 @@ async def test_a_worker_whose_engine_is_gone_ends(
     database = postgres_server.create_database()
     agent = AgentBuilder("desk").with_model(ScriptedModel(["Done."])).build()
     url = postgres_server.url(database)
-    async with Steptrail.open("sqlite:///:memory:", engine=f"procrastinate+{url}") as trail, asyncio.timeout(60):
-        async with trail.work(agent):
-            session = await trail.start(agent, "hi")
-            while (await session.state()).status != "completed":
-                await asyncio.sleep(0.01)
-            await asyncio.to_thread(postgres_server.drop_database, database)
+    trail = Steptrail.open("sqlite:///:memory:", engine=f"procrastinate+{url}")
+    async with asyncio.timeout(60), trail, trail.work(agent):
+        session = await trail.start(agent, "hi")
+        while (await session.state()).status != "completed":
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(postgres_server.drop_database, database)
