@@ -45,8 +45,9 @@ def _evaluated(
     name: str, run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow | None, means: FlowMeans, now: int
 ) -> FlowEvent:
     node = graph.node(task.node)
-    functions = flow.functions.get(node.id, {}) if flow is not None else {}
-    brought = NodeMeans(means.expressions, means.schemas, functions)
+    brought = NodeMeans(means.expressions, means.schemas)
+    if flow is not None:
+        brought = brought._replace(functions=flow.functions.get(node.id, {}))
     try:
         result = _result(run, graph, node, task, brought)
     except NodeFault as fault:
