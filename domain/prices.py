@@ -5,6 +5,7 @@ Prices are US dollars per million tokens with at most six decimals, so one token
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import date as day
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
@@ -153,7 +154,7 @@ class PriceTable(Settings, frozen=True, kw_only=True):
     ) -> "PriceTable":
         """Return a table made of plain data. A float is read as the number that is printed for it.
 
-        Raises `ConfigurationError` for a value that is no price.
+        Raises `ConfigurationError` for a value that is no price, and for a day that there is not.
         """
         priced: dict[str, ModelPrice] = {}
         if not isinstance(models, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -165,8 +166,16 @@ class PriceTable(Settings, frozen=True, kw_only=True):
                 priced[name] = made(ModelPrice, prices)
             except ValueError as error:
                 said = str(error).removeprefix("ModelPrice: ")
-                raise ConfigurationError(f"price table {version!r}: models.{name}.{said}") from None
-        return cls(models=priced, version=version, source=source, date=date)
+                place = f"models.{name}" + (": " if said.startswith("Expected") else ".")
+                raise ConfigurationError(f"price table {version!r}: {place}{said}") from None
+        table = cls(models=priced, version=version, source=source, date=date)
+        if date is not None:
+            # Not in the constructor: it reads the log too, and a table that was taken once stays readable.
+            try:
+                day.fromisoformat(date)
+            except ValueError:
+                table.refuse("date", "Expected a day that there is")
+        return table
 
     def price_of(self, *names: str | None) -> ModelPrice | None:
         """Return the price of the first of the names that has one."""

@@ -5,13 +5,36 @@ Without `--model` a script speaks, so that every example runs anywhere, and the 
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from steptrail import RunResult
 from steptrail.messages import ToolResultPart
 from steptrail.models import AnthropicModel, ModelDriver, ModelRequest, OpenAIModel
 from steptrail.testing import Reply, ScriptedModel
 
-__all__ = ["add_model_option", "choose_model", "exit_code", "tool_results", "who_speaks"]
+__all__ = ["add_model_option", "choose_model", "exit_code", "folder", "port", "seconds", "tool_results", "who_speaks"]
+
+
+def folder(text: str) -> Path:
+    """Read the option that names a folder, which may still have to be made."""
+    place = Path(text)
+    if (found := next(each for each in (place, *place.absolute().parents) if each.exists())) and not found.is_dir():
+        raise argparse.ArgumentTypeError(f"{found} is a file, not a folder")
+    return place
+
+
+def port(text: str) -> int:
+    """Read the option that names a port; 0 is a free one."""
+    if not 0 <= (number := int(text)) <= 65_535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text}")
+    return number
+
+
+def seconds(text: str) -> float:
+    """Read the option that says how long something takes."""
+    if not 0 <= (number := float(text)) <= 86_400:
+        raise argparse.ArgumentTypeError(f"this is a number of seconds, up to a day, not {text}")
+    return number
 
 
 def add_model_option(parser: argparse.ArgumentParser) -> None:

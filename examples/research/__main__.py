@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from examples.common import add_model_option, choose_model, exit_code, who_speaks
+from examples.common import add_model_option, choose_model, exit_code, folder, who_speaks
 from examples.research.agent import lead, notes, reader
 from examples.research.citations import cited, problems
 from examples.research.library import Library
@@ -48,7 +48,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("topic", help="a word that the files have")
     parser.add_argument("--files", type=Path, default=GUIDES, help="the folder to report on (default: the guides)")
-    parser.add_argument("--folder", type=Path, default=Path("research"), help="for the store and the report")
+    parser.add_argument("--folder", type=folder, default=Path("research"), help="for the store and the report")
     parser.add_argument("--max-steps", type=int, default=12, metavar="N")
     add_model_option(parser)
     given = parser.parse_args()

@@ -5,7 +5,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from examples.common import add_model_option, choose_model, exit_code, who_speaks
+from examples.common import add_model_option, choose_model, exit_code, folder, seconds, who_speaks
 from examples.support_desk.agent import support_agent
 from examples.support_desk.script import SCRIPTS
 from examples.support_desk.shop import Shop
@@ -37,8 +37,10 @@ async def main(ticket: int, folder: Path, model: str | None, slow: float) -> int
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ticket", type=int, help="1: a small refund, 2: one that needs approval, 3: a lawyer")
-    parser.add_argument("--folder", type=Path, default=Path("support-desk"), help="for the databases")
-    parser.add_argument("--slow", type=float, default=0.0, metavar="S", help="the bank takes so long: time for a kill")
+    parser.add_argument("--folder", type=folder, default=Path("support-desk"), help="for the databases")
+    parser.add_argument(
+        "--slow", type=seconds, default=0.0, metavar="S", help="the bank takes so long: time for a kill"
+    )
     add_model_option(parser)
     given = parser.parse_args()
     try:

@@ -38,6 +38,7 @@ _TASK = "steptrail.wake"
 _MOST_CONNECTIONS = 3
 _LONGEST_QUEUE = 40
 """Bytes of the name of a queue. It is part of the name of a channel, and PostgreSQL takes no more than 63 for those."""
+_NO_RIGHT = "42501"
 _OPEN_SECONDS, _TRY_AGAIN_SECONDS, _END_SECONDS = 10.0, 1.0, 1.0
 _RECONNECT_SECONDS = 4.0
 """A pool waits twice as long before each try, so it begins anew after these: a server that is back is found soon."""
@@ -308,7 +309,12 @@ class ProcrastinateEngine:
         except (psycopg.Error, exceptions.ProcrastinateException, OSError) as error:
             cause = error.__cause__ if isinstance(error, exceptions.ConnectorException) and error.__cause__ else error
             text = " ".join(str(cause).split())
-            msg = f"the engine {self.name} in {self._address.name} did not do what it was asked, try again: {text}"
+            told = "did not do what it was asked, try again"
+            if getattr(cause, "sqlstate", None) == _NO_RIGHT:
+                told = (
+                    f"was refused: grant its user the right, or `CREATE SCHEMA {FLEET_SCHEMA} AUTHORIZATION` that user"
+                )
+            msg = f"the engine {self.name} in {self._address.name} {told}: {text}"
             raise StoreUnavailable(msg) from error
 
 

@@ -38,6 +38,7 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.seldom import Seldom
 
 __all__ = ["AsOf", "Found", "Views"]
 
@@ -320,25 +321,27 @@ class Views:
         return {(each.name, each.version) for each in self._projections}
 
     async def _keep(self, projection: Projection[Any]) -> None:
+        seldom = Seldom(_log)
         while True:
             try:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
-                        await self._follow(projection)
+                        await self._follow(projection, seldom)
             except ProjectionStopped as error:
                 _log.error("%s", error)
                 return
             except (StoreError, ViewsBusy) as error:
-                _log.warning("the projection %s goes on in a moment: %s", projection.name, error)
+                seldom.warn("the projection %s goes on in a moment: %s", projection.name, error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _follow(self, projection: Projection[Any]) -> None:
+    async def _follow(self, projection: Projection[Any], seldom: Seldom) -> None:
         grown = asyncio.Event()
         watch = watch_log(self._store, lambda _: grown.set(), lambda _: grown.set())
         try:
             while not watch.is_over:
                 grown.clear()
                 await self._apply(projection)
+                seldom.over()
                 progress = await self._progress_of(projection)
                 if progress is not None and progress.error_position is not None:
                     raise ProjectionStopped(progress.name, progress.error_position, progress.error or "")

@@ -7,6 +7,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
@@ -87,8 +88,8 @@ class AskingRuns:
             raise ConfigurationError(f"a list of runs needs a RunFilter, not a {type(filter).__name__}")
         if order not in list(RunOrder):
             raise ConfigurationError(f"there is no order {order!r} of runs: there are {', '.join(RunOrder)}")
-        if not isinstance(limit, int) or not 1 <= limit <= _LONGEST:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a page of runs has 1 to {_LONGEST:,} rows, not {limit!r}")
+        if a_whole(limit, "the `limit` of a page of runs", least=1) > _LONGEST:
+            raise ConfigurationError(f"a page of runs has 1 to {_LONGEST:,} rows, not {limit}")
         way, now = RunOrder(order), self._utc()
         cursor = None if after is None else Cursor.of(after, way)
         crashed = await self._crashed(filter)

@@ -10,6 +10,7 @@ from typing import Literal
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.infrastructure.views.verifying import ViewsFault
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
@@ -99,8 +100,7 @@ class TrailViews(AskingRuns):
             raise ConfigurationError(f"a question is a text in SQL, not a {type(text).__name__}")
         if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a question needs a timeout above 0 seconds, not {timeout!r}")
-        if not isinstance(limit, int) or limit < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a question needs a limit from 0, not {limit!r}")
+        a_whole(limit, "the `limit` of a question")
         views = await self.refreshed(fresh)
         found, as_of = await views.sql(text, values, seconds=timeout, most=limit)
         lag = await views.lag(as_of)
@@ -111,8 +111,8 @@ class TrailViews(AskingRuns):
 
         Applies it, if no other process does. Raises `ProjectionStopped` where it does not go on, and `TimeoutError`.
         """
-        if not isinstance(position, int | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a position of the log is a whole number, not {position!r}")
+        if position is not None:
+            a_whole(position, "a position of the log")
         if not isinstance(timeout, int | float) or timeout != timeout:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a wait needs a timeout in seconds, not {timeout!r}")
         views = self.all
@@ -180,7 +180,7 @@ class TrailViews(AskingRuns):
         `ViewsBusy` while another process rebuilds or prunes them, and `ProjectionStopped` where it does not go on; then
         nothing is changed.
         """
-        return await self.all.rebuild(whole=whole)
+        return await self.all.rebuild(whole=a_flag(whole, "`whole`"))
 
     def kept_going(self) -> AbstractAsyncContextManager[None]:
         """Return a block inside of which every event is applied as soon as it is stored, by this process or another."""

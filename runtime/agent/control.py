@@ -117,6 +117,10 @@ class SessionControl:
                     decide(now.committed, start)  # what it is busy with is another input
                 if now.committed.is_open or now.committed.version == state.version:
                     raise
+            except CommandRejected:
+                # A `start` needs no lease: it may have stored this input, or another one, in front of us.
+                if not await self.stream.has_grown_since(journal):
+                    raise
             # Another process has appended between our read and our lease. It may have answered this input, or crashed.
             journal = await journal.reloaded()
 

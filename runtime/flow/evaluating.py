@@ -28,8 +28,11 @@ from steptrail.runtime.kernel.log_context import LogPlace, log_place
 __all__ = ["evaluated"]
 
 
-def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow, means: FlowMeans, now: int) -> FlowEvent:
-    """Return the event of the result of a node, or of its failure. Code of the user logs from the place of the node."""
+def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow | None, means: FlowMeans, now: int) -> FlowEvent:
+    """Return the event of the result of a node, or of its failure. Code of the user logs from the place of the node.
+
+    A person's answer needs no code, and so no workflow.
+    """
     run, graph = state.at_work()
     place = log_place.set(LogPlace(state.flow_id, run.id, node=key[0], visit=key[1]))
     try:
@@ -39,10 +42,12 @@ def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow, means: FlowMe
 
 
 def _evaluated(
-    name: str, run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow, means: FlowMeans, now: int
+    name: str, run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow | None, means: FlowMeans, now: int
 ) -> FlowEvent:
     node = graph.node(task.node)
-    brought = NodeMeans(means.expressions, means.schemas, flow.functions.get(node.id, {}))
+    brought = NodeMeans(means.expressions, means.schemas)
+    if flow is not None:
+        brought = brought._replace(functions=flow.functions.get(node.id, {}))
     try:
         result = _result(run, graph, node, task, brought)
     except NodeFault as fault:

@@ -21,7 +21,7 @@ from steptrail.domain.flow.effects import (
     ScheduleNodeRetry,
     StartTasks,
 )
-from steptrail.domain.flow.events import FlowEvent, NodeAttemptFailed, NodeRetryScheduled
+from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired, NodeAttemptFailed, NodeRetryScheduled
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
@@ -110,7 +110,13 @@ class FlowRunner:
         if isinstance(effect, RestUntil):
             run = self._journal.peek().run
             return self._flow is None or run is None or not stays_for(run, effect.until, self._journal.now())
-        return self._flow is None and isinstance(effect, _NEED_CODE)
+        return self._flow is None and isinstance(effect, _NEED_CODE) and not self._is_of_a_person(effect)
+
+    def _is_of_a_person(self, effect: FlowEffect) -> bool:
+        """Tell whether the effect makes the answer of a person the result of a node, for which no code is needed."""
+        run = self._journal.peek().run
+        task = run.tasks.get(effect.key) if run is not None and isinstance(effect, Evaluate) else None
+        return task is not None and isinstance(task.landing, HumanAnswered | HumanExpired)
 
     async def perform(self, effect: FlowEffect, /) -> None:
         """Perform the effect, and record the events that follow from it."""
@@ -129,7 +135,7 @@ class FlowRunner:
                 state = journal.asked
                 run, graph = state.at_work()
                 journal.conclude(question(run, graph, run.tasks.get(key) or Task(*key), state.as_of))
-            case Evaluate(key=key) if self._flow is not None:
+            case Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case StartTasks(keys=keys) if attempts is not None:
                 attempts.start(keys)
@@ -198,9 +204,10 @@ class FlowRunner:
         self._journal.conclude(again)
         tried_again(state.flow_id, again)
 
-    async def _evaluate(self, key: TaskKey, flow: BuiltWorkflow) -> None:
+    async def _evaluate(self, key: TaskKey, flow: BuiltWorkflow | None) -> None:
         # Events that the outside world knows of are made durable before code of the user runs.
-        if flow.functions.get(key[0]) and self._journal.holds(is_world_fact) and not await self._journal.flush():
+        has_code = flow is not None and flow.functions.get(key[0])
+        if has_code and self._journal.holds(is_world_fact) and not await self._journal.flush():
             return
         self._journal.record(evaluated(self._journal.peek(), key, flow, self._means, self._journal.now()))
 

@@ -159,8 +159,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
                     return await self._carry_out(journal, command)
             except SessionBusy:
                 journal = await self.append(journal, command)
-                if isinstance(command, Pause):
-                    await self._pause_children(journal.committed, command)
+                await self._ask_children(journal.committed, command)
         await self._carry_out_request_of(journal)
         return (await journal.reloaded()).committed
 
@@ -232,11 +231,11 @@ class StreamControl(StreamCommands[S, C, E, F]):
     def _open_request(self, state: S) -> Pause | Stop | None:
         return self._control.asked(state) if self._control.standing(state).is_open else None
 
-    async def _pause_children(self, state: S, command: Pause) -> None:
-        """Ask the streams that this one began to pause as well."""
+    async def _ask_children(self, state: S, command: Pause | Stop) -> None:
+        """Ask the streams that this one began to pause or stop as well: one that works begins nothing more then."""
         for child in self._control.children(state):
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
-                await self._below(child).request(Pause(by=command.by, reason=command.reason))
+                await self._below(child).request(type(command)(by=command.by, reason=command.reason))
 
     async def _stop_children(self, state: S) -> None:
         """Stop the streams that this one began, if its run has ended."""

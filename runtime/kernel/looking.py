@@ -12,6 +12,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
 from steptrail.runtime.kernel.room import Place
+from steptrail.runtime.kernel.seldom import Seldom
 
 __all__ = ["Looking"]
 
@@ -64,6 +65,7 @@ class Looking:
 
     async def _look(self, hands: Hands) -> None:
         watch: Watch | None = None
+        seldom = Seldom(_log)
         try:
             while not self._env.fanout.is_closed:
                 try:
@@ -73,10 +75,12 @@ class Looking:
                     # So the process in which something is said after a quiet time answers it as a rule, at once.
                     await asyncio.sleep(self._due.rest)
                     self._changed.clear()
-                    await self._wait(hands, await self._give(hands))
+                    seconds = await self._give(hands)
+                    seldom.over()
+                    await self._wait(hands, seconds)
                 except StoreError as error:
                     if not self._env.fanout.is_closed:
-                        _log.warning("a worker could not look for what is due, and tries again: %s", error)
+                        seldom.warn("a worker could not look for what is due, and tries again: %s", error)
                     await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         finally:
             if watch is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionNotFound
+from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased, SessionNotFound
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
@@ -83,7 +83,7 @@ class StreamCommands(Generic[S, C, E, F]):
 
         `command` makes the command that opens it, from the digest of the last commit of that past. Returns the state of
         the new stream. Raises `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or
-        when `into` exists.
+        when `into` exists; `SessionErased` also when somebody erases this one meanwhile: then nothing is opened.
         """
         store, prefix = self._env.store, self.machine.stream_prefix
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
@@ -100,6 +100,8 @@ class StreamCommands(Generic[S, C, E, F]):
         try:
             await store.append(into, EMPTY_STREAM, commit)
         except ConcurrencyConflict as error:
+            if (gone := await store.erasure(self.stream)) is not None:
+                raise SessionErased(self._id, gone.by, gone.at, gone.reason) from error
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error
         forked, _ = await fold_stream(self.machine, store, into)

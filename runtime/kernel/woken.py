@@ -21,6 +21,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.lists import row_of
 from steptrail.runtime.kernel.room import Place
+from steptrail.runtime.kernel.seldom import Seldom
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 
 __all__ = ["SWEEP_SECONDS", "Woken"]
@@ -32,6 +33,8 @@ _SAY_SECONDS = 2.0
 _SWEEP = "fleet:sweep"
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
+_FAREWELLS, _FAREWELL_SECONDS = 3, 3.0
+"""How often, and for how long each time, an engine may go on with what it has begun when a worker ends."""
 _MOST_RESTS, _PAGE = 10_000, 500
 _workers = count(1)
 
@@ -77,13 +80,22 @@ class Woken:
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
-        for task in (*tasks[1:], *self._again):
+        late: set[asyncio.Task[None]] = {*tasks, *self._again}
+        for task in late - {tasks[0]}:
             task.cancel()
-        for ended in await asyncio.gather(*tasks, *self._again, return_exceptions=True):
-            if isinstance(ended, Exception):
-                _log.error("the engine %s has failed a worker", self._engine.name, exc_info=ended)
-        with suppress(SteptrailError):
-            await self._engine.report(None, self._name)
+        # The engine says farewell to its server, and one that is away is not waited for: it forgets a worker by itself.
+        for _ in range(_FAREWELLS):
+            ended, late = await asyncio.wait(late, timeout=_FAREWELL_SECONDS)
+            for task in ended:
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    _log.error("the engine %s has failed a worker", self._engine.name, exc_info=error)
+            if not late:
+                break
+            for task in late:
+                task.cancel()
+        with suppress(SteptrailError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await self._engine.report(None, self._name)
 
     def report(self) -> WorkerReport:
         """Return what there is to say of the worker."""
@@ -180,20 +192,22 @@ class Woken:
 
     async def _sweep(self) -> None:
         """Tell the engine of what is due and it was not told of; one worker of the store at a time."""
+        seldom = Seldom(_log)
         while True:
             try:
                 lease = await self._env.store.acquire(_SWEEP, owner=self._name)
                 try:
                     while True:
                         await self._sweep_once()
+                        seldom.over()
                         await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                 finally:
                     await lease.release()
             except SessionBusy:
-                pass
+                seldom.over()
             except StoreError as error:
                 if not self._env.fanout.is_closed:
-                    _log.warning("a worker could not look for what no wake was told of, and tries again: %s", error)
+                    seldom.warn("a worker could not look for what no wake was told of, and tries again: %s", error)
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep_once(self) -> None:

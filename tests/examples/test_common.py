@@ -1,12 +1,14 @@
 """What the examples share: the model that is asked for speaks, and nothing else does unless it says so."""
 
+from pathlib import Path
+
 import pytest
 
 from examples.common import choose_model, exit_code, who_speaks
 from steptrail import AgentBuilder, Steptrail
 from steptrail.interfaces.cli.exits import exit_of
 from steptrail.testing import Reply, ScriptedModel
-from tests.examples.running import environment
+from tests.examples.running import command_of, environment, run
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,24 @@ def test_no_process_of_an_example_inherits_a_provider(monkeypatch: pytest.Monkey
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a")
     monkeypatch.setenv("OPENAI_BASE_URL", "b")
     assert environment().keys().isdisjoint({"ANTHROPIC_API_KEY", "OPENAI_BASE_URL"})
+
+
+@pytest.mark.parametrize(
+    ("example", "option", "given", "said"),
+    [
+        ("support_desk", "--slow", "nan", "a number of seconds, up to a day, not nan"),
+        ("support_desk", "--folder", "file", "file is a file, not a folder"),
+        ("service", "--port", "99999", "a port is a number from 0 to 65535, not 99999"),
+        ("service", "--grace", "-1", "a number of seconds, up to a day, not -1"),
+        ("service", "--folder", "file/below", "file is a file, not a folder"),
+        ("research", "--folder", "file", "file is a file, not a folder"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(
+    tmp_path: Path, example: str, option: str, given: str, said: str
+) -> None:
+    (tmp_path / "file").touch()
+    topic = [] if example == "service" else ["1"]
+    done = run(*command_of(example, *topic, option, given)[1:], cwd=tmp_path)
+    assert (done.returncode, f"argument {option}: " in done.stderr, said in done.stderr) == (2, True, True), done.stderr
+    assert "Traceback" not in done.stderr

@@ -82,6 +82,31 @@ async def test_stopping_a_parent_that_waits_for_a_child_stops_the_child() -> Non
         assert (child.status, child.stop_reason) == ("completed", "user_requested")
 
 
+@pytest.mark.usefixtures("soon")
+async def test_a_child_begins_nothing_more_when_its_parent_is_to_stop() -> None:
+    begun, here, go_on = list[str](), asyncio.Event(), asyncio.Event()
+
+    @tool(effect=ToolEffect.UNSAFE)
+    async def pay(order: str) -> str:
+        """Pay."""
+        begun.append(order)
+        here.set()
+        await go_on.wait()
+        return "paid"
+
+    child = named("payer", call("pay", order="A-1"), call("pay", order="A-2"), "paid both").with_tools(pay).build()
+    parent = boss([SubagentTool(child)], asks("payer", "pay"), "Done.").with_limits(Limits(stop_grace=30)).build()
+    async with trail_of() as trail:
+        running = asyncio.create_task(trail.run(parent, "go", session="s"))
+        await here.wait()
+        await again_on(trail).session("s").stop(by="ops")
+        go_on.set()
+        result, state = await running, await trail.session(FIRST).state()
+        assert begun == ["A-1"]
+        assert (result.status, result.stop_reason) == ("completed", "user_requested")
+        assert (state.status, state.stop_reason) == ("completed", "user_requested")
+
+
 def held(here: asyncio.Event, go_on: asyncio.Event) -> Agent:
     @tool(effect=ToolEffect.READ)
     async def hold() -> str:

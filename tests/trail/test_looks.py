@@ -14,6 +14,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.kernel.index_query import DUE_FIRST, IndexQuery
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.errors import StoreUnavailable
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.due_look import DueLook, Pace
@@ -93,6 +94,26 @@ async def test_sessions_that_wait_wake_nobody_and_are_not_read(store_url: str) -
             assert (worker.running, worker.left) == ((), {})
         assert store.acquired.keys() == {"agent:one"}
         assert await trail.due() == []
+
+
+@pytest.mark.usefixtures("often")
+async def test_a_store_that_is_away_is_told_of_more_and_more_seldom(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(Counted):
+        failed = 0
+
+        async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
+            if asked.due_after == DUE_FIRST and self.failed < 10:
+                self.failed += 1
+                raise StoreUnavailable("the store is away")
+            return await super().index(asked)
+
+    agent = agent_of(["Done."]).build()
+    async with ours(Away(open_store(f"sqlite:///{tmp_path / 'runs.db'}"))) as trail, trail.work(agent):
+        await trail.start(agent, "go", session="one")
+        await ended(trail, "one")
+    assert caplog.text.count("a worker could not look for what is due") == 4
 
 
 @pytest.mark.usefixtures("often")

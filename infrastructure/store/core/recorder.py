@@ -11,7 +11,7 @@ from msgspec import Struct
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.record import CommitHead, Snapshot, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.blobs import Blob
 from steptrail.infrastructure.store.core.digest import ChainRow
@@ -30,6 +30,7 @@ __all__ = [
     "LogRow",
     "PendingCommit",
     "Recorder",
+    "opened_on",
 ]
 
 STRAY = "#"
@@ -67,6 +68,11 @@ class PendingCommit(Struct, frozen=True):
     states: tuple[tuple[str, bytes, bytes | None], ...]
     blobs: tuple[Blob, ...] = ()
     summary: RunSummary | None = None
+
+
+def opened_on(commit: PendingCommit) -> str | None:
+    """Return the stream whose past a commit opens a fork of. It is not stored when that one is erased by then."""
+    return None if commit.expected != EMPTY_STREAM or commit.summary is None else commit.summary.fork_of
 
 
 class AuxiliaryTables(Protocol):

@@ -27,11 +27,11 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, opened_on
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked
+from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked, together
 from steptrail.infrastructure.store.postgres.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
@@ -45,6 +45,8 @@ _APPEND = Call(
     "$1::jsonb, $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])",
 )
 _TRUE = b"\1"
+_NOT_STORED = (b"\0", None, None)
+_PASTS: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
 _EVENTS: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = e.version "
@@ -122,8 +124,16 @@ class PostgresRecorder:
 
     def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
         self._number_types(connection, {topic for commit in commits for topic, _, _ in commit.states})
+        pasts = [past for commit in commits if (past := opened_on(commit)) is not None]
         try:
-            return _APPEND.rows(connection, _parameters(commits, self._types))
+            if not pasts:
+                return _APPEND.rows(connection, _parameters(commits, self._types))
+            with together(connection):
+                # Locked until the forks are there: an erasure waits, and finds them.
+                erased = {row[0] for row in connection.execute(_PASTS, (pasts,)).fetchall() if row[1] == "erased"}
+                kept = [commit for commit in commits if opened_on(commit) not in erased]
+                rows = iter(_APPEND.rows(connection, _parameters(kept, self._types)))
+                return [next(rows) if opened_on(commit) not in erased else _NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
             self._announce(connection)

@@ -24,9 +24,9 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
-from steptrail.infrastructure.store.core.recorder import PendingCommit
+from steptrail.infrastructure.store.core.recorder import PendingCommit, opened_on
 from steptrail.infrastructure.store.sqlite.connections import Connections, Work
-from steptrail.infrastructure.store.sqlite.errors import HeldUp, primary_code, translate
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 
 __all__ = [
     "LAST_VERSION",
@@ -42,6 +42,7 @@ __all__ = [
 LAST_VERSION = 2**63 - 1
 """Above every number and below every text: a hand may have written one where a version stands."""
 
+_IS_ERASED = "SELECT 1 FROM streams WHERE id = ? AND status = 'erased'"
 OF_STREAM = "stream = (SELECT number FROM streams WHERE id = ?)"
 """The rows of a stream, whose id is the parameter."""
 
@@ -134,6 +135,8 @@ class CommitWriter:
         expected, seen = commit.expected, self._seen.get(commit.stream, _NOTHING_SEEN)
         if seen.head != expected and newest_head(connection, commit.stream) != expected:
             return _what_stands(connection, commit)
+        if (past := opened_on(commit)) is not None and connection.execute(_IS_ERASED, (past,)).fetchone() is not None:
+            return ConcurrencyConflict(commit.stream, expected.version, expected.version)
         rows = [(expected.version + i, *typed) for i, typed in enumerate(commit.states, 1)]
         try:
             digest, _, number = insert_commit(
@@ -165,9 +168,11 @@ class CommitWriter:
             standing = None
         if isinstance(standing, StreamHead):
             return standing
+        most = largest_file(error)
+        beyond = "" if most is None else f"; a file may have {most:,} bytes at most, see `ulimit -f`"
         unknown = AppendOutcomeUnknown(
-            f"a write to stream {commit.stream!r} of {self._store} failed ({error}) and may or may not have happened: "
-            "read the stream before trying again"
+            f"a write to stream {commit.stream!r} of {self._store} failed ({error}{beyond}) and may or may not have "
+            "happened: read the stream before trying again"
         )
         unknown.__cause__ = error
         return unknown

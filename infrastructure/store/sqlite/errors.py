@@ -18,7 +18,7 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 
-__all__ = ["HeldUp", "at_once", "is_allowed", "primary_code", "translate", "translated", "until_free"]
+__all__ = ["HeldUp", "at_once", "is_allowed", "largest_file", "primary_code", "translate", "translated", "until_free"]
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
@@ -58,7 +58,7 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
         return NotAStore(f"{store} is not a SQLite database; it was left as it is")
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreDamaged(f"the file of the store {store} is damaged ({error}): restore it from a backup")
-    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_WRITE and (most := _largest_file()) is not None:
+    if (most := largest_file(error)) is not None:
         return StoreFull(
             f"the store {store} cannot be written: a file may have {most:,} bytes at most (`ulimit -f`): nothing was "
             "written, have that raised and try again"
@@ -68,8 +68,10 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     return StoreUnavailable(f"the store {store} cannot be used: {error}")
 
 
-def _largest_file() -> int | None:
-    """Return how large a file this process may make; None where nothing limits it."""
+def largest_file(error: sqlite3.Error) -> int | None:
+    """Return how large a file this process may make, if a write failed; None for what else failed, or no limit."""
+    if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_IOERR_WRITE:
+        return None
     try:
         import resource
     except ImportError:  # on Windows

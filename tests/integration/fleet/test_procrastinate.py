@@ -237,3 +237,14 @@ async def test_a_server_that_is_away_is_said_in_a_line() -> None:
         await away.open()
     with pytest.raises(ConfigurationError, match="heartbeat < stalled_after"):
         ProcrastinateEngine("postgresql://h/d", heartbeat=5, stalled_after=5)
+
+
+async def test_a_user_without_the_right_is_told_which(postgres_server: PostgresServer) -> None:
+    database = postgres_server.create_database()
+    postgres_server.execute("DROP ROLE IF EXISTS poor", "CREATE ROLE poor LOGIN")
+    engine = ProcrastinateEngine(postgres_server.url(database, user="poor"))
+    with pytest.raises(
+        StoreUnavailable, match="was refused: grant its user the right, or `CREATE SCHEMA steptrail_fleet"
+    ):
+        await engine.open()
+    await engine.close()

@@ -135,7 +135,7 @@ async def test_a_write_that_breaks_off_is_unknown_and_the_store_goes_on(path: Pa
     size = Path(f"{path}-wal").stat().st_size
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
     try:
-        with pytest.raises(AppendOutcomeUnknown, match="may or may not have happened"):
+        with pytest.raises(AppendOutcomeUnknown, match=r"bytes at most, see `ulimit -f`\) and may or may not have"):
             await store.append("agent:a", head, commit_of("c2", Noted()))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -156,6 +156,8 @@ def test_what_is_no_price_is_refused_by_name(price: dict[str, str], said: str) -
 
 
 def test_what_is_no_table_and_a_limit_that_nobody_counts_to_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"price table '1': models\.m: Expected `object`, got `int`"):
+        PriceTable.of({"m": 5}, version="1")  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="price table '1': models: Expected `object`, got `NoneType`"):
         PriceTable.of(None, version="1")  # type: ignore[arg-type]
     agent = AgentBuilder("a").with_model(ScriptedModel([say("Hi.")], name="known"))
@@ -178,3 +180,9 @@ def test_the_next_microdollar_is_above(amount: str, more: str) -> None:
 @pytest.mark.parametrize(("amount", "text"), [("1E+2", "100"), ("1E-9", "0.000000001"), ("0.0125", "0.0125")])
 def test_an_amount_is_written_without_an_exponent(amount: str, text: str) -> None:
     assert usd_text(Decimal(amount)) == text
+
+
+@pytest.mark.parametrize("date", ["2026-99-99", "2026-02-30", "0000-01-01"])
+def test_a_day_that_there_is_not_is_refused(date: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"PriceTable: date: Expected a day that there is, not '{date}'"):
+        PriceTable.of({}, version="1", date=date)
