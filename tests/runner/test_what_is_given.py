@@ -32,7 +32,7 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: AgentBuilder("a").with_model(None), "agent 'a': NoneType is no model"),  # type: ignore[arg-type]
     (
         lambda _: BUILDER.with_model(ScriptedModel),
-        "agent 'a': ScriptedModel is a class, and a model is an object of it",
+        "agent 'a': ScriptedModel is a class, and a model is an object",
     ),
     (lambda _: AgentBuilder(cast(Any, None)), "the name of an agent is a text, not NoneType"),
     (lambda _: BUILDER.with_system_prompt(None), "agent 'a': the system prompt is a text, not NoneType"),

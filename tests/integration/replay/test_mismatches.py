@@ -143,7 +143,7 @@ async def test_given_the_model_alone_then_real_tools_are_called_and_the_replies_
 
 async def test_what_is_no_agent_no_recording_and_no_way_to_match_is_refused() -> None:
     recording = await recording_of(shop().build())
-    with pytest.raises(ConfigurationError, match="what runs is an Agent, not AgentBuilder: `.build.. makes one of it"):
+    with pytest.raises(ConfigurationError, match="what runs is an Agent, not AgentBuilder"):
         await replay(cast(Any, shop()), recording)
     with pytest.raises(ConfigurationError, match="what is replayed is of the class Recording, not str"):
         await replay(shop().build(), cast(Any, recording.session))
