@@ -50,7 +50,7 @@ def test_seconds_that_no_clock_has_and_a_status_that_is_no_word_are_named() -> N
     for seconds in (10**400, float("inf"), float("nan"), -1):
         document: dict[str, Any] = dict(SLIM.serialize(ended()))
         document["execution"] = {**document["execution"], "cumulative_seconds": seconds}
-        with pytest.raises(InvalidStateData, match="'execution.cumulative_seconds' should hold a number of seconds"):
+        with pytest.raises(InvalidStateData, match=r"'execution\.cumulative_seconds' should hold a number of seconds"):
             SLIM.deserialize(document)
     for status in (nested(5_000), {}, None, "asleep"):
         with pytest.raises(InvalidStateData, match="'status' should hold one of "):
