@@ -52,7 +52,8 @@ def test_seconds_that_no_clock_has_and_a_status_that_is_no_word_are_named() -> N
         document["execution"] = {**document["execution"], "cumulative_seconds": seconds}
         with pytest.raises(InvalidStateData, match=r"'execution\.cumulative_seconds' should hold a number of seconds"):
             SLIM.deserialize(document)
-    for status in (nested(5_000), {}, None, "asleep"):
+    statuses: list[Any] = [nested(5_000), {}, None, "asleep"]
+    for status in statuses:
         with pytest.raises(InvalidStateData, match="'status' should hold one of "):
             SLIM.deserialize({**SLIM.serialize(ended()), "status": status})
 
