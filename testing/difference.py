@@ -5,9 +5,9 @@ from itertools import zip_longest
 from typing import Final
 
 import msgspec
-import orjson
 
 from steptrail.domain.base import full_form
+from steptrail.domain.compact_json import compact_json
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart, ToolResultPart
@@ -152,7 +152,7 @@ def _shown(value: object, start: int) -> str:
     if value is _NOTHING:
         return repr(value)
     if not isinstance(value, str):
-        text = orjson.dumps(value).decode()
+        text = compact_json(value).decode()
         return text if len(text) <= 2 * _AROUND else text[: 2 * _AROUND] + "…"
     first, last = max(0, start - _AROUND), start + _AROUND
     return ("…" if first else "") + repr(value[first:last]) + ("…" if last < len(value) else "")

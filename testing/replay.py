@@ -30,6 +30,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.errors import CommandRejected, NotARecording
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
@@ -85,8 +86,10 @@ async def replay(agent: AnyAgent, recording: Recording, *, match: Match = "stric
     """Drive the session again on a store in memory, with the agent's code and the recorded replies and results.
 
     Raises `ReplayMismatch` as soon as the agent asks for something that was not recorded, and `NotARecording` for a
-    session that cannot be driven again, with the event that is in the way.
+    session that cannot be driven again, with the event that is in the way. Raises `ConfigurationError` for what is no
+    agent or no recording.
     """
+    a_kind_of(Recording, recording, "what is replayed")
     run = RecordedRun(recording, is_driven=True)
     if run.obstacles:
         raise NotARecording(f"session {recording.session!r} cannot be driven again: {run.obstacles[0]}")

@@ -3,9 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Final, Literal, NoReturn, Protocol
+from typing import Final, Literal, NoReturn, Protocol, get_args
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
@@ -45,6 +46,8 @@ class ReplayModel:
     """
 
     def __init__(self, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> None:
+        if match not in get_args(Match):
+            raise ConfigurationError(f"`match` of a replay is 'strict' or 'structural', not {match!r}")
         self._match, self._live = match, live
         self._session = recording.session
         self._requests = Requests()

@@ -20,6 +20,7 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import BilledUsage
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.given import an_agent
 from steptrail.runtime.agent.resources import NeverOpened, name_of
 from steptrail.runtime.agent.tool_port import (
     Capture,
@@ -45,6 +46,7 @@ def replayed(agent: AnyAgent, recording: Recording, *, match: Match = "strict", 
 
     Its resources are never opened.
     """
+    agent = an_agent(agent)
     model = ReplayModel(recording, match=match, live=live)
     output = ReplayedOutput(agent.output, recording) if agent.output is not None else None
     resources = NeverOpened(name_of(agent.resources), _unopened(recording)) if agent.resources is not None else None

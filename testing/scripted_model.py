@@ -13,6 +13,7 @@ from typing import cast
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
@@ -54,7 +55,9 @@ class ScriptedModel:
     def __init__(
         self, script: Sequence[Reply] | Sequence[object], *, name: str = "scripted", delay: float = 0.0
     ) -> None:
-        self._script = tuple(_reply(each, at, name) for at, each in enumerate(script, 1))
+        self._script = tuple(
+            _reply(each, at, name) for at, each in enumerate(a_row(script, f"model {name!r}: the script"), 1)
+        )
         self._name, self._delay = name, delay
         self.requests: list[ModelRequest] = []
 
@@ -95,7 +98,9 @@ class ScriptedModel:
 
 
 def _reply(given: object, number: int, name: str) -> Reply:
-    if isinstance(given, str | ModelReply | Exception) or callable(given):
+    is_function = callable(given) and not isinstance(given, type)
+    if isinstance(given, str | ModelReply | Exception) or is_function:
         return cast("Reply", given)
-    what = f"is {type(given).__name__}: give a text, `call(…)`, `say(…)`, an exception, or a function of the request"
+    of_what = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
+    what = f"is {of_what}: give a text, `call(…)`, `say(…)`, an exception, or a function of the request"
     raise ConfigurationError(f"model {name!r}: reply {number} of the script {what}")

@@ -17,7 +17,8 @@ __all__ = ["Approve", "Deny", "FromOutside", "checked_copy"]
 class FromOutside(Struct, frozen=True):
     """The base of commands with data from outside.
 
-    Raises `ConfigurationError` for a value of another type, and `NotStorable` for data that could not be read back.
+    Raises `ConfigurationError` for a value of another type and an empty key, and `NotStorable` for data that could not
+    be read back.
     """
 
     def __post_init__(self) -> None:
@@ -37,6 +38,8 @@ class FromOutside(Struct, frozen=True):
                     structs.force_setattr(self, name, plain)
                 if name == "by" and isinstance(plain, str):
                     a_person(plain, name)
+                if name == "key" and isinstance(plain, str) and not plain.strip():
+                    raise ConfigurationError("key: it is empty: leave it out, or give one that names this command")
         refuse_wrong_types(self)
 
 

@@ -5,7 +5,7 @@ import logging
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from types import FrameType
 
 from steptrail.domain.errors import (
@@ -68,7 +68,9 @@ def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
         output.as_json = getattr(arguments, "json", False)
         handler: Handler = arguments.handler
         level = getattr(arguments, "log", None) or getattr(arguments, "usual_log", None)
-        with _shown_log(output, level):
+        # What the code of an agent prints is no part of the JSON.
+        printed = redirect_stdout(sys.stderr) if output.as_json else nullcontext()
+        with _shown_log(output, level), printed:
             code = handler(arguments, output)
         if output.failure is not None:
             return _refused(output, f"the answer could not be written: {output.failure}", Exit(code or Exit.REFUSED))

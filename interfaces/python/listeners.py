@@ -4,6 +4,7 @@ They are told after the commit, in the order of each session, in the event loop 
 logged and left to itself. What nobody may miss is not for listeners: a subscription to the log has a place to go on at.
 """
 
+import asyncio
 import inspect
 import logging
 import threading
@@ -68,7 +69,7 @@ class _Entry(Struct, eq=False):
             if inspect.iscoroutine(answer):
                 answer.close()
                 raise TypeError("a listener is a plain function, and this one returned a coroutine")
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # a plain function is cancelled by nobody else
             if type(said) not in self.failed_on:
                 self.failed_on.add(type(said))
                 name = getattr(self.listener, "__qualname__", type(self.listener).__qualname__)

@@ -41,7 +41,7 @@ def load_runnable(
     what needs something open, such as an MCP server), or a callable that returns any of these. Without a name it is
     called `agent`, or `flow`. Its `locator` is the reference. A file of YAML or JSON is a workflow, whose code
     is what `use` brings. Raises `ConfigurationError` that says what is wrong, here or where the
-    block is entered.
+    block is entered or left.
     """
     if is_flow_file(reference):
         code = use or BroughtCode()
@@ -124,17 +124,24 @@ def _built(found: _Source, reference: str) -> "AnyAgent | BuiltWorkflow | Abstra
 async def _block(
     found: "AnyAgent | BuiltWorkflow | AbstractAsyncContextManager[object]", reference: str
 ) -> "AsyncGenerator[AnyAgent | BuiltWorkflow]":
-    async with AsyncExitStack() as stack:
-        if isinstance(found, AbstractAsyncContextManager):
-            try:
-                entered = await stack.enter_async_context(found)
-            except Exception as error:
-                raise ConfigurationError(f"{reference} cannot be entered: {in_words(error)}") from error
-            if not _is_source(entered) or isinstance(entered, AbstractAsyncContextManager):
-                said = f"{reference} yields {_kind(entered)}"
-                raise ConfigurationError(f"{said}: it has to yield an Agent, an AgentBuilder or a workflow")
-            found = _built(entered, reference)
-        yield replace(cast("AnyAgent | BuiltWorkflow", found), locator=reference)
+    is_leaving = False
+    try:
+        async with AsyncExitStack() as stack:
+            if isinstance(found, AbstractAsyncContextManager):
+                try:
+                    entered = await stack.enter_async_context(found)
+                except Exception as error:
+                    raise ConfigurationError(f"{reference} cannot be entered: {in_words(error)}") from error
+                if not _is_source(entered) or isinstance(entered, AbstractAsyncContextManager):
+                    said = f"{reference} yields {_kind(entered)}"
+                    raise ConfigurationError(f"{said}: it has to yield an Agent, an AgentBuilder or a workflow")
+                found = _built(entered, reference)
+            yield replace(cast("AnyAgent | BuiltWorkflow", found), locator=reference)
+            is_leaving = True
+    except Exception as error:
+        if not is_leaving:
+            raise
+        raise ConfigurationError(f"{reference} cannot be left: {in_words(error)}") from error
 
 
 def _is_buildable(given: object) -> "TypeGuard[AgentBuilder[Any] | GraphBuilder]":

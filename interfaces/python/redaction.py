@@ -27,6 +27,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.events import FlowEvent, FlowStarted, NodeFailed, NodeFailureRecorded
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Part, TextPart, ToolCallPart
 from steptrail.domain.tools import result_text
@@ -47,8 +48,9 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
 
     Case does not count. A result or an answer that is text is looked into when it is JSON. Prompts, errors, metadata
     and data that only a provider can read stay as they are: look at those yourself before you share a recording.
+    Raises `ConfigurationError` for a text in the place of the keys, which would redact its letters.
     """
-    if not keys:
+    if not (keys := a_row(keys, "`keys` to redact")):
         return recording
     redaction, requests = _Redaction(keys), Requests()
     state, records = initial(recording.session), list[Recorded[AgentEvent]]()
@@ -65,7 +67,7 @@ def redact_flow(recording: FlowRecording, keys: Collection[str]) -> FlowRecordin
     So in inputs, variables, results, questions and answers, and in the recorded workflow. Case does not count. Texts
     that were made of such values, such as prompts and errors, stay as they are.
     """
-    if not keys:
+    if not (keys := a_row(keys, "`keys` to redact")):
         return recording
     redaction = _Redaction(keys)
     records = [structs.replace(record, event=redaction.flow_event(record.event)) for record in recording.records]

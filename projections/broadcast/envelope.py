@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-import orjson
-
+from steptrail.domain.compact_json import compact_json
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_text
@@ -56,7 +55,7 @@ class BroadcastEnvelope:
     def to_json(self) -> bytes:
         """Return the body as compact JSON in UTF-8. It is made once, however many it is sent to."""
         if not self._json:
-            self._json.append(orjson.dumps(self.body))
+            self._json.append(compact_json(self.body))
         return self._json[0]
 
     def by_reference(self) -> "BroadcastEnvelope":

@@ -75,7 +75,7 @@ class FullAgentStateSerializer:
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
             for _ in (*state.messages, *state.message_origins, *state.steps):
                 pass
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidStateData(_place_of(error) or "(the document)", "what `serialize` writes there") from error
         return state
 

@@ -1,6 +1,6 @@
 """Reading a dictionary that came from outside: each value is what it should be, or an error names its key."""
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import TypeVar
@@ -86,7 +86,7 @@ class Reader:
         found = self.data.get(key)
         if found is None:
             return 0.0
-        if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found) or found < 0:
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= sys.float_info.max:
             raise InvalidStateData(self.at(key), "a number of seconds from 0")
         return float(found)
 
@@ -101,11 +101,10 @@ class Reader:
     def one_of(self, key: str, kind: type[E]) -> E:
         """Return a member of an enumeration."""
         found = self.data.get(key)
-        try:
-            return kind(found)  # type: ignore[arg-type]  # whatever is no member raises
-        except ValueError as error:
-            known = ", ".join(each.value for each in kind)
-            raise InvalidStateData(self.at(key), f"one of {known}") from error
+        known = {each.value: each for each in kind}
+        if not isinstance(found, str) or found not in known:
+            raise InvalidStateData(self.at(key), f"one of {', '.join(known)}")
+        return known[found]
 
     def object(self, key: str) -> "Reader":
         """Return an object, empty where there is none."""

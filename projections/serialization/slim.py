@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-import orjson
-
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import AgentStep
+from steptrail.domain.compact_json import compact_json
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.serialization.config import SlimSerializationConfig
@@ -137,4 +136,4 @@ def _newest_within(entries: list[Entry], most: int) -> list[Entry]:
 
 
 def _size(document: Entry) -> int:
-    return len(orjson.dumps(document))
+    return len(compact_json(document))

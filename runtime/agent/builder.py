@@ -16,6 +16,7 @@ from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice, ToolChoiceName
+from steptrail.domain.kernel.given import a_kind_of, a_text
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
@@ -54,7 +55,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
     """
 
     def __init__(self, name: str) -> None:
-        if not name.strip():
+        if not a_text(name, "the name of an agent").strip():
             raise ConfigurationError("an agent needs a name")
         self._name = name.strip()
         self._model: ModelDriver | None = None
@@ -79,7 +80,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
     def with_system_prompt(self, prompt: str) -> Self:
         """Set the system prompt; it is trimmed, and an empty one is no prompt."""
-        self._system_prompt = prompt.strip() or None
+        self._system_prompt = a_text(prompt, f"agent {self._name!r}: the system prompt").strip() or None
         return self
 
     def with_examples(self, *messages: Message) -> Self:
@@ -87,6 +88,8 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
         Raises `ConfigurationError` for a tool call that is not followed by its result at once, and for a result alone.
         """
+        for message in messages:
+            a_kind_of(Message, message, f"agent {self._name!r}: what `with_examples` shows")
         refuse_disorder(messages, f"agent {self._name!r}: `with_examples`")
         self._examples = messages
         return self
@@ -107,7 +110,11 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
         A hook may change this for one model call.
         """
-        self._tool_choice, self._parallel_tool_calls = ToolChoice(choice), parallel
+        try:
+            self._tool_choice, self._parallel_tool_calls = ToolChoice(choice), parallel
+        except ValueError as error:
+            known = ", ".join(each.value for each in ToolChoice)
+            raise ConfigurationError(f"agent {self._name!r}: {error}; the choices are {known}") from None
         return self
 
     def with_earlier_tool_traces(self, shown: bool) -> Self:

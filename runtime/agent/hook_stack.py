@@ -48,7 +48,7 @@ class HookStack:
         self, hook_type: HookType, hook: Hook, *, priority: int = 0, matcher: HookMatcher | None = None
     ) -> "HookStack":
         """Return a stack with one more hook. Raises `ConfigurationError` for an object that is no hook."""
-        if isinstance(hook, type) or not isinstance(cast(object, hook), Hook):
+        if isinstance(hook, type) or not callable(getattr(hook, "handle", None)):
             msg = f"{hook!r} is not a hook: it needs `handle(state, next)`; wrap a function in `CallableHook`"
             raise ConfigurationError(msg)
         try:
@@ -56,6 +56,11 @@ class HookStack:
         except ValueError:
             known = ", ".join(each.value for each in HookType)
             raise ConfigurationError(f"{hook_type!r} is not a hook type; they are {known}") from None
+        if not isinstance(cast(object, priority), int):
+            raise ConfigurationError(f"the priority of a hook is a whole number, not {type(priority).__name__}")
+        if matcher is not None and (isinstance(matcher, type) or not callable(getattr(matcher, "matches", None))):
+            msg = f'{matcher!r} is not a matcher: give one of `steptrail.hooks`, such as `ToolNameMatcher("read_*")`'
+            raise ConfigurationError(msg)
         return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
 
     async def process(

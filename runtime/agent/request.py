@@ -10,12 +10,12 @@ from itertools import chain
 from typing import Protocol, overload
 
 import msgspec
-import orjson
 from msgspec.structs import replace
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import full_form
+from steptrail.domain.compact_json import compact_json
 from steptrail.domain.inference import ModelRequest, ToolChoice
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.messages import Message
@@ -131,7 +131,7 @@ def _described(output: OutputSpec) -> str:
 def _prompt_of(output: OutputSpec) -> str:
     """Return the part of the system prompt that asks for an answer by a schema."""
     what = f"{output.description}\n" if output.description else ""
-    schema = orjson.dumps(output.json_schema).decode()
+    schema = compact_json(output.json_schema).decode()
     return f"{what}Answer with one JSON value that fits this JSON schema, and with nothing else:\n{schema}"
 
 
@@ -275,13 +275,13 @@ class _Digest:
         """Return the form of the answer as JSON. What is no part of the request is left out."""
         if self._newest_output is None or self._newest_output[0] is not output:
             form = [output.mode, output.name, output.description, output.is_strict, output.json_schema]
-            self._newest_output = (output, orjson.dumps(form))
+            self._newest_output = (output, compact_json(form))
         return self._newest_output[1]
 
     def _settings(self, tools: Sequence[ToolSpec], choice: ToolChoice, parallel: bool | None) -> bytes:
         """Return the settings as JSON. They are mostly those of the request before, and are not encoded again then."""
         known = self._newest_settings
         if known is None or known[0] is not tools or known[1:3] != (choice, parallel):
-            form = orjson.dumps([[full_form(tool) for tool in tools], choice, parallel])
+            form = compact_json([[full_form(tool) for tool in tools], choice, parallel])
             known = self._newest_settings = (tools, choice, parallel, form)
         return known[3]

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.names import checked_name
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscription
@@ -62,9 +63,14 @@ class Follower:
         """Store that all entries up to `position` are dealt with. A position before the kept one is ignored.
 
         Raises `StoreError` when that could not be stored; then the place stays as it was. The more entries lie between
-        two calls, the more come again after a crash.
+        two calls, the more come again after a crash. Raises `ConfigurationError` for what is no position, and for one
+        that no event has yet: what will be stored up to there would never be handed out.
         """
         kept = self._entered()
+        a_whole(position, f"the position that follower {self.name!r} keeps")
+        if position > self.entries.handed_out and position > (last := await self._store.last_position()):
+            said = f"follower {self.name!r} cannot keep position {position}: the log ends at {last}"
+            raise ConfigurationError(f"{said}; keep the `position` of an entry that was handed out")
         await self._store.keep_place(self.name, position)
         self._kept = max(kept, position)
 

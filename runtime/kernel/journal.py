@@ -413,5 +413,5 @@ class Journal(Generic[S, E]):
 def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:
     try:
         on_commit(records)
-    except Exception:
+    except (Exception, asyncio.CancelledError):  # a plain function is cancelled by nobody else
         _log.exception("a listener failed on events %d to %d", records[0].version, records[-1].version)

@@ -1,5 +1,6 @@
 """Functions that watch a run live, and how they are called. A watcher that fails does not disturb the run."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -27,7 +28,7 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
     """Show an update to a watcher."""
     try:
         watcher(update)
-    except Exception:
+    except (Exception, asyncio.CancelledError):  # a plain function is cancelled by nobody else
         _log.exception("a watcher failed on a live update of session %s", update.session_id)
 
 

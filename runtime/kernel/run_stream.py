@@ -39,10 +39,21 @@ class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_
         self._task: asyncio.Task[R_co] | None = None
         self._waiting: deque[Recorded[E] | LiveUpdate] = deque()
         self._news = asyncio.Event()
+        self._is_left_early = False
 
     async def result(self) -> R_co:
-        """Wait for the end of the run and return its result."""
-        return await asyncio.shield(self._running())
+        """Wait for the end of the run and return its result.
+
+        Raises `ConfigurationError` when the `async with` was left before the run had ended: then it has none.
+        """
+        running = self._running()
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or not caller.cancelling():
+                self._refuse_left(running)
+            raise
 
     def __aiter__(self) -> Self:
         """Return self."""
@@ -53,6 +64,7 @@ class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_
         running = self._running()
         while not self._waiting:
             if running.done():
+                self._refuse_left(running)
                 running.result()
                 raise StopAsyncIteration
             self._news.clear()
@@ -73,6 +85,7 @@ class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_
         """Cancel the run if it still goes on, and wait until the session is paused."""
         running = self._running()
         if not running.done():
+            self._is_left_early = True
             running.cancel()
         cancelled = await wait_through(running)
         if not running.cancelled():
@@ -84,6 +97,12 @@ class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_
         if self._task is None:
             raise ConfigurationError("a run is streamed inside `async with`: it has not begun")
         return self._task
+
+    def _refuse_left(self, running: "asyncio.Task[R_co]") -> None:
+        """Raise for a run that was cancelled because its stream was left. Its cancellation is none of who asks."""
+        if self._is_left_early and running.cancelled():
+            said = "this stream was left before the run had ended, so it has no result"
+            raise ConfigurationError(f"{said}: `session.stream(agent)` goes on with the run") from None
 
     def _committed(self, records: Sequence[Recorded[E]]) -> None:
         self._waiting.extend(records)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_row, a_whole
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.iteration import Iteration
 from steptrail.runtime.kernel.kinds import KINDS
@@ -70,9 +70,10 @@ class Subscription(Iteration[LogEntry]):
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__()
+        types = a_row(types, "`types` of a subscription")
         if set(types) - EVENT_TYPES.keys():
             KINDS.load_all()  # the events of a kind are known once it is imported
-        if unknown := sorted(set(types) - EVENT_TYPES.keys()):
+        if unknown := sorted(set(types) - EVENT_TYPES.keys(), key=repr):
             msg = f"{', '.join(map(repr, unknown))}: no event has this type, and nothing would ever come"
             raise ConfigurationError(msg)
         if after != "now":

@@ -2,8 +2,9 @@
 
 import pytest
 
-from steptrail.errors import CommandRejected
+from steptrail.errors import CommandRejected, ConfigurationError
 from steptrail.messages import Message
+from steptrail.workflow import Workflow
 from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
 
 
@@ -45,3 +46,19 @@ async def test_a_key_of_something_that_was_sent_is_none_of_the_run_it_was_sent_t
         again = await trail.session("s").send(agent_of(["Three."]).build(), "And then?", key="second")
         assert (sent.output, again.output) == ("Two.", "Two.")
         assert (await trail.run(agent_of([]).build(), "And then?", session="s", key="second")).output == "Two."
+
+
+@pytest.mark.parametrize("key", ["", "  "])
+async def test_an_empty_key_would_be_everybodys_and_is_refused(key: str) -> None:
+    agent, flow = agent_of(["hi"]).build(), Workflow("w").noop("a").build()
+    async with trail_of() as trail:
+        for give in (
+            lambda: trail.run(agent, "go", key=key),
+            lambda: trail.run(agent, "go", session="s", key=key),
+            lambda: trail.session("s").send(agent, "go", key=key),
+            lambda: trail.start(agent, "go", key=key),
+            lambda: trail.run(flow, key=key),
+        ):
+            with pytest.raises(ConfigurationError, match="key: it is empty: leave it out, or give one that names"):
+                await give()
+        assert await trail.runs() == []

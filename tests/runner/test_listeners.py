@@ -1,5 +1,6 @@
 """Listeners hear what happens in the runs of their process, after it is stored, and harm nobody."""
 
+import asyncio
 import io
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -207,6 +208,17 @@ async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_a
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 2
     assert all("broken failed on" in line and "session s" in line for line in said)
+
+
+async def test_a_listener_that_asks_something_cancelled_does_not_cancel_the_run() -> None:
+    def asks(event: object) -> None:
+        raise asyncio.CancelledError
+
+    async with trail_of() as trail:
+        trail.on(RunEvent, asks)
+        agent = agent_of(SCRIPT).with_error_policy(IGNORING).build()
+        result = await trail.run(agent, "go", session="s", on_commit=asks, on_update=asks)
+    assert result.output == "done"
 
 
 async def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_is_logged(

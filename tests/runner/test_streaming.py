@@ -169,6 +169,21 @@ async def test_leaving_early_leaves_the_session_paused_and_it_goes_on_as_a_strea
             assert (await stream.result()).output == "Very."
 
 
+async def test_a_stream_that_was_left_early_has_no_result_and_does_not_seem_to_cancel_who_asks_for_it() -> None:
+    never = ScriptedModel(["It is late."], delay=60.0)
+    async with trail_of() as trail:
+        async with trail.stream(AgentBuilder("a").with_model(never).build(), "go", session="s") as stream:
+            waiting = asyncio.ensure_future(stream.result())
+            async for _ in stream:
+                break
+        with pytest.raises(ConfigurationError, match=r"left before the run had ended.*`session\.stream\(agent\)`"):
+            await stream.result()
+        with pytest.raises(ConfigurationError, match="left before the run had ended"):
+            [each async for each in stream]
+        with pytest.raises(ConfigurationError, match="left before the run had ended"):
+            await waiting
+
+
 async def test_what_the_run_raises_is_raised_at_the_end_and_by_the_result() -> None:
     async with trail_of() as trail:
         await trail.run(agent_of([calls(("add", {"a": 1, "b": 2}))]).with_max_steps(1).build(), "go", session="s")

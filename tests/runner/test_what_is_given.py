@@ -2,18 +2,21 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from steptrail import AgentBuilder, Message, Steptrail, SteptrailError
 from steptrail.domain.inference import ModelRequest
 from steptrail.errors import ConfigurationError, SessionNotFound
+from steptrail.hooks import CallableHook
 from steptrail.messages import ToolCallPart
 from steptrail.testing import ScriptedModel, call
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
 AGENT = BUILDER.build()
+HOOK = CallableHook(lambda state: state, "h")
 CALL: Any = ToolCallPart(id="1", name="look")
 
 
@@ -27,6 +30,20 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
     (lambda _: AgentBuilder("a").with_model("gpt-5-mini"), "agent 'a': 'gpt-5-mini' is no model: give a driver of"),  # type: ignore[arg-type]
     (lambda _: AgentBuilder("a").with_model(None), "agent 'a': NoneType is no model"),  # type: ignore[arg-type]
+    (
+        lambda _: BUILDER.with_model(ScriptedModel),
+        "agent 'a': ScriptedModel is a class, and a model is an object",
+    ),
+    (lambda _: AgentBuilder(cast(Any, None)), "the name of an agent is a text, not NoneType"),
+    (lambda _: BUILDER.with_system_prompt(None), "agent 'a': the system prompt is a text, not NoneType"),
+    (lambda _: BUILDER.with_examples("hi"), "agent 'a': what `with_examples` shows is of the class Message, not str"),
+    (lambda _: BUILDER.with_tool_choice("must"), "agent 'a': 'must' is not a valid ToolChoice; the choices are auto, "),
+    (lambda _: BUILDER.with_hook("stop", HOOK, matcher="read_*"), "'read_*' is not a matcher: give one of"),
+    (lambda _: BUILDER.with_hook("stop", HOOK, priority="high"), "the priority of a hook is a whole number, not str"),
+    (lambda _: BUILDER.with_hook("stop", SimpleNamespace(handle=1)), "namespace(handle=1) is not a hook: it needs"),
+    (lambda _: ScriptedModel(cast(Any, None)), "model 'scripted': the script: Expected a list, got `NoneType`"),
+    (lambda _: ScriptedModel("done"), "model 'scripted': the script: Expected a list, got `str`"),
+    (lambda _: ScriptedModel([ValueError]), "model 'scripted': reply 1 of the script is the class ValueError: give a"),
     (
         lambda _: Message.assistant(CALL),
         "a message is made of a text, not of ToolCallPart; tool calls are given as",

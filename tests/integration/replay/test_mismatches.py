@@ -1,11 +1,13 @@
 """An agent that is another one by now is reported at the first difference, and touches nothing."""
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, StopReason, ToolEffect, tool
 from steptrail.domain.agent.events import ExecutionFinished
+from steptrail.errors import ConfigurationError
 from steptrail.live import ReplyDelta
 from steptrail.testing import (
     Recording,
@@ -137,3 +139,13 @@ async def test_given_the_model_alone_then_real_tools_are_called_and_the_replies_
         assert ((await stream.result()).output, shown) == ("3 and none.", ["3 and none."])
     assert TOUCHED == ["tea", "coffee"]
     TOUCHED.clear()
+
+
+async def test_what_is_no_agent_no_recording_and_no_way_to_match_is_refused() -> None:
+    recording = await recording_of(shop().build())
+    with pytest.raises(ConfigurationError, match="what runs is an Agent, not AgentBuilder"):
+        await replay(cast(Any, shop()), recording)
+    with pytest.raises(ConfigurationError, match="what is replayed is of the class Recording, not str"):
+        await replay(shop().build(), cast(Any, recording.session))
+    with pytest.raises(ConfigurationError, match="`match` of a replay is 'strict' or 'structural', not 'structual'"):
+        await replay(shop().build(), recording, match=cast(Any, "structual"))

@@ -1,6 +1,7 @@
 """A follower with a name: one at a time, on from where it was, in whatever process."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -124,3 +125,41 @@ async def test_a_follower_that_cannot_be_opened_leaves_the_work_to_the_next(monk
                     pass
         async with asyncio.timeout(PATIENCE), trail.follower("billing", wait=False) as follower:
             assert len(await take(follower, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("position", "why"),
+    [
+        ("3", "the position that follower 'billing' keeps is a whole number, not str"),
+        (None, "the position that follower 'billing' keeps is a whole number, not NoneType"),
+        (1.0, "the position that follower 'billing' keeps is a whole number, not float"),
+        (-1, "the position that follower 'billing' keeps is a number from 0 to"),
+        (2**70, "the position that follower 'billing' keeps is a number from 0 to"),
+    ],
+)
+async def test_what_is_no_position_is_not_kept(position: Any, why: str) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await greet(trail, "a")
+        async with trail.follower("billing") as follower:
+            with pytest.raises(ConfigurationError, match=why):
+                await follower.keep(position)
+            assert follower.kept == 0
+            assert len(await take(follower, 5)) == 5
+
+
+async def test_a_position_that_no_event_has_yet_is_not_kept_because_what_comes_would_be_lost(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await greet(trail, "a")
+        last = [entry.position async for entry in trail.subscribe(follow=False)][-1]
+        async with trail.follower("billing") as follower:
+            with pytest.raises(ConfigurationError, match=rf"cannot keep position {last + 1}: the log ends at {last};"):
+                await follower.keep(last + 1)
+            await follower.keep(last)
+            assert follower.kept == last
+
+
+@pytest.mark.parametrize("types", [ExecutionFinished.TYPE, None])
+async def test_types_that_are_no_list_are_refused(types: Any) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        with pytest.raises(ConfigurationError, match="`types` of a subscription: Expected a list, got"):
+            trail.follower("billing", types=types)

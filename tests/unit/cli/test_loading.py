@@ -123,6 +123,10 @@ async def test_given_a_package_in_the_working_directory_then_its_module_is_found
             "bots.py cannot be entered: OSError: no server (bots.py:6 in agent)",
         ),
         (
+            f"{BLOCK}    yield {BUILDER}\n    raise OSError('still open')",
+            "bots.py cannot be left: OSError: still open (bots.py:7 in agent)",
+        ),
+        (
             f"{BLOCK}    yield 7",
             "bots.py yields an object of type int: it has to yield an Agent, an AgentBuilder or a workflow",
         ),

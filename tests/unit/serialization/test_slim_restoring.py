@@ -7,8 +7,9 @@ import pytest
 
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.usage import Usage
+from steptrail.errors import InvalidStateData
 from steptrail.messages import Message
-from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
+from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer, SlimSerializationConfig
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import answered, done, finished, opened
 from tests.unit.serialization.states import state_of
@@ -36,6 +37,31 @@ def test_a_run_that_has_ended_without_a_word_of_its_decision_has_stopped(status:
     outcome = SLIM.deserialize(document).last_continuation_outcome
     assert outcome is not None
     assert (outcome.should_continue, outcome.stop_reason) == (False, reason)
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_seconds_that_no_clock_has_and_a_status_that_is_no_word_are_named() -> None:
+    for seconds in (10**400, float("inf"), float("nan"), -1):
+        document: dict[str, Any] = dict(SLIM.serialize(ended()))
+        document["execution"] = {**document["execution"], "cumulative_seconds": seconds}
+        with pytest.raises(InvalidStateData, match=r"'execution\.cumulative_seconds' should hold a number of seconds"):
+            SLIM.deserialize(document)
+    statuses: list[Any] = [nested(5_000), {}, None, "asleep"]
+    for status in statuses:
+        with pytest.raises(InvalidStateData, match="'status' should hold one of "):
+            SLIM.deserialize({**SLIM.serialize(ended()), "status": status})
+
+
+def test_what_is_nested_too_deeply_is_no_whole_state() -> None:
+    whole = FullAgentStateSerializer()
+    with pytest.raises(InvalidStateData):
+        whole.deserialize({**whole.serialize(ended()), "phase": nested(5_000)})
 
 
 def test_a_session_that_has_decided_nothing_is_given_no_decision() -> None:

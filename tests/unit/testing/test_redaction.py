@@ -10,6 +10,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.agent.step import ToolExecution
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.interfaces.python.recording import Recording
@@ -27,6 +28,12 @@ KEYS = ("amount", "WHAT", "text")
 def test_without_keys_a_recording_stays_as_it_is() -> None:
     recording = Recording("golden", read(FOLDER / "agent-v1-completed.jsonl"))
     assert redact(recording, []) is recording
+
+
+def test_a_text_in_the_place_of_the_keys_is_refused_and_not_taken_for_its_letters() -> None:
+    recording = Recording("golden", read(FOLDER / "agent-v1-completed.jsonl"))
+    with pytest.raises(ConfigurationError, match="`keys` to redact: Expected a list, got `str`"):
+        redact(recording, "token")
 
 
 def with_result(recording: Recording, result: JsonValue, shown: int | None = None) -> Recording:
