@@ -54,8 +54,10 @@ $(STAMP): pyproject.toml Makefile
 		|| echo "setup: no local model here, all else is ready (why: $(VENV)/local-model.log; again: make clean setup)"
 	@touch $@
 
+# One more than there are processors, and at most four: tests that talk to other processes wait a third of their time.
+WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$cores -lt 3 ] && echo $$((cores + 1)) || echo 4)
 # Of what `--fast` leaves out, which comes first, a worker gets no long row at once.
-ALL_TESTS := -n auto --maxprocesses 4 --maxschedchunk 40
+ALL_TESTS := -n $(WORKERS) --maxschedchunk 40
 
 test: setup others
 	$(BIN)/pytest $(ALL_TESTS) $(PYTEST_ARGS)
