@@ -5,7 +5,6 @@ Prices are US dollars per million tokens with at most six decimals, so one token
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import date as day
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
@@ -14,6 +13,7 @@ from msgspec import Meta
 
 from steptrail.domain.base import Count, Settings, Value, made
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import ModelUsage, Usage
 
@@ -172,7 +172,7 @@ class PriceTable(Settings, frozen=True, kw_only=True):
         if date is not None:
             # Not in the constructor: it reads the log too, and a table that was taken once stays readable.
             try:
-                day.fromisoformat(date)
+                Datetime.fromisoformat(date)
             except ValueError:
                 table.refuse("date", "Expected a day that there is")
         return table
