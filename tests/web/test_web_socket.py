@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -51,9 +52,10 @@ def test_from_every_message_the_rest_comes_and_nothing_else(served: Served, told
 
 def test_who_says_more_than_a_line_or_two_is_sent_away(served: Served, told: list[dict[str, Any]]) -> None:
     with connect(served.socket_url("told", told[-1]["sequence"]), additional_headers=AS_ANA) as socket:
-        with pytest.raises(ConnectionClosed):  # the line may end while the rest is still being said
+        with suppress(ConnectionClosed):  # the line may end while the rest is still being said
             for _ in range(5):
                 socket.send("x" * 20_000)
+        with pytest.raises(ConnectionClosed):
             received(socket, 1)
 
 
