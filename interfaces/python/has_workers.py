@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.live import LiveUpdate
 from steptrail.infrastructure.fleet.opening import engine_of
-from steptrail.interfaces.python.agents_worker import agents_worker
-from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.engine import Engine, EngineStatus, WorkerReport
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.hands import OnLeft
-from steptrail.runtime.kernel.room import Most, Room
 from steptrail.runtime.kernel.waking import Waking
-from steptrail.runtime.kernel.worker import Worker
 
 if TYPE_CHECKING:
     from steptrail.runtime.flow.workflow import BuiltWorkflow
+    from steptrail.runtime.kernel.hands import OnLeft
+    from steptrail.runtime.kernel.room import Most
+    from steptrail.runtime.kernel.worker import Worker
 
 __all__ = ["HasWorkers"]
 
@@ -29,7 +27,7 @@ class HasWorkers:
     _env: Environment
     _waking: Waking
     _url: str
-    _workers: list[Worker]
+    _workers: "list[Worker]"
 
     async def fleet(self) -> EngineStatus | None:
         """Return what the engine holds: wakes that wait, and what each worker said last; None without an engine.
@@ -48,12 +46,12 @@ class HasWorkers:
         concurrency: int = 8,
         grace: float = 10.0,
         live: bool = False,
-        on_left: OnLeft | None = None,
+        on_left: "OnLeft | None" = None,
         engine: Engine | str | None = None,
-        per_agent: Most = None,
-        per_tenant: Most = None,
+        per_agent: "Most" = None,
+        per_tenant: "Most" = None,
         strict: bool = False,
-    ) -> Worker:
+    ) -> "Worker":
         """Return a worker, which is used in `async with`: until it is left it carries on what is `due` in the store.
 
         That is what a crash or a deploy left, waits that are over, answered questions, and messages to a session at
@@ -77,6 +75,11 @@ class HasWorkers:
         `ConfigurationError` without an agent, and for a concurrency, a limit or a grace that cannot be; entering raises
         `StoreUnavailable` when the engine's server is away.
         """
+        # Most programs that open a trail work nothing off.
+        from steptrail.interfaces.python.agents_worker import agents_worker
+        from steptrail.interfaces.python.tenants import tenant_of
+        from steptrail.runtime.kernel.room import Room
+
         if engine is not None:
             self._waking.engine = engine_of(engine, self._url)
         room = Room(

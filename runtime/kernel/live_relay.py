@@ -5,10 +5,10 @@ replies that are being written, from their beginnings. Nothing is sent that nobo
 reply it begins. So a process that has missed one does not show the pieces that follow, and asks for the replies anew.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from secrets import token_hex
 from typing import Protocol
 
 from msgspec import Struct
@@ -59,7 +59,7 @@ class LiveRelay:
     """Implements `LiveTraffic`. Its methods may be called from any thread."""
 
     def __init__(self, bus: LiveBus, sink: LiveSink, clock: Callable[[], float]) -> None:
-        self.name = token_hex(8)
+        self.name = os.urandom(8).hex()
         self._bus, self._sink, self._clock = bus, sink, clock
         self._lock = threading.Lock()
         self._lines = LiveLines(clock, bus.most_bytes)
