@@ -12,8 +12,6 @@ from steptrail.domain.policy.backoff import Backoff
 
 __all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
 
-"""Seconds. A later time could be counted, but not be converted to a date."""
-
 
 class ToolEffect(StrEnum):
     """The effect of a tool on the outside world, which decides what may happen after a crash in the middle of it."""

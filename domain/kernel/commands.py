@@ -6,7 +6,7 @@
 from msgspec import Struct, structs
 
 from steptrail.domain.base import refuse_wrong_types
-from steptrail.domain.kernel.given import a_person
+from steptrail.domain.kernel.given import a_key, a_person
 from steptrail.domain.storable import storable
 
 __all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause"]
@@ -33,6 +33,8 @@ class _Asked(Struct, frozen=True, kw_only=True):
             if (plain := storable(value, name)) is not value:
                 structs.force_setattr(self, name, plain)
         a_person(self.by, "by")
+        if self.key is not None:
+            a_key(self.key, "key")
 
 
 class Pause(_Asked, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 
-__all__ = ["a_flag", "a_function", "a_kind_of", "a_person", "a_row", "a_text", "a_time", "a_whole"]
+__all__ = ["a_flag", "a_function", "a_key", "a_kind_of", "a_person", "a_row", "a_text", "a_time", "a_whole"]
 
 T = TypeVar("T")
 
@@ -33,6 +33,14 @@ def a_person(given: object, what: str) -> str:
     if "\0" in named:
         raise NotStorable(what, "a name with a NUL")
     return named
+
+
+def a_key(given: object, what: str) -> str:
+    """Return `given`, which must be an idempotency key. An empty one would be the same for everybody."""
+    key = a_text(given, what)
+    if not key.strip():
+        raise ConfigurationError(f"{what}: it is empty: leave it out, or give one that names this command")
+    return key
 
 
 def a_flag(given: object, what: str) -> bool:

@@ -7,7 +7,7 @@ from msgspec import Struct, structs
 from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_person
+from steptrail.domain.kernel.given import a_key, a_person
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 
@@ -38,8 +38,8 @@ class FromOutside(Struct, frozen=True):
                     structs.force_setattr(self, name, plain)
                 if name == "by" and isinstance(plain, str):
                     a_person(plain, name)
-                if name == "key" and isinstance(plain, str) and not plain.strip():
-                    raise ConfigurationError("key: it is empty: leave it out, or give one that names this command")
+                if name == "key" and isinstance(plain, str):
+                    a_key(plain, name)
         refuse_wrong_types(self)
 
 

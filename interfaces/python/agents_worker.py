@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from functools import partial
-from math import isfinite
 from typing import TYPE_CHECKING
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_time
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.runtime.agent.agent import AnyAgent
@@ -42,8 +42,7 @@ def agents_worker(
     """Return the worker of these agents and workflows; see `Steptrail.work`."""
     if not agents:
         raise ConfigurationError("a worker needs the agents or workflows that it is to carry on: work(agent, ...)")
-    if not (isfinite(grace) and grace >= 0):
-        raise ConfigurationError(f"the grace of a worker is a number of seconds from 0, not {grace}")
+    a_time(grace, "the grace of a worker", from_zero=True)
     by_name: dict[str, list[AnyAgent]] = {}
     flows: dict[str, list[BuiltWorkflow]] = {}
     for given in agents:

@@ -14,6 +14,7 @@ from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNod
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_text
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
@@ -50,9 +51,7 @@ class GraphBuilder:
         options: RunOptions | None = None,
         description: str | None = None,
     ) -> None:
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"the name of a workflow is a text, not {type(name).__name__}")
-        if not name.strip():
+        if not a_text(name, "the name of a workflow").strip():
             raise ConfigurationError("a workflow needs a name")
         self._name, self._result, self._description = name.strip(), result, description
         self._entry = (entry,) if isinstance(entry, str) else tuple(entry)

@@ -89,6 +89,18 @@ async def test_nobody_can_neither_ask_nor_answer_a_run_of_a_workflow(command: st
         assert await trail.flow("f").events() == stored
 
 
+@pytest.mark.parametrize("command", ["pause", "stop", "unpause"])
+async def test_an_empty_key_is_no_key_of_a_request(command: str) -> None:
+    async with trail_of() as trail:
+        await trail.run(PAYER, "Pay.", session="s")
+        await trail.run(ASKING, session="f", options=LEAVES)
+        for run in (trail.session("s"), trail.flow("f")):
+            stored = await run.events()
+            with pytest.raises(ConfigurationError, match="key: it is empty"):
+                await getattr(run, command)(by="ana", key=" ")
+            assert await run.events() == stored
+
+
 async def test_a_key_is_a_text() -> None:
     wrong: Any = 17
     async with trail_of() as trail:
