@@ -131,7 +131,6 @@ def test_a_dropped_trail_warns_and_frees_its_threads_and_descriptors(tmp_path: P
     def use(name: str) -> threading.Thread:
         trail = Steptrail.open_sync(f"sqlite:///{tmp_path / name}")
         trail.run(builder().build(), "Go.", session="s")
-        del trail
         return _newest_thread()
 
     with Steptrail.open_sync(f"sqlite:///{tmp_path / 'first'}") as warm:
