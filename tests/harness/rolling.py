@@ -69,13 +69,17 @@ class _Site:
         """Return the file that has a worker end."""
         return self.folder / f"{worker}.end"
 
-    def agent(self, version: int) -> Agent:
-        """Return one version of the agent; every process makes its own."""
+    def agent(self, version: int, held: Path | None = None) -> Agent:
+        """Return one version of the agent; every process makes its own. Its first call lasts until there is a file."""
 
         @tool(effect=ToolEffect.IDEMPOTENT)
         async def serve(context: ToolContext) -> str:
             """Serve somebody."""
+            nonlocal held
+            until, held = held, None
             self.ledger.write("began", context.effect_id)
+            while until is not None and not until.exists():
+                await asyncio.sleep(_LOOK_SECONDS)
             await asyncio.sleep(self.seconds)
             self.ledger.write("done", context.effect_id)
             return "served"
@@ -108,7 +112,9 @@ def roll(pool: WorkerPool, url: str, folder: Path, *, sessions: int, workers: in
 def _work(site: _Site, version: int, worker: str) -> None:
     async def main() -> None:
         trail = Steptrail(Environment(store=opened(site.url)))
-        async with trail, trail.work(site.agent(version), grace=site.seconds / 2):
+        # Otherwise all sessions might be at their end when the worker is replaced.
+        held = site.end_of(worker) if version == 1 else None
+        async with trail, trail.work(site.agent(version, held), grace=site.seconds / 2):
             while not site.end_of(worker).exists():
                 await asyncio.sleep(_LOOK_SECONDS)
 
@@ -129,10 +135,7 @@ async def _driven(pool: WorkerPool, site: _Site, names: Sequence[str], workers: 
         rest = names[len(names) // 2 :]
         for n, (name, worker) in enumerate(old.items()):
             # None is replaced before sessions have begun.
-            while not (
-                await trail.runs(status="in_progress", agent=_AGENT, limit=1)
-                or await have_completed(trail, _AGENT, names)
-            ):
+            while not await trail.runs(status="in_progress", agent=_AGENT, limit=1):
                 await asyncio.sleep(_LOOK_SECONDS)
             site.end_of(name).touch()
             new[f"new-{n}"] = pool.start(_work, site, 2, f"new-{n}")

@@ -66,7 +66,8 @@ def _fits(row: Mapping[str, Any], chosen: RunFilter, crashed: Sequence[str]) -> 
         for measure, bound in bounds.items():
             column, unit = MEASURES[measure]
             value = row[column or "tokens"]
-            if value is None or (value > round(bound * unit) if beyond else value < round(bound * unit)):
+            edge = bound if unit == 1 else round(bound * unit)
+            if value is None or (value > edge if beyond else value < edge):
                 return False
     started = to_datetime(row["started_at"])
     for instant, is_late in ((chosen.since, False), (chosen.until, True)):
