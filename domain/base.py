@@ -27,6 +27,7 @@ __all__ = [
     "LARGEST",
     "BoundedCount",
     "BoundedPositive",
+    "BoundedSeconds",
     "Count",
     "Draw",
     "Positive",
@@ -52,11 +53,12 @@ V = TypeVar("V", bound="Value")
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
-PositiveSeconds = Annotated[float, Meta(gt=0)]
 BoundedCount = Annotated[int, Meta(ge=0, le=LARGEST)]
 BoundedPositive = Annotated[int, Meta(ge=1, le=LARGEST)]
 CENTURY_SECONDS = 100 * 365.25 * 86_400
-"""The longest wait that is planned: its end is a date, and fits into every store."""
+"""The longest time that is planned: its end is a date, and fits into every store."""
+BoundedSeconds = Annotated[float, Meta(ge=0, le=CENTURY_SECONDS)]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=CENTURY_SECONDS)]
 Draw = Annotated[float, Meta(ge=0, lt=1)]
 """A random number."""
 

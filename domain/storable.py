@@ -19,8 +19,8 @@ Convert = Callable[[object], object]
 
 _MAX_DEPTH: Final = 100
 """Levels of nesting. Reading them back takes a frame of Python's stack for each, and the stack has 1,000."""
-_BEYOND: Final = 10**4300
-"""The first integer that Python and msgspec refuse to read."""
+_BEYOND: Final = 10**4299
+"""msgspec reads 4,300 characters of an integer, and a minus is one."""
 _OBJECTS: Final = (dict, Mapping)
 """`dict` is a mapping too, but to be told so by the abstract class takes ten times as long."""
 _CONTAINERS: Final = (dict, list, tuple, Mapping)
@@ -41,7 +41,7 @@ def storable(value: object, where: str = "", *, convert: Convert | None = None) 
 
     Tuples become lists. `where` names the field in the error. `convert` is called for values that are no JSON. Raises
     `NotStorable` for NaN and infinities, bytes, dates and every other type that JSON does not have, for keys that are
-    no text, text that is no Unicode, more than 100 levels of nesting, and integers of more than 4,300 digits.
+    no text, text that is no Unicode, more than 100 levels of nesting, and integers of more than 4,299 digits.
     """
     try:
         return _walk(value, convert, 0)
@@ -64,7 +64,7 @@ def _walk(value: object, convert: Convert | None, depth: int) -> JsonValue:
         return value if type(value) is str and value.isascii() else _text(value)
     if isinstance(value, int):
         if not -_BEYOND < value < _BEYOND:
-            raise NoJsonForm("an integer of more than 4300 digits")
+            raise NoJsonForm("an integer of more than 4299 digits")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):

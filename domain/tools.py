@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import CENTURY_SECONDS, BoundedPositive, Count, PositiveSeconds, Settings
+from steptrail.domain.base import BoundedPositive, Count, PositiveSeconds, Settings
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
@@ -44,7 +44,7 @@ class ApprovalRule(Settings, frozen=True, kw_only=True):
     `reason` says to the person why they are asked.
     """
 
-    expires: Annotated[float, Meta(gt=0, le=CENTURY_SECONDS)] = 72 * 3600.0
+    expires: PositiveSeconds = 72 * 3600.0
     reason: str | None = None
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, final, get_args, overload
 
 import msgspec
 
-from steptrail.domain.base import BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
+from steptrail.domain.base import BoundedCount, BoundedPositive, BoundedSeconds, PositiveSeconds, Settings
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.criteria.answer import FinishReasonCheck
 from steptrail.domain.continuation.criteria.cost_limit import CostLimit
@@ -205,7 +205,7 @@ LimitName = Literal[
 class Limits(Settings, frozen=True, kw_only=True):
     """The guards of one execution. `None` means no limit.
 
-    Times are in seconds: `timeout` counts wall time since the execution started or was last resumed,
+    Times are in seconds, a century at most: `timeout` counts wall time since the execution started or was last resumed,
     `cumulative_timeout` the active time of all its steps. Reaching a limit forbids (`>=`). `max_result_characters` cuts
     what the model sees of one tool result; `max_concurrent_tools` is how many calls of a step run at once, where their
     tools allow it; `max_tool_calls` is how many an execution may make; `stop_grace` is how long an effect in flight may
@@ -231,8 +231,8 @@ class Limits(Settings, frozen=True, kw_only=True):
     max_unproductive_segments: Annotated[BoundedPositive, CrashLoopLimit] = 3
     max_result_characters: BoundedPositive | None = 16_000
     max_concurrent_tools: BoundedPositive = 8
-    stop_grace: Seconds = 2.0
-    longest_wait: Seconds = 60.0
+    stop_grace: BoundedSeconds = 2.0
+    longest_wait: BoundedSeconds = 60.0
     shadow: tuple[LimitName, ...] = ()
 
     def __post_init__(self) -> None:

@@ -6,11 +6,9 @@ the node. Here is what has to be known to carry a run on and to explain it.
 
 import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta
-
-from steptrail.domain.base import CENTURY_SECONDS, BoundedPositive, PositiveSeconds, Settings, Value
+from steptrail.domain.base import BoundedPositive, PositiveSeconds, Settings, Value
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect, ToolSpec
@@ -349,7 +347,7 @@ class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
     show: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     schema: dict[str, JsonValue] | None = None
-    expires: Annotated[float, Meta(gt=0, le=CENTURY_SECONDS)] | None = None
+    expires: PositiveSeconds | None = None
     on_timeout: Literal["fail", "default", "skip"] = "fail"
     default: JsonValue = None
     on_reject: Literal["continue", "fail"] = "continue"

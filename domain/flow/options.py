@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import BoundedPositive, PositiveSeconds, Seconds, Settings
+from steptrail.domain.base import BoundedPositive, BoundedSeconds, PositiveSeconds, Settings
 from steptrail.domain.flow.policies import Budget, FailureClass
 from steptrail.domain.prices import PriceTable
 
@@ -24,7 +24,7 @@ class RunOptions(Settings, frozen=True, kw_only=True):
     `max_unproductive_segments` is the number of segments in a row that may end in a crash without progress.
 
     `pause_before` and `pause_after` hold the nodes of these ids, or all of `*`, until a person answers; the run fails
-    when nobody has after `step_timeout` seconds. All times are in seconds, and None is no limit.
+    when nobody has after `step_timeout` seconds. All times are in seconds, a century at most, and None is no limit.
     """
 
     continue_on_error: bool | tuple[FailureClass, ...] = False
@@ -35,7 +35,7 @@ class RunOptions(Settings, frozen=True, kw_only=True):
     budget: Budget | None = None
     prices: PriceTable | None = None
     stop_grace: Annotated[float, Meta(ge=0, le=3600)] = 2.0
-    longest_wait: Seconds = 60.0
+    longest_wait: BoundedSeconds = 60.0
     max_unproductive_segments: BoundedPositive | None = 3
     pause_before: tuple[str, ...] = ()
     pause_after: tuple[str, ...] = ()

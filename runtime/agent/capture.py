@@ -153,7 +153,13 @@ def _said(exc: BaseException) -> ProviderError:
 
 def _message(exc: BaseException) -> str:
     said = _said(exc).message
-    return kept_text(said) if said is not None else words_of(exc)
+    if said is not None:
+        return kept_text(said)
+    status = _attribute(_attribute(exc, "response"), "status_code")
+    if isinstance(status, int) and _attribute(exc, "body") is not None:
+        # Some versions of SDKs write a body without words of the provider, such as a proxy's page, into the exception.
+        return f"Error code: {status}"
+    return words_of(exc)
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:

@@ -8,24 +8,32 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from steptrail import AgentBuilder, Message, Steptrail
+from steptrail import AgentBuilder, Limits, Message, Steptrail
+from steptrail.domain.base import CENTURY_SECONDS
 from steptrail.domain.flow.events import NodeAttemptFailed
 from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import Usage
-from steptrail.errors import AmbiguousId, ConfigurationError, NotStorable, SessionNotFound, SteptrailError
+from steptrail.errors import (
+    AmbiguousId,
+    ConfigurationError,
+    InvalidSetting,
+    NotStorable,
+    SessionNotFound,
+    SteptrailError,
+)
 from steptrail.interfaces.python.sync import SyncSession
 from steptrail.messages import MessageRole, ProviderPart, TextPart, ToolCallPart
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import tool
-from steptrail.workflow import Check, FailureClass, Workflow
+from steptrail.workflow import Check, FailureClass, RunOptions, Workflow
 
 HALF = "half \ud800"
-HUGE = 10**4300
+HUGE = 10**4299
 REFUSED: list[tuple[Any, str]] = [
-    (HUGE, "an integer of more than 4300 digits"),
+    (HUGE, "an integer of more than 4299 digits"),
     (math.nan, "the number nan"),
     (b"x", "bytes"),
     (HALF, "text that is not valid Unicode"),
@@ -224,3 +232,13 @@ def test_a_function_that_decides_and_cancels_itself_fails_its_node() -> None:
         assert trail.run(flow, 1, session="f").status == "failed"
         (failed,) = [r.event for r in trail.flow("f").history() if isinstance(r.event, NodeAttemptFailed)]
         assert "cancelled itself" in failed.error.message
+
+
+@pytest.mark.parametrize("field", ["timeout", "cumulative_timeout", "stop_grace", "longest_wait"])
+@pytest.mark.parametrize("settings", [Limits, RunOptions])
+def test_a_time_whose_end_is_no_date_is_refused(settings: Callable[..., object], field: str) -> None:
+    with pytest.raises(InvalidSetting, match=rf"{field}: Expected `float` <= .*, not 1e\+300"):
+        settings(**{field: 1e300})
+    agent_of = agent().with_limits(Limits(timeout=CENTURY_SECONDS, cumulative_timeout=CENTURY_SECONDS)).build()
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        assert trail.run(agent_of, "Go.").status == "completed"

@@ -6,15 +6,13 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, strategies as st
-from pydantic import TypeAdapter
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import storable
 from steptrail.errors import NotStorable, SteptrailError
-
-ANY_JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 class Colour(StrEnum):
@@ -39,8 +37,8 @@ def deep(levels: int) -> list[Any]:
         ({"a": "half \ud800"}, "m.a", "text that is not valid Unicode"),
         ({"\udfff": 1}, "m", "text that is not valid Unicode"),
         ({"a": {1: 2}}, "m.a", "a key of type int"),
-        ({"n": 10**4300}, "m.n", "an integer of more than 4300 digits"),
-        ({"n": -(10**4300)}, "m.n", "an integer of more than 4300 digits"),
+        ({"n": 10**4299}, "m.n", "an integer of more than 4299 digits"),
+        ({"n": -(10**4299)}, "m.n", "an integer of more than 4299 digits"),
         ({1, 2}, "m", "set"),
         (object(), "m", "object"),
     ],
@@ -85,7 +83,8 @@ def test_what_json_has_another_word_for_is_taken() -> None:
     st.recursive(
         st.none()
         | st.booleans()
-        | st.integers(min_value=1 - 10**4300, max_value=10**4300 - 1)
+        | st.integers(min_value=1 - 10**4299, max_value=10**4299 - 1)
+        | st.sampled_from([1 - 10**4299, 10**4299 - 1])
         | st.floats(allow_nan=False, allow_infinity=False)
         | st.text(),
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -94,4 +93,4 @@ def test_what_json_has_another_word_for_is_taken() -> None:
 )
 def test_what_is_taken_is_read_again_as_it_was(value: JsonValue) -> None:
     assert storable(value) == value
-    assert ANY_JSON.validate_json(ANY_JSON.dump_json(value)) == value
+    assert msgspec.json.decode(msgspec.json.encode(value)) == value

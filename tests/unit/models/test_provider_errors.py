@@ -111,6 +111,14 @@ def test_a_body_without_words_is_not_recorded(text: str) -> None:
     assert (info.message, info.code, info.status_code) == ("Error code: 502", None, 502)
 
 
+@pytest.mark.parametrize("body", [[], 7, "<html>a proxy's page</html>", {"error": None}])
+def test_nor_is_one_that_an_sdk_writes_into_its_exception(body: JsonValue) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    response = httpx2.Response(502, text=text, request=REQUEST)
+    error = openai.APIStatusError(f"Error code: 502 - {body}", body=body, response=response)
+    assert capture(error, default=ErrorType.MODEL, now=0.0).message == "Error code: 502"
+
+
 def test_words_that_hold_a_key_lose_it() -> None:
     info = capture(refusal(400, json.dumps({"error": "bad key sk-abcdefghijk"})), default=ErrorType.MODEL, now=0.0)
     assert info.message == "bad key sk-…"

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import msgspec
 import pydantic
 import pydantic.dataclasses
 import pytest
@@ -140,12 +141,11 @@ def test_what_json_cannot_hold_is_refused_by_place_and_type(value: object, messa
 
 
 def test_an_integer_that_cannot_be_read_again_is_refused() -> None:
-    adapter: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
-    for largest in (10**4300 - 1, 1 - 10**4300):
-        value = to_json_value(largest)
-        assert adapter.validate_json(adapter.dump_json(value)) == largest
-    with pytest.raises(NotStorable, match="an integer of more than 4300 digits has no JSON form"):
-        to_json_value(10**4300)
+    for largest in (10**4299 - 1, 1 - 10**4299):
+        assert msgspec.json.decode(msgspec.json.encode(to_json_value(largest))) == largest
+    for beyond in (10**4299, -(10**4299)):
+        with pytest.raises(NotStorable, match="an integer of more than 4299 digits has no JSON form"):
+            to_json_value(beyond)
 
 
 def test_a_model_whose_field_cannot_be_serialised_is_refused() -> None:
