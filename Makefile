@@ -26,7 +26,8 @@ BIN := $(VENV)/bin
 MEASURED := $(abspath $(VENV))/measured
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 UV ?= $(BIN)/uv
-ALL := --editable '.[agui,anthropic,fleet,flow,mcp,openai,otel,postgres,pusher,testing,web]' --group dev
+EXTRAS := agui,anthropic,fleet,flow,mcp,openai,otel,postgres,pusher,web
+ALL := --editable '.[$(EXTRAS),testing]' --group dev
 # uv takes a sixth of pip's time. It reads no settings of pip, such as another index: where it fails, pip tries.
 install = { $(UV) pip install --quiet --python $(BIN)/python $(1) 2>$(VENV)/uv.log \
 	|| { $(BIN)/python -m ensurepip >/dev/null && $(PIP) install -qq --upgrade 'pip>=25.1' && $(PIP) install -qq $(1); }; }
@@ -35,7 +36,7 @@ STAMP := $(VENV)/.steptrail-setup
 
 .DEFAULT_GOAL := test
 .PHONY: bench bench-fleet bench-peers check clean contracts coverage crash-matrix demo docs-test fast fragment lint mutants nightly \
-	others power-cut pythons setup smoke soak test types
+	oldest others power-cut pythons setup smoke soak test types
 
 setup: $(STAMP)
 
@@ -76,6 +77,16 @@ coverage: setup others
 # The fast tests on every other supported Python that is on this machine (`PYTHONS=--newest`: on one).
 pythons: setup
 	$(BIN)/python -m scripts.pythons $(PYTHONS) -n 2 $(PYTEST_ARGS)
+
+# The fast tests with the oldest versions of all that users may have with us. The tools of the tests stay new.
+OLDEST := $(VENV)-oldest
+comma := ,
+oldest: setup
+	@$(MAKE) --no-print-directory VENV=$(OLDEST) UV=$(UV) LOCAL_MODEL=no setup
+	$(UV) pip compile --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
+		$(patsubst %,--extra %,$(subst $(comma), ,$(EXTRAS))) pyproject.toml --output-file $(OLDEST)/oldest.txt
+	$(UV) pip install --quiet --python $(OLDEST)/bin/python --requirements $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pytest --fast -q -n 3 -p no:anyio $(PYTEST_ARGS)
 
 # What the tests of front ends need and pip cannot install. The packages of npm are installed by the tests themselves.
 others:

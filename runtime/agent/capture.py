@@ -155,11 +155,11 @@ def _message(exc: BaseException) -> str:
     said = _said(exc).message
     if said is not None:
         return kept_text(said)
-    status = _attribute(_attribute(exc, "response"), "status_code")
-    if isinstance(status, int) and _attribute(exc, "body") is not None:
-        # Some versions of SDKs write a body without words of the provider, such as a proxy's page, into the exception.
-        return f"Error code: {status}"
-    return words_of(exc)
+    words, status = words_of(exc), _attribute(_attribute(exc, "response"), "status_code")
+    bare = f"Error code: {status}"
+    # Some versions of SDKs write a body without words of the provider, such as a proxy's page, into the exception.
+    is_body = _attribute(exc, "body") is not None or words.startswith(f"{bare} - ")
+    return bare if is_body and status is not None else words
 
 
 def _retry_after(exc: BaseException, now: float) -> float | None:

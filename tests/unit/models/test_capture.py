@@ -208,6 +208,12 @@ def test_headers_and_bodies_stay_behind() -> None:
     assert "private words" not in recorded
 
 
+def test_the_words_of_an_exception_that_has_a_body_and_no_response_stay() -> None:
+    error = ValueError("no such row")
+    error.body = "<html>"  # type: ignore[attr-defined]
+    assert capture(error, default=ErrorType.TOOL, now=NOW).message == "no such row"
+
+
 def test_a_long_message_is_cut() -> None:
     exact = capture(RuntimeError("x" * MAX_MESSAGE), default=ErrorType.TOOL, now=NOW).message
     longer = capture(RuntimeError("x" * 100_000), default=ErrorType.TOOL, now=NOW).message

@@ -111,7 +111,7 @@ def test_a_body_without_words_is_not_recorded(text: str) -> None:
     assert (info.message, info.code, info.status_code) == ("Error code: 502", None, 502)
 
 
-@pytest.mark.parametrize("body", [[], 7, "<html>a proxy's page</html>", {"error": None}])
+@pytest.mark.parametrize("body", [None, 7, "<html>a proxy's page</html>", {"error": None}])
 def test_nor_is_one_that_an_sdk_writes_into_its_exception(body: JsonValue) -> None:
     text = body if isinstance(body, str) else json.dumps(body)
     response = httpx2.Response(502, text=text, request=REQUEST)
