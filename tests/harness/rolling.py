@@ -69,18 +69,16 @@ class _Site:
         """Return the file that has a worker end."""
         return self.folder / f"{worker}.end"
 
-    def agent(self, version: int, held: Path | None = None) -> Agent:
-        """Return one version of the agent; every process makes its own. Its first call lasts until there is a file."""
+    def agent(self, version: int, *, holds: bool = False) -> Agent:
+        """Return one version of the agent; every process makes its own. One that `holds` never ends its first call."""
 
         @tool(effect=ToolEffect.IDEMPOTENT)
         async def serve(context: ToolContext) -> str:
             """Serve somebody."""
-            nonlocal held
-            until, held = held, None
+            nonlocal holds
+            lasts, holds = _HANGS_SECONDS if holds else self.seconds, False
             self.ledger.write("began", context.effect_id)
-            while until is not None and not until.exists():
-                await asyncio.sleep(_LOOK_SECONDS)
-            await asyncio.sleep(self.seconds)
+            await asyncio.sleep(lasts)
             self.ledger.write("done", context.effect_id)
             return "served"
 
@@ -113,8 +111,7 @@ def _work(site: _Site, version: int, worker: str) -> None:
     async def main() -> None:
         trail = Steptrail(Environment(store=opened(site.url)))
         # Otherwise all sessions might be at their end when the worker is replaced.
-        held = site.end_of(worker) if version == 1 else None
-        async with trail, trail.work(site.agent(version, held), grace=site.seconds / 2):
+        async with trail, trail.work(site.agent(version, holds=version == 1), grace=site.seconds / 2):
             while not site.end_of(worker).exists():
                 await asyncio.sleep(_LOOK_SECONDS)
 
