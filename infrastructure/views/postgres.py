@@ -158,6 +158,8 @@ class PostgresSeries:
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
 
+    is_beside = False
+
     @property
     def place(self) -> str:
         """The schema that readers look at."""

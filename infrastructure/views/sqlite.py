@@ -176,6 +176,8 @@ class SqliteSeries:
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
 
+    is_beside = True
+
     @property
     def place(self) -> str:
         """The folder."""
