@@ -1,4 +1,4 @@
-"""The files of read models beside a SQLite store are removed, replaced or emptied while processes have them open."""
+"""Read models are removed, replaced or emptied while processes have them open: files of SQLite, schemas of a server."""
 
 import asyncio
 import os
@@ -13,6 +13,7 @@ import pytest
 from steptrail import Agent, AgentBuilder, Steptrail
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel
+from tests.harness.postgres_server import PostgresServer
 
 STREAMS = "SELECT stream FROM executions ORDER BY 1"
 
@@ -99,3 +100,25 @@ def test_a_file_without_our_tables_is_said_to_be_damaged_and_rebuilt(
     assert main(["rebuild", "--store", url]) == 0
     assert main(["sql", STREAMS, "--store", url]) == 0
     assert "agent:a" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "dropped",
+    [
+        ("DROP SCHEMA steptrail_views CASCADE", "DROP SCHEMA steptrail_views_1 CASCADE"),
+        ("DROP SCHEMA steptrail_views CASCADE",),
+        ("DROP SCHEMA steptrail_views_1 CASCADE",),
+        ("DELETE FROM steptrail_views.series",),
+    ],
+)
+async def test_schemas_of_read_models_that_were_dropped_are_made_again_with_the_next_question(
+    postgres_server: PostgresServer, postgres_database: str, postgres_url: str, dropped: tuple[str, ...]
+) -> None:
+    async with Steptrail.open(postgres_url) as first, Steptrail.open(postgres_url) as second:
+        await first.run(desk(), "Hi", session="a")
+        assert await streams(first) == await streams(second) == ["agent:a"]
+        postgres_server.execute(*dropped, database=postgres_database)
+        await first.run(desk(), "Hi", session="b")
+        assert await streams(first) == await streams(second) == ["agent:a", "agent:b"]
+        await second.views.rebuild()
+        assert await streams(first) == ["agent:a", "agent:b"]
