@@ -15,10 +15,13 @@ __all__ = ["FOLDER", "PANELS", "SOURCES", "Panel", "dashboard", "main"]
 
 FOLDER = Path(__file__).parents[1] / "docs" / "dashboards"
 
-# `${__from}` and `${__to}` are the ends of the time that is looked at, in milliseconds, whatever the data source.
-_RUNS = "ended_us BETWEEN ${__from} * 1000 AND ${__to} * 1000"
-_DAYS = "day_us BETWEEN ${__from} * 1000 - 86400000000 AND ${__to} * 1000"
+# `${__from}` and `${__to}` are the ends of the time that is looked at, in milliseconds, whatever the data source. Near
+# 1970 they are small, and a server would count in 32 bits. A day is looked at if a part of it is.
+_FROM, _TO = "CAST(${__from} AS bigint) * 1000", "CAST(${__to} AS bigint) * 1000 + 999"
+_RUNS = f"ended_us BETWEEN {_FROM} AND {_TO}"
+_DAYS = f"day_us > {_FROM} - 86400000000 AND day_us <= {_TO}"
 _DAY = "day_us / 1000000 AS time"
+_FAILED = "CASE WHEN status IN ('failed', 'recorded') THEN calls ELSE 0 END"
 
 
 class Panel(NamedTuple):
@@ -98,7 +101,7 @@ PANELS: Sequence[Panel] = (
         "table",
         "SELECT error_type, error_class, name, template, count(*) AS failures, max(failed_at) AS last, "
         "max(stream) AS example, signature FROM failures "
-        "WHERE failed_us BETWEEN ${__from} * 1000 AND ${__to} * 1000 "
+        f"WHERE failed_us BETWEEN {_FROM} AND {_TO} "
         "GROUP BY signature, error_type, error_class, name, template ORDER BY 5 DESC LIMIT 50",
         "Runs, model calls, tool calls and nodes by signature.",
         width=16,
@@ -106,10 +109,9 @@ PANELS: Sequence[Panel] = (
     Panel(
         "Tools that fail",
         "table",
-        "SELECT tool, sum(calls) AS calls, sum(CASE WHEN status = 'failed' THEN calls ELSE 0 END) AS failed "
-        f"FROM tools_daily WHERE {_DAYS} "
-        "GROUP BY tool ORDER BY 3 DESC LIMIT 50",
-        "And nodes of workflows.",
+        f"SELECT tool, sum(calls) AS calls, sum({_FAILED}) AS failed FROM tools_daily WHERE {_DAYS} "
+        f"GROUP BY tool HAVING sum({_FAILED}) > 0 ORDER BY 3 DESC, 1 LIMIT 50",
+        "And nodes of workflows, also where the run went on after that. Of whole days of UTC.",
     ),
     Panel(
         "What waits, and for what",

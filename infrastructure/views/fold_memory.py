@@ -1,6 +1,7 @@
 """The folds of the streams that a projection has seen lately, in memory only."""
 
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from typing import Generic, TypeVar
 
 from steptrail.projections.kernel.changes import Changes
@@ -9,6 +10,12 @@ from steptrail.projections.kernel.projection import Entry, Projection
 __all__ = ["FoldMemory"]
 
 F = TypeVar("F")
+
+
+class _Forgotten(Enum):
+    """Stands for a fold that is not here: None may be one, of a projection that remembers nothing."""
+
+    IS = auto()
 
 
 class FoldMemory(Generic[F]):
@@ -28,8 +35,8 @@ class FoldMemory(Generic[F]):
         for number in range(start, len(entries)):
             entry = entries[number]
             stream = entry.stream
-            fold = folds.pop(stream, None)
-            if fold is None:
+            fold = folds.pop(stream, _Forgotten.IS)
+            if fold is _Forgotten.IS:
                 if entry.record.version > 1:
                     return number
                 fold = self._projection.begin(stream)

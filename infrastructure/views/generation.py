@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.aging import Aging
-from steptrail.infrastructure.views.database import Database, Statements, Unfit
-from steptrail.infrastructure.views.ddl import cleaner, quoted, statements_to_make, values_of
+from steptrail.infrastructure.views.database import Database, Statements
+from steptrail.infrastructure.views.ddl import quoted, statements_to_make
+from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
 from steptrail.infrastructure.views.public import LISTED
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Key, Row, Scalar, Table
+from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Key, Scalar, Table
 
 __all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "Skipped", "ViewProgress"]
 
@@ -338,25 +339,15 @@ class Generation:
             raise PlaceMoved
 
     def _apply(self, statements: Statements, projection: Projection[Any], changes: Changes) -> None:
-        sql, known = self.database.sql, set(projection.tables)
-        if strange := (changes.rows.keys() | changes.sums.keys()) - known:
-            names = ", ".join(sorted(table.name for table in strange))
-            raise Unfit(f"{projection.name} wrote to {names}, which it does not list")
+        sql = self.database.sql
+        check_tables(projection, changes)
         for table, rows in changes.rows.items():
-            of_row, _ = values_of(table)
-            if gone := [key for key, row in rows.items() if row is None]:
-                clean = cleaner(table.columns[: len(table.key)])
-                statements.change_all(sql.drop(table, self._prefix), [clean(key) for key in gone])
-            whole: list[Row] = [row for row in rows.values() if row is not None]
-            try:
-                put = [of_row(row) for row in whole]
-            except KeyError as error:
-                raise Unfit(f"a row of {table.name} lacks the column {error}") from error
-            if put:
+            if gone := keys_to_drop(table, [key for key, row in rows.items() if row is None]):
+                statements.change_all(sql.drop(table, self._prefix), gone)
+            if put := rows_to_put(table, [row for row in rows.values() if row is not None]):
                 statements.change_all(sql.put(table, self._prefix), put)
         for table, sums in changes.sums.items():
-            _, of_sum = values_of(table)
-            statements.change_all(sql.add(table, self._prefix), [of_sum(key, added) for key, added in sums.items()])
+            statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
 
 
 def _plain(text: str) -> str:

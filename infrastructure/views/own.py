@@ -7,14 +7,16 @@ from typing import Any, get_args
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.generation import BOOKS
 from steptrail.infrastructure.views.public import COLUMNS_VIEW
-from steptrail.projections.kernel.face import Face, face_of
+from steptrail.projections.kernel.face import Face, PublicKind, face_of, view_of
 from steptrail.projections.kernel.projection import OnError, Projection
-from steptrail.projections.kernel.table import Table
+from steptrail.projections.kernel.table import ColumnKind, Table
 
 __all__ = ["checked"]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """Plain in every database, and short enough for what is made of it."""
+_SUCH_AS = {"prefixes": "agent:", "types": "ToolExecutionCompleted.TYPE"}
+_OF_NUMBERS = {PublicKind.SECONDS, PublicKind.DOLLARS, PublicKind.INSTANT, PublicKind.DAY}
 
 
 def checked(
@@ -57,17 +59,36 @@ def _check(projection: Projection[Any]) -> None:
     for setting in ("prefixes", "types"):
         if isinstance(getattr(projection, setting), str):
             raise ConfigurationError(f"{who}: `{setting}` are several texts, not one")
+        if wrong := [each for each in getattr(projection, setting) or () if not isinstance(each, str)]:
+            raise ConfigurationError(f"{who}: `{setting}` are texts, such as `{_SUCH_AS[setting]}`, not {wrong[0]!r}")
+    if not isinstance(projection.tables, list | tuple):
+        raise ConfigurationError(f"{who}: `tables` is a tuple of `Table`, not {projection.tables!r}")
     for table in projection.tables:
+        if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"{who}: {table!r} in `tables` is no `Table`")
         _check_table(who, projection, table)
 
 
 def _check_table(who: str, projection: Projection[Any], table: Table) -> None:
+    texts = [table.name, table.says, *(text for each in table.columns for text in (each.name, each.says, each.unit))]
+    if wrong := [text for text in texts if not isinstance(text, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{who}: names, units and what `says` of {table.name!r} are texts, not {wrong[0]!r}")
     own = f"v{projection.version}_{projection.name}"
     if table.name != own and not table.name.startswith(f"{own}_"):
         raise ConfigurationError(f"{who}: its table {table.name!r} is named {own}, or {own}_something")
     words = [table.name, *(column.name for column in table.columns)]
     if wrong := [word for word in words if not re.fullmatch(r"[a-z][a-z0-9_]{0,49}", word)]:
         raise ConfigurationError(f"{who}: {wrong[0]!r} in {table.name} has other characters than a to z, 0 to 9 and _")
+    for column in table.columns:
+        if column.kind not in list(ColumnKind):
+            raise ConfigurationError(f"{who}: the kind of {column.name} in {table.name} is one of `ColumnKind`")
+    shown = view_of(table, "").columns
+    kinds = {f'"{column.name}"': column.kind for column in table.columns}
+    if wrong := [each.sql for each in shown if each.kind in _OF_NUMBERS and kinds[each.sql] != ColumnKind.INTEGER]:
+        raise ConfigurationError(f"{who}: {wrong[0]} in {table.name} has the unit of a number and is no integer")
+    names = [each.name for each in shown]
+    if wrong := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(f"{who}: the view of {table.name} would have two columns {wrong[0]!r}: rename one")
     if table.belongs_to is not None and table.belongs_to not in projection.tables:
         raise ConfigurationError(f"{who}: {table.name} belongs to {table.belongs_to.name}, which is no table of it")
     columns = {column.name for column in table.columns}

@@ -158,6 +158,8 @@ class PostgresSeries:
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()
 
+    is_beside = False
+
     @property
     def place(self) -> str:
         """The schema that readers look at."""
@@ -169,8 +171,12 @@ class PostgresSeries:
         def work(statements: Statements) -> int | None:
             if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
                 return None
-            found: int | None = statements.ask(f"SELECT generation FROM {self._base}.series")[0][0]  # noqa: S608
-            return found
+            # Somebody may have dropped one of the schemas and left the other.
+            found = statements.ask(
+                f"SELECT generation FROM {self._base}.series "  # noqa: S608 - names of ours
+                f"WHERE to_regclass('{self._base}_' || generation || '.projections') IS NOT NULL"
+            )
+            return int(found[0][0]) if found else None
 
         return self._database.read(work)
 
@@ -192,10 +198,16 @@ class PostgresSeries:
             if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
                 statements.change(f"CREATE SCHEMA IF NOT EXISTS {self._base}")
                 statements.change(f"CREATE TABLE {self._base}.series (last bigint NOT NULL, generation bigint)")
-                statements.change(f"INSERT INTO {self._base}.series VALUES (0, NULL)")  # noqa: S608
                 for statement in statements_to_make(POSTGRES, LISTED, f"{self._base}."):
                     statements.change(statement)
-            (number,) = statements.ask(f"UPDATE {self._base}.series SET last = last + 1 RETURNING last")[0]  # noqa: S608
+            statements.change(
+                f"INSERT INTO {self._base}.series SELECT 0, NULL WHERE NOT EXISTS (SELECT FROM {self._base}.series)"  # noqa: S608
+            )
+            (number,) = statements.ask(
+                f"UPDATE {self._base}.series SET last = 1 + greatest(last, (SELECT "  # noqa: S608 - names of ours
+                f"max(substring(nspname FROM '[0-9]+$')::bigint) FROM pg_namespace "
+                f"WHERE nspname ~ '^{self._base}_[0-9]{{1,9}}$')) RETURNING last"
+            )[0]
             statements.change(f"CREATE SCHEMA {self._base}_{number}")
             return int(number)
 

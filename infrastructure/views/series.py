@@ -17,6 +17,11 @@ class Series(Protocol):
     """
 
     @property
+    def is_beside(self) -> bool:
+        """Whether they are kept beside the store, which may be one that is only read, and not in it."""
+        ...
+
+    @property
     def place(self) -> str:
         """Where they are: a folder, or a schema of the store's database."""
         ...

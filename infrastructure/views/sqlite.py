@@ -111,7 +111,8 @@ class SqliteViews:
 
     def _translated(self, error: sqlite3.Error) -> StoreError:
         found = translate(error, str(self.path))
-        if isinstance(found, StoreDamaged | NotAStore):
+        # A generation has its tables before anybody is led to it.
+        if isinstance(found, StoreDamaged | NotAStore) or "no such table" in str(error):
             return StoreDamaged(f"the read models in {self.path} are damaged: `steptrail rebuild` makes them anew")
         return found
 
@@ -173,8 +174,11 @@ class SqliteSeries:
 
     def __init__(self, folder: Path, *, patience: float, temporary: "TemporaryDirectory[str] | None" = None) -> None:
         self.folder, self._patience, self._temporary = folder, patience, temporary
-        self._opened: dict[int, Generation] = {}
+        self._opened: dict[int, tuple[Generation, tuple[int, int] | None]] = {}
+        """Those that are open, each with the file that it was by then."""
         self._lock = threading.Lock()
+
+    is_beside = True
 
     @property
     def place(self) -> str:
@@ -183,6 +187,10 @@ class SqliteSeries:
 
     def current(self) -> int | None:
         """Return the number of the generation that readers look at; None when there is none yet."""
+        number = self._pointed_at()
+        return number if number is not None and self._is_there(number) else None
+
+    def _pointed_at(self) -> int | None:
         try:
             name = os.readlink(self.folder / _LINK)
         except OSError:
@@ -190,23 +198,28 @@ class SqliteSeries:
                 name = (self.folder / _POINTER).read_text(encoding="ascii").strip()
             except (OSError, UnicodeError):
                 return None
-        number = _number(name)
-        return number if number is not None and (self.folder / name).exists() else None
+        return _number(name)
 
     def open(self, number: int) -> Generation:
-        """Return a generation."""
+        """Return a generation. A file that was put in the place of the one that is open is another one."""
+        identity = self._identity(number)
         with self._lock:
-            found = self._opened.get(number)
+            found, known = self._opened.get(number, (None, None))
+            if found is not None and known != identity:
+                found.database.close()
+                found = None
             if found is None:
                 database = SqliteViews(self._file(number), patience=self._patience)
-                found = self._opened[number] = Generation(number, database)
+                found = Generation(number, database)
+                self._opened[number] = found, identity
             return found
 
     def begin(self) -> Generation:
         """Make a new generation, without tables, that nobody points at."""
         try:
             self.folder.mkdir(exist_ok=True, parents=True)
-            number = max(self.sizes(), default=0)
+            # Not the one that is pointed at, whose file may have been removed: readers would find it half made.
+            number = max(*self.sizes(), self._pointed_at() or 0, 0)
             while True:
                 number += 1
                 with suppress(FileExistsError):
@@ -258,7 +271,7 @@ class SqliteSeries:
         """Remove all other generations."""
         for number in self.sizes().keys() - keep:
             with self._lock:
-                unused = self._opened.pop(number, None)
+                unused, _ = self._opened.pop(number, (None, None))
             if unused is not None:
                 unused.database.close()
             for name in (f"{number}.db", f"{number}.db-wal", f"{number}.db-shm"):
@@ -278,10 +291,24 @@ class SqliteSeries:
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
         with self._lock:
-            for each in self._opened.values():
+            for each, _ in self._opened.values():
                 each.database.close()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    def _identity(self, number: int) -> tuple[int, int] | None:
+        with suppress(OSError):
+            found = self._file(number).stat()
+            return found.st_dev, found.st_ino
+        return None
+
+    def _is_there(self, number: int) -> bool:
+        """Whether there is a file with something in it, or in its log: somebody may have removed or emptied it."""
+        for name in (f"{number}.db", f"{number}.db-wal"):
+            with suppress(OSError):
+                if (self.folder / name).stat().st_size:
+                    return (self.folder / f"{number}.db").exists()
+        return False
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number}.db"

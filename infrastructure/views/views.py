@@ -11,9 +11,9 @@ and then has them look at the new one.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from steptrail.domain.errors import (
     ProjectionStopped,
@@ -26,7 +26,8 @@ from steptrail.domain.errors import (
     ViewsBusy,
 )
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
-from steptrail.infrastructure.views.database import Answer, Database, Selected, Statements, TimeToAnswer
+from steptrail.infrastructure.views.counted import AsOf, Found
+from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
@@ -59,23 +60,6 @@ _PRUNED_AT_ONCE = 200
 _log = logging.getLogger("steptrail.views")
 
 
-class AsOf(NamedTuple):
-    """Up to where read models are counted: a position of the log, and the instant of the event there.
-
-    The instant is in microseconds of UTC; 0 while nothing is counted.
-    """
-
-    position: int
-    at: int
-
-
-class Found(NamedTuple):
-    """The rows of an answer, and up to where all is counted in them."""
-
-    rows: Answer
-    as_of: AsOf
-
-
 class Views:
     """The read models that some projections make. Takes ownership of the series. Blocks no event loop.
 
@@ -103,7 +87,7 @@ class Views:
         self._grown = asyncio.Condition()
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
-        self._turns = Turns()
+        self._turns, self._unwritten = Turns(), Seldom(_log)
 
     def put_off(self) -> AbstractContextManager[None]:
         """Begin no batch inside of this block, for half a second at most: this process has something more urgent."""
@@ -125,10 +109,14 @@ class Views:
             if progress is None or progress.reached.position != end:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
-                        # On a server that may not be written by us, what others have applied is all there is.
-                        # Who is at work on all of them applies the log too, or the next question does.
-                        with suppress(StoreReadOnly, ViewsBusy):
+                        # What others have applied is all there is on a server that may not be written by us. Who is
+                        # at work on all of them applies the log too, or the next question does.
+                        try:
                             await self._apply(projection)
+                        except ViewsBusy:
+                            continue
+                        except StoreReadOnly as error:
+                            self._unwritten.warn("the read models stay as they are counted: %s", error)
 
     async def progress(self) -> Sequence[ViewProgress]:
         """Return how far each projection has come. One that was never begun is left out."""
@@ -456,6 +444,12 @@ class Views:
             lease = await self._store.acquire(_REBUILD, owner=owner)
         except SessionBusy as error:
             raise ViewsBusy(error.owner) from error
+        except StoreReadOnly:
+            if not self.series.is_beside:
+                raise
+            # A file that is only read grants no lease. Whoever is at the same beside it now loses that work at most.
+            yield
+            return
         try:
             yield
         finally:

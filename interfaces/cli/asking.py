@@ -24,11 +24,16 @@ def asked(arguments: argparse.Namespace, ask: Callable[[Steptrail], Awaitable[T]
 
     try:
         return asyncio.run(found())
-    except StoreReadOnly:
-        return asyncio.run(found(read_only=True))
+    except StoreReadOnly as refused:
+        try:
+            return asyncio.run(found(read_only=True))
+        except StoreReadOnly:
+            # Nothing is counted yet. The first one says which right is missing.
+            raise refused from None
 
 
 def note_lag(output: Output, lag: int) -> None:
     """Say that an answer is not as new as the log, if it is not."""
     if lag:
-        output.note(f"steptrail: another process is counting; {lag} positions of the log are not in this yet")
+        who = "another process is counting, or this one may not write"
+        output.note(f"steptrail: {who}; {lag} positions of the log are not in this yet")

@@ -2,19 +2,34 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from steptrail.projections.kernel.table import Key, Row, Table
 
 __all__ = ["Changes"]
+
+V = TypeVar("V")
+
+
+class _ByTable(defaultdict[Table, dict[Key, V]]):
+    """Keeps the changes of each table. Raises `TypeError` for what is none, where it is written to first."""
+
+    def __init__(self) -> None:
+        super().__init__(dict)
+
+    def __missing__(self, table: Table) -> dict[Key, V]:
+        if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{table!r} is no `Table`: changes name one of the tables of the projection")
+        return super().__missing__(table)
 
 
 class Changes:
     """The rows to write after a batch. What was put or dropped last under a key holds; amounts are added up."""
 
     def __init__(self) -> None:
-        self._rows = defaultdict[Table, dict[Key, Row | None]](dict)
-        self._later = defaultdict[Table, dict[Key, Callable[[], Row]]](dict)
-        self.sums: Mapping[Table, dict[Key, dict[str, int]]] = defaultdict(dict)
+        self._rows = _ByTable[Row | None]()
+        self._later = _ByTable[Callable[[], Row]]()
+        self.sums: Mapping[Table, dict[Key, dict[str, int]]] = _ByTable[dict[str, int]]()
         """Table of sums -> key -> column -> the amount to add."""
 
     @property
@@ -23,12 +38,16 @@ class Changes:
         for table, later in self._later.items():
             made = self._rows[table]
             for key, make in later.items():
-                made[key] = make()
+                row = make()
+                if table.key_of(row) != key:
+                    raise ValueError(f"the row of {table.name} that is put later has another key than was said")
+                made[key] = row
         self._later.clear()
         return self._rows
 
     def put(self, table: Table, row: Row) -> None:
-        """Write a whole row, in place of the one with the same key."""
+        """Write a whole row, in place of the one with the same key. Raises `KeyError` where its key is missing."""
+        _ = self._rows[table]
         self._now(table, table.key_of(row), row)
 
     def put_later(self, table: Table, key: Key, make: Callable[[], Row]) -> None:

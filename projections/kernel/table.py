@@ -75,6 +75,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
     belongs_to: "Table | None" = None
 
     def __post_init__(self) -> None:
+        self._check_parts()
         names = [column.name for column in self.columns]
         if list(self.key) != names[: len(self.key)] or not self.key:
             raise ValueError(f"the key of {self.name} is not made of its first columns: {', '.join(self.key)}")
@@ -89,6 +90,18 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
             raise ValueError(f"{self.name} ages by {self.aged_by}, which is no column of {INSTANT}")
         if self.belongs_to is not None and not (self.belongs_to.aged_by and set(self.belongs_to.key) <= set(names)):
             raise ValueError(f"{self.name} belongs to {self.belongs_to.name}, which does not age or has another key")
+
+    def _check_parts(self) -> None:
+        above = () if self.belongs_to is None else (self.belongs_to,)
+        parts: Mapping[str, tuple[Sequence[object], type]] = {
+            "columns": (self.columns, Column),
+            "indexes": (self.indexes, Index),
+            "belongs_to": (above, Table),
+        }
+        for where, (found, kind) in parts.items():
+            wrong = [each for each in found if not isinstance(each, kind)]  # pyright: ignore[reportUnnecessaryIsInstance]
+            if wrong:
+                raise ValueError(f"{self.name}: {wrong[0]!r} in `{where}` is no `{kind.__name__}`")
 
     @property
     def amounts(self) -> Sequence[Column]:

@@ -101,8 +101,8 @@ TOOLS_DAILY = Table(
 
 RETRIES_DAILY = Table(
     name="v1_retries_daily",
-    says="Tries of tool calls and of nodes that another try in the same execution, or a cancellation, came after; on "
-    "the day of that.",
+    says="Tries of tool calls and of nodes that another try in the same execution, or of a tool call a cancellation, "
+    "came after; on the day of that.",
     key=("day", "tenant", "kind", "name", "tool", "error_type"),
     columns=(
         _DAY._replace(says="The day of UTC on which the next try began."),

@@ -127,7 +127,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
     if run is None or visit is None or task is None:
         return
     if 0 < task.attempt < event.attempt:
-        count_retry(memory, run, {**task.row, "tool": plain(visit.node)}, moment)
+        _count_retry(memory, run, visit, task, moment)
     child, kind = None, _kind_below(run, event)
     if kind is not None and event.stream_effect is not None:
         child, task.runs_a_stream = f"{kind}:{session_for_call(event.stream_effect)}", True
@@ -304,6 +304,13 @@ def _count(memory: StreamMemory, run: RunMemory, visit: VisitMemory, moment: Run
     row = {**visit.row, "tool": plain(visit.node), "duration_us": visit.row["active_us"]}
     count_tool_call(memory, run, row, moment)
     count_failure(memory, run, row, moment)
+
+
+def _count_retry(memory: StreamMemory, run: RunMemory, visit: VisitMemory, task: TryMemory, moment: RunMoment) -> None:
+    """Count the newest try, after which another one comes."""
+    row = {**task.row, "tool": plain(visit.node)}
+    count_retry(memory, run, row, moment)
+    count_failure(memory, run, row, moment, is_retried=True)
 
 
 def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:

@@ -178,7 +178,7 @@ def _tool_calls(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict
 def _failures(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
     found = [{**row, "runs": 1} for row in _ended(tables)]
     found += [{**row, "calls": 1} for row in (*_model_calls(tables, at), *_closed(tables, at))]
-    found += [{**row, "retried": 1} for row in _lost_tries_of_calls(tables, at)]
+    found += [{**row, "retried": 1} for row in (*_lost_tries_of_calls(tables, at), *_lost_tries_of_nodes(tables))]
     for row in found:
         if row["signature"] is not None:
             yield row
@@ -204,8 +204,12 @@ def _lost_tries_of_calls(tables: Tables, at: dict[tuple[str, int], int]) -> Iter
 
 
 def _retries(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
-    for row in _lost_tries_of_calls(tables, at):
+    for row in (*_lost_tries_of_calls(tables, at), *_lost_tries_of_nodes(tables)):
         yield {**row, "error_type": row["error_type"] or "", "tries": 1}
+
+
+def _lost_tries_of_nodes(tables: Tables) -> Iterator[dict[str, Any]]:
+    """Yield the tries of nodes, on the day on which another one came after it."""
     tried = [row for row, _ in _of_run(tables, TRIES) if row["attempt"]]
     places = ("execution", "node", "visit", "item")
     for row in tried:
@@ -213,7 +217,7 @@ def _retries(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[st
         later = [each for each in same if _int(each["attempt"]) > _int(row["attempt"])]
         if later:
             day = _int(min(later, key=lambda each: _int(each["attempt"]))["started_at"]) // _DAY
-            yield {**row, "tool": row["node"], "error_type": row["error_type"] or "", "tries": 1, "day": day}
+            yield {**row, "tool": row["node"], "day": day}
 
 
 def agrees_with_the_agent(stream: str, records: Sequence[Recorded[Any]], tables: Tables) -> None:

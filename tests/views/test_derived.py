@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from psycopg.errors import InsufficientPrivilege
 from scripts.grafana import FOLDER, PANELS, SOURCES, dashboard, main as write_dashboards
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.projections.runs_view.spread import bucket_of, middle_of
-from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.testing import ManualClock, Reply, ScriptedModel, call
 from steptrail.tools import ApprovalRule
+from steptrail.workflow import Envelope, Workflow
 from tests.harness.asked_views import AskedViews
 from tests.harness.postgres_server import PostgresServer
 
@@ -119,10 +121,10 @@ def test_a_bucket_stands_for_what_is_in_it(microseconds: int) -> None:
     assert middle_of(bucket_of(microseconds)) == pytest.approx(microseconds, rel=0.021)
 
 
-def asked_of(target: Mapping[str, Any]) -> str:
-    """Return the question of a panel as Grafana sends it, for all time."""
+def asked_of(target: Mapping[str, Any], begin: int = 0, end: int = 4_102_444_800_000) -> str:
+    """Return the question of a panel as Grafana sends it, for a time in milliseconds, or for all time."""
     text: str = target.get("rawSql") or target["rawQueryText"]
-    return text.replace("${__from}", "0").replace("${__to}", "4102444800000")
+    return text.replace("${__from}", str(begin)).replace("${__to}", str(end))
 
 
 async def test_every_panel_of_the_dashboard_has_an_answer(store_url: str) -> None:
@@ -146,6 +148,44 @@ async def test_every_panel_of_the_dashboard_has_an_answer(store_url: str) -> Non
     assert [(row[0], int(row[1]), int(row[2])) for row in answers["Tools that fail"]] == [("refund", 1, 1)]
     assert [row[1] for row in answers["Failed runs"]] == ["agent:b"]
     assert [row[2] for row in answers["What waits, and for what"]] == ["agent:c"]
+
+
+async def test_a_panel_counts_what_ended_in_the_time_that_is_looked_at(store_url: str) -> None:
+    name = "sqlite" if store_url.startswith("sqlite") else "postgresql"
+    board = json.loads((FOLDER / f"grafana-{name}.json").read_text("utf-8"))
+    targets = {panel["title"]: panel["targets"][0] for panel in board["panels"]}
+    first = datetime(2027, 1, 15, tzinfo=UTC)
+    day, midnight = 86_400_000, int(first.timestamp()) * 1000
+    clock = ManualClock(first + timedelta(hours=23, minutes=59, seconds=59, microseconds=999_999))
+    async with Steptrail.open(store_url, clock=clock) as trail:
+
+        async def asked(title: str, begin: int, end: int) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in (await trail.views.sql(asked_of(targets[title], begin, end))).rows]
+
+        for number in range(3):
+            await trail.run(desk(call("refund", cents=5), "Sorry.").build(), "Refund", session=f"s{number}")
+            clock.advance(timedelta(days=1))
+        for past in range(3):
+            # A whole day, as Grafana has it: up to its last millisecond.
+            begin, end = midnight + past * day, midnight + (past + 1) * day - 1
+            assert await asked("Runs that ended", begin, end) == [(1,)]
+            assert [int(row[1]) for row in await asked("Tools that fail", begin, end)] == [1]
+            assert [int(row[0]) * 1000 for row in await asked("Why runs stopped", begin, end)] == [begin]
+        for begin in (-3_600_000, 3_600_000):  # the beginning of 1970, in another time zone
+            assert await asked("Runs that ended", begin, midnight + 5 * day) == [(3,)]
+            assert [int(row[1]) for row in await asked("Tools that fail", begin, midnight + 5 * day)] == [3]
+
+
+async def test_tools_and_nodes_that_never_fail_are_not_listed_and_those_that_are_tolerated_are(store_url: str) -> None:
+    def away(envelope: Envelope) -> str:
+        raise ConnectionError("away")
+
+    flow = Workflow("tolerant").function("ask", away, on_error="continue").noop("on").chain("ask", "on").build()
+    (panel,) = [panel for panel in PANELS if panel.title == "Tools that fail"]
+    async with Steptrail.open(store_url) as trail:
+        assert (await trail.run(flow, session="f")).status == "completed"
+        found = (await trail.views.sql(asked_of({"rawSql": panel.sql}))).rows
+        assert [(row[0], int(str(row[1])), int(str(row[2]))) for row in found] == [("ask", 1, 1)]
 
 
 def test_panels_do_not_overlap_and_the_files_are_fresh() -> None:

@@ -70,6 +70,23 @@ class Refunds(Projection[int]):
         return fold + 1
 
 
+class Forgetful(Projection[None]):
+    """Remembers nothing of a session."""
+
+    name, prefixes, types, tables = "refunds", ("agent:",), (ToolExecutionCompleted.TYPE,), tables(1)
+
+    def begin(self, stream: str) -> None:
+        return None
+
+    def apply(self, fold: None, entry: Entry, changes: Changes) -> None:
+        event = entry.record.event
+        assert isinstance(event, ToolExecutionCompleted)
+        assert isinstance(event.result, dict)
+        cents: Any = event.result["cents"]
+        row = {"position": entry.position, "stream": entry.stream, "at": entry.record.at, "cents": cents}
+        changes.put(self.tables[0], row)
+
+
 @tool(effect=ToolEffect.READ)
 def refund(cents: int) -> dict[str, int]:
     """Give money back."""
@@ -113,6 +130,14 @@ async def test_tables_of_a_service_are_kept_beside_ours_and_asked_with_them(stor
         await trail.erase("a", by="ana", reason="test")
         assert await refunds(trail) == [("agent:b", 5)]
         assert [tuple(row) for row in (await trail.views.sql("SELECT * FROM refunds_total")).rows] == [("agent:b", 5)]
+        assert await trail.views.verify() == []
+
+
+async def test_one_that_remembers_nothing_of_a_session_counts_all_of_it(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Forgetful()]) as trail:
+        await trail.run(desk(450), "hi", session="a")
+        await trail.session("a").send(desk(5), "again")
+        assert await refunds(trail) == [("agent:a", 450), ("agent:a", 5)]
         assert await trail.views.verify() == []
 
 

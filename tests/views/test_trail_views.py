@@ -148,3 +148,17 @@ def test_the_commands_show_ask_and_rebuild(store_url: str, capsys: pytest.Captur
     assert json.loads(said("rebuild", "--json")) == {"generation": 3}
     assert main(["sql", "DROP TABLE projections", "--store", store_url]) == 2
     assert "the question was refused" in capsys.readouterr().err
+
+
+async def test_read_models_beside_a_file_that_is_only_read_are_made_anew_after_an_erasure(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/runs.db"
+    agent = AgentBuilder("desk").with_model(ScriptedModel(["Yes."] * 3)).build()
+    async with Steptrail.open(url) as writing, Steptrail.open(url, read_only=True) as reading:
+        for name in ("one", "two"):
+            await writing.run(agent, "Hi", session=name)
+        assert (await reading.views.sql("SELECT count(*) FROM executions")).rows == [(2,)]
+        await writing.erase("one", by="ana", reason="asked")
+        await writing.run(agent, "Hi", session="three")
+        answer = await reading.views.sql("SELECT stream FROM executions ORDER BY 1")
+        assert (answer.rows, answer.lag) == ([("agent:three",), ("agent:two",)], 0)
+        assert await reading.views.verify() == []

@@ -1,5 +1,6 @@
 """Each role of the guide may do what the guide says, and no more; who lacks a right is told so."""
 
+import asyncio
 import re
 from collections.abc import Generator
 from contextlib import suppress
@@ -95,6 +96,11 @@ async def test_a_worker_works_and_changes_nothing_and_others_do_what_it_may_not(
     async with Steptrail.open(addresses["eraser"]) as trail:
         report = await trail.erase("one", by="ana", reason="asked")
         assert [each.stream for each in report.erased] == ["agent:one"]
+    async with Steptrail.open(addresses["projector"]) as trail:
+        answer = await trail.views.sql("SELECT stream FROM executions")
+        assert (answer.rows, answer.lag) == ([("agent:two",)], 0)
+        assert await trail.views.rebuild() > 1
+    async with Steptrail.open(addresses["eraser"]) as trail:
         with pytest.raises(StoreReadOnly, match=r"has not vacuumed all tables of the store .*: let their owner do it"):
             await trail.finish_erasing()
     async with Steptrail.open(addresses["owner"]) as trail:
@@ -108,6 +114,40 @@ def test_who_may_not_read_the_log_is_told_so(
     with pytest.raises(StoreUnavailable, match="cannot be read by this user: grant it the right"):
         Steptrail.open_sync(addresses[user])
     assert "grant it the right" in refused(addresses[user], capsys, "runs")
+
+
+@pytest.mark.parametrize("command", [("stats",), ("sql", "SELECT 1"), ("runs", "--tag", "a=b")])
+def test_who_may_not_make_the_read_models_is_told_which_right_is_missing(
+    addresses: dict[str, str], command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(addresses["worker"], capsys, *command)
+    assert "by this user: grant it the right (permission denied for database" in said
+
+
+async def test_who_may_not_hold_leases_is_told_that_what_is_counted_stays_as_it_is(
+    postgres_server: PostgresServer,
+    postgres_database: str,
+    addresses: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    agent = agent_of(["Done."] * 2).build()
+    async with Steptrail.open(addresses["worker"]) as trail:
+        await trail.run(agent, "go", session="one")
+        await trail.run(agent, "go", session="two")
+    revoke = "REVOKE INSERT, UPDATE, DELETE ON steptrail.leases FROM steptrail_projector"
+    postgres_server.execute("SET ROLE steptrail_owner", revoke, database=postgres_database)
+    async with Steptrail.open(addresses["projector"]) as trail:
+        assert (await trail.views.sql("SELECT count(*) FROM executions")).rows == [(2,)]
+    async with Steptrail.open(addresses["eraser"]) as trail:
+        await trail.erase("one", by="ana", reason="asked")
+    async with Steptrail.open(addresses["projector"]) as trail:
+        answer = await trail.views.sql("SELECT count(*) FROM executions")
+        assert (answer.rows, answer.lag > 0) == ([(2,)], True)
+    assert "the read models stay as they are counted" in caplog.text
+    assert "grant it the right (permission denied for table leases)" in caplog.text
+    assert await asyncio.to_thread(main, ["sql", "SELECT 1", "--store", addresses["projector"]]) == 0
+    assert "another process is counting, or this one may not write; 1 positions" in capsys.readouterr().err
 
 
 def test_who_may_not_make_the_store_is_told_so(postgres_server: PostgresServer, postgres_database: str) -> None:

@@ -23,7 +23,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
-from steptrail.projections.runs_view.sums import FAILURES_DAILY, TOOLS_DAILY
+from steptrail.projections.runs_view.sums import FAILURES_DAILY, RETRIES_DAILY, TOOLS_DAILY
 from steptrail.projections.runs_view.tables import EXECUTIONS, SIGNATURES, TRIES, VISITS
 from steptrail.projections.runs_view.view import RunsView
 from tests.harness.projecting import Tables, entries, projected
@@ -191,6 +191,23 @@ def test_a_retry_of_a_run_is_an_execution_with_the_visits_that_had_not_ended() -
         ("failed", 1, 1),
         ("completed", 1, 1),
     ]
+
+
+def test_a_try_that_is_made_again_is_counted_with_its_failure_like_one_of_a_tool() -> None:
+    tables = told(
+        OPENED,
+        STARTED,
+        opened("a"),
+        tried("a"),
+        lost("a"),
+        tried("a", 2),
+        returned("a", used=7),
+        NodeCompleted(node="a", visit=1),
+    )
+    (retry,) = tables.of(RETRIES_DAILY)
+    assert (retry["tool"], retry["error_type"], retry["tries"]) == ("a", "timeout", 1)
+    (failure,) = tables.of(FAILURES_DAILY)
+    assert (failure["runs"], failure["calls"], failure["retried"]) == (0, 0, 1)
 
 
 def test_what_fails_before_it_is_tried_is_no_try() -> None:
