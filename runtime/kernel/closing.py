@@ -1,14 +1,13 @@
 """The base of what ends with its `aclose`, also at the end of an `async with`."""
 
-from abc import abstractmethod
-from contextlib import AbstractAsyncContextManager
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
 __all__ = ["Closing"]
 
 
-class Closing(AbstractAsyncContextManager[object]):
+class Closing(ABC):
     """An async context manager that is closed when it is left. It begins at once, unless a class says otherwise."""
 
     @abstractmethod
