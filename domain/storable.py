@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Convert", "NoJsonForm", "storable", "type_name"]
+__all__ = ["Convert", "NoJsonForm", "is_unicode", "storable", "type_name"]
 
 Convert = Callable[[object], object]
 """Converts a value that is no JSON into a value nearer to JSON, or raises `NoJsonForm`."""
@@ -49,6 +49,15 @@ def storable(value: object, where: str = "", *, convert: Convert | None = None) 
         place = (where + "".join(reversed(refused.place))).lstrip(".")
         shown = place if len(place) <= 2 * _SHOWN else f"{place[:_SHOWN]}…{place[-_SHOWN:]}"
         raise NotStorable(shown, refused.what) from refused.__cause__
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a text is valid Unicode: with half of a surrogate pair it is a text for Python alone."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def type_name(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeGuard
+from typing import Self
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deciding_error import deciding_error
@@ -198,7 +198,11 @@ class AgentExplainer:
         for name, stop in self._shadow_stops.items():
             if stop.version in unplaced:
                 within = range(self._marks.get("started", 0), stop.version)
-                numbers = [each.event.number for each in records if _is_step(each.event) and each.version in within]
+                numbers = [
+                    each.event.number
+                    for each in records
+                    if isinstance(each.event, StepCompleted) and each.version in within
+                ]
                 self._shadow_stops[name] = replace(stop, step=max(numbers, default=0))
 
     def add(self, records: Sequence[Recorded[AgentEvent]]) -> None:
@@ -321,10 +325,6 @@ def _rejected_answer(state: AgentState) -> str | None:
     answers = (call for call in step.tool_executions if call.phase is CallPhase.REJECTED)
     said = next((result_text(call.arguments or call.call.raw) for call in answers), step.text)
     return said if len(said) <= _SHOWN_CHARACTERS else f"{said[:_SHOWN_CHARACTERS]}…"
-
-
-def _is_step(event: AgentEvent) -> TypeGuard[StepCompleted]:
-    return isinstance(event, StepCompleted)
 
 
 def _damaged(state: AgentState, damage: str | None) -> str:

@@ -1,6 +1,7 @@
 """The open questions of a run of a workflow to people: human nodes, approvals, held steps, and unknown outcomes."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.failing import working_node
@@ -32,43 +33,32 @@ def questions_of_flow(stream: str, state: FlowState) -> tuple[Question, ...]:
 
 def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) -> Question | None:
     until = waiting_until(run, task)
-    asked_at, expires_at = to_datetime(task.asked_at), None if until is None else to_datetime(until)
+    expires_at = None if until is None else to_datetime(until)
+    ask = partial(Question, stream=stream, agent=name, asked_at=to_datetime(task.asked_at), node=task.node)
     if task.phase is TaskPhase.PARKED:
         tool, given = _call(run, graph, task)
-        return Question(
+        return ask(
             kind="unknown_outcome",
-            stream=stream,
-            agent=name,
             id=task.effect_id,
-            asked_at=asked_at,
             tool=tool,
             arguments=given,
-            node=task.node,
             digest=None if given is None else digest_of(dict(given)),
         )
     if task.phase is not TaskPhase.ASKED:
         return None
     if task.held is not None:
-        return Question(
+        return ask(
             kind="step",
-            stream=stream,
-            agent=name,
             id=task.node,
-            asked_at=asked_at,
-            node=task.node,
             type=task.held,
             expires_at=expires_at,
             on_expiry=None if until is None else "fail_run",
         )
     node = graph.node(task.node)
     if (request := task.request) is not None:
-        return Question(
+        return ask(
             kind="human",
-            stream=stream,
-            agent=name,
             id=request.request_id,
-            asked_at=asked_at,
-            node=task.node,
             type=request.type,
             prompt=request.prompt,
             data=request.data,
@@ -81,15 +71,11 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
     if task.approval is None or not task.approval.is_open:
         return None
     tool, given = _call(run, graph, task)
-    return Question(
+    return ask(
         kind="approval",
-        stream=stream,
-        agent=name,
         id=task.approval.id,
-        asked_at=asked_at,
         tool=tool,
         arguments=given,
-        node=task.node,
         digest=task.approval.digest,
         expires_at=expires_at,
         on_expiry=None if until is None else "fail",

@@ -14,6 +14,7 @@ __all__ = [
     "crash_text",
     "error_data",
     "error_lines",
+    "few",
     "instant_text",
     "lasting",
     "many",
@@ -53,9 +54,12 @@ def since_text(at: int, now: int) -> str:
 
 def crash_text(worker: str, doing: Sequence[str]) -> str:
     """Return in words on which worker a run has crashed, and what that was doing."""
-    return f"on {worker or 'an unknown worker'}, in {', '.join(doing[:_MOST_DOING])}" + (
-        f" and {len(doing) - _MOST_DOING} more" if len(doing) > _MOST_DOING else ""
-    )
+    return f"on {worker or 'an unknown worker'}, in {few(doing, _MOST_DOING)}"
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """Return the first of some names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def wait_texts(waits: Sequence[Wait], now: int) -> Iterator[str]:

@@ -8,10 +8,10 @@ from typing import Literal
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.commands import OwnersCommand
+from steptrail.domain.kernel.commands import FromOutside, OwnersCommand
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
-from steptrail.domain.shared.commands import Approve, Deny, FromOutside
+from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 

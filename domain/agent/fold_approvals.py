@@ -29,16 +29,7 @@ def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
 
 @APPROVAL_HANDLERS.of(ApprovalRequested)
 def _requested(fold: SessionFold, event: ApprovalRequested, at: int) -> None:
-    asked = Approval(
-        id=event.approval_id,
-        digest=event.arguments_digest,
-        expires_at=event.expires_at,
-        asked_at=at,
-        asked_at_version=fold.version + 1,
-        asked_by=event.asked_by,
-        reason=event.reason,
-    )
-    move_call(fold, event.position, event, approval=asked)
+    move_call(fold, event.position, event, approval=Approval.of(event, at, fold.version + 1))
 
 
 @APPROVAL_HANDLERS.of(ApprovalGranted)

@@ -22,7 +22,7 @@ from steptrail.domain.flow.nodes import RuleRouterNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.task import Task, TaskPhase, of_try
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.commands import Approve, Deny
 
@@ -145,10 +145,7 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
     match command.verdict:
         case "completed":
             return NodeAttemptCompleted(
-                node=task.node,
-                visit=task.visit,
-                item=task.item,
-                attempt=task.attempt,
+                **of_try(task.key, task.attempt),
                 output=command.output,
                 duration_seconds=0.0,
                 settled_by=command.by,
@@ -161,10 +158,7 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
                 retryable=False,
             )
             return NodeAttemptFailed(
-                node=task.node,
-                visit=task.visit,
-                item=task.item,
-                attempt=task.attempt,
+                **of_try(task.key, task.attempt),
                 failure=FailureClass.UNKNOWN_OUTCOME,
                 error=error,
                 duration_seconds=0.0,
@@ -172,10 +166,7 @@ def _settled(task: Task, command: SettleNode) -> FlowEvent:
             )
         case "rerun":
             return NodeAttemptInterrupted(
-                node=task.node,
-                visit=task.visit,
-                item=task.item,
-                attempt=task.attempt,
+                **of_try(task.key, task.attempt),
                 reason=CutReason.CRASH,
                 then=NodeThen.RERUN,
                 duration_seconds=0.0,

@@ -11,9 +11,9 @@ from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.commands import OwnersCommand
+from steptrail.domain.kernel.commands import FromOutside, OwnersCommand
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.commands import Approve, Deny, FromOutside
+from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 

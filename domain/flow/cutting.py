@@ -6,7 +6,7 @@ from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import Node, ToolNode
 from steptrail.domain.flow.policies import FailureClass, OnUnknownOutcome
-from steptrail.domain.flow.task import Task
+from steptrail.domain.flow.task import Task, of_try
 from steptrail.domain.flow.tiers import tolerates
 from steptrail.domain.tools import OnUnknown, ToolEffect
 from steptrail.domain.usage import BilledUsage
@@ -26,10 +26,7 @@ def interrupted(
     """Return the event of a try that was cut off after so many seconds, with the decision what follows."""
     node = graph.node(task.node)
     return NodeAttemptInterrupted(
-        node=task.node,
-        visit=task.visit,
-        item=task.item,
-        attempt=task.attempt,
+        **of_try(task.key, task.attempt),
         reason=reason,
         then=then_after(run, node, task, reason),
         usage=usage,

@@ -230,15 +230,7 @@ def _approval_requested(fold: FlowFold, event: ApprovalRequested, at: int) -> No
     if task is None:
         return
     _ask(fold, task, at, event)
-    task.approval = Approval(
-        id=event.approval_id,
-        digest=event.arguments_digest,
-        expires_at=event.expires_at,
-        asked_at=at,
-        asked_at_version=task.asked_at_version,
-        asked_by=event.asked_by,
-        reason=event.reason,
-    )
+    task.approval = Approval.of(event, at, task.asked_at_version)
 
 
 @TASK_HANDLERS.of(HumanRequested)

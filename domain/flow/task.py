@@ -4,6 +4,7 @@ What has ended for good is no task any more: its traces are in the views of the 
 """
 
 from enum import StrEnum
+from typing import TypedDict
 
 from msgspec import Struct
 
@@ -26,10 +27,26 @@ from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["Landing", "Task", "TaskKey", "TaskPhase"]
+__all__ = ["Landing", "OfTry", "Task", "TaskKey", "TaskPhase", "of_try"]
 
 TaskKey = tuple[str, int, int | None]
 """The node, the number of the visit among those of the node, and the index of the item of a map."""
+
+
+class OfTry(TypedDict):
+    """The fields by which an event says which try it is about."""
+
+    node: str
+    visit: int
+    item: int | None
+    attempt: int
+
+
+def of_try(key: TaskKey, attempt: int) -> OfTry:
+    """Return the fields for a try of a task."""
+    node, visit, item = key
+    return {"node": node, "visit": visit, "item": item, "attempt": attempt}
+
 
 Landing = (
     NodeAttemptCompleted

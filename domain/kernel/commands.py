@@ -1,40 +1,71 @@
-"""The commands that every kind of machine takes. The machine's `decide` accepts or rejects them.
+"""The commands that every kind of machine takes, and the base of all commands. `decide` accepts or rejects them.
 
 `by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
+from typing import cast
+
 from msgspec import Struct, structs
 
-from steptrail.domain.base import refuse_wrong_types
+from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_key, a_person
+from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 
-__all__ = ["CALLER", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause"]
+__all__ = ["CALLER", "FromOutside", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause", "checked_copy"]
 
 CALLER = "caller"
 """The `by` of the pause of a run whose caller was cancelled. No person asked for that pause, so the run stays due."""
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
-    """The fields of a request by a person.
+class FromOutside(Struct, frozen=True):
+    """The base of commands with data from outside.
 
-    Raises `ConfigurationError` for a value of another type, and `NotStorable` for text that could be stored and not be
-    read again.
+    Raises `ConfigurationError` for a value of another type and an empty key, and `NotStorable` for data that could not
+    be read back.
     """
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                plain: object = tuple([checked_copy(item, name) for item in cast("tuple[object, ...]", value)])
+            elif isinstance(value, str | float | dict | list | Message):
+                # This is also a copy: the command does not change when the caller changes its own data afterwards.
+                plain = checked_copy(cast("object", value), name)
+            else:
+                continue
+            if plain is not value:
+                structs.force_setattr(self, name, plain)
+            if name == "by" and isinstance(plain, str):
+                a_person(plain, name)
+            if name == "key" and isinstance(plain, str):
+                a_key(plain, name)
+        refuse_wrong_types(self)
+
+
+def checked_copy(given: object, where: str) -> object:
+    """Return a checked copy of a message, of another value that is stored, or of JSON.
+
+    Raises `ConfigurationError` for a field of another type, and `NotStorable`; both name the place, from `where` on.
+    """
+    if not isinstance(given, Value):
+        return storable(given, where)
+    form = storable(full_form(given), where)
+    try:
+        return made(type(given), cast("dict[str, JsonValue]", form))
+    except ValueError as error:
+        raise ConfigurationError(f"{where}: {error}") from None
+
+
+class _Asked(FromOutside, frozen=True, kw_only=True):
+    """The fields of a request by a person."""
 
     by: str
     reason: str | None = None
     key: str | None = None
-
-    def __post_init__(self) -> None:
-        refuse_wrong_types(self)
-        for name in self.__struct_fields__:
-            value = getattr(self, name)
-            if (plain := storable(value, name)) is not value:
-                structs.force_setattr(self, name, plain)
-        a_person(self.by, "by")
-        if self.key is not None:
-            a_key(self.key, "key")
 
 
 class Pause(_Asked, frozen=True, kw_only=True):

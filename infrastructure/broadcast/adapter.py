@@ -8,8 +8,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_whole
@@ -21,6 +20,7 @@ from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, 
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 from steptrail.runtime.kernel.clock import SystemClock
+from steptrail.runtime.kernel.closing import Closing
 
 __all__ = ["AgentEventEnvelopeAdapter", "CanBroadcastAgentEvents"]
 
@@ -40,7 +40,7 @@ class CanBroadcastAgentEvents(Protocol):
         ...
 
 
-class AgentEventEnvelopeAdapter:
+class AgentEventEnvelopeAdapter(Closing):
     """Makes messages of lifecycle events and has them sent: `trail.wiretap(adapter)`.
 
     Text that is being written comes with `trail.on(ReplyDelta, adapter.show)`, that of workflows
@@ -113,16 +113,6 @@ class AgentEventEnvelopeAdapter:
                 self.dropped += len(self._waiting) + 1
                 self._waiting.clear()
                 self._sending.cancel()
-
-    async def __aenter__(self) -> Self:
-        """Return self."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Send what waits, and end."""
-        await self.aclose()
 
     def _fold(self, session: str, *, is_flow: bool) -> EnvelopeFold:
         name = f"flow:{session}" if is_flow else session

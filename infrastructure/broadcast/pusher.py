@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from inspect import isawaitable, iscoroutine
-from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from steptrail.domain.agent.ids import checked_session_id
 from steptrail.domain.errors import (
@@ -24,6 +23,7 @@ from steptrail.domain.errors import (
 )
 from steptrail.infrastructure.broadcast.pusher_settings import check_pusher_settings
 from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, BroadcastEnvelope
+from steptrail.runtime.kernel.closing import Closing
 
 __all__ = ["PusherTransport"]
 
@@ -42,7 +42,7 @@ _FLOW, _FLOW_CHANNEL = "flow:", "flow."
 _TO_CHANNEL, _FROM_CHANNEL = str.maketrans("+", ";"), str.maketrans(";", "+")
 
 
-class PusherTransport:
+class PusherTransport(Closing):
     """A `BroadcastTransport`. Needs the extra `pusher`; raises `MissingExtra` without it.
 
     `app_id` is in digits. Without a `host` it is Pusher's own, in its `cluster`. All messages go out under one
@@ -163,16 +163,6 @@ class PusherTransport:
     async def aclose(self) -> None:
         """Let the thread end. Safe to call twice."""
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def __aenter__(self) -> Self:
-        """Return self."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close it."""
-        await self.aclose()
 
     def _requests(self, messages: Sequence[BroadcastEnvelope]) -> Iterator[Request]:
         """Yield the requests that carry the messages, each as large as it may be."""

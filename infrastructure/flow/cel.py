@@ -15,7 +15,7 @@ from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.storable import storable
+from steptrail.domain.storable import is_unicode, storable
 from steptrail.infrastructure.flow.extra import from_extra
 
 __all__ = ["LONGEST_SOURCE", "CelExpressions"]
@@ -78,7 +78,7 @@ class CelExpressions:
     def _compile(self, source: str) -> tuple[Any, str]:
         if len(source) > LONGEST_SOURCE:
             raise _unusable(f"an expression has at most {LONGEST_SOURCE:,} characters, not {len(source):,}")
-        if any("\ud800" <= each <= "\udfff" for each in source):
+        if not is_unicode(source):
             raise _unusable("an expression is valid Unicode")
         if _growth(source) > _MOST_GROWTH:
             raise _unusable(f"{_shown(source)} could make a text or a list more than {_MOST_GROWTH:,} times as long")

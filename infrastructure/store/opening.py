@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 from steptrail.domain.errors import ConfigurationError, shown as cut
 from steptrail.domain.kernel.given import a_flag, a_time
 from steptrail.domain.secrets import without_secrets
+from steptrail.domain.storable import is_unicode
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.origin import Origin
 
@@ -69,15 +70,12 @@ def open_store(
     return store
 
 
-def _is_a_name(text: str) -> bool:
-    # Half of a surrogate pair is how Python writes bytes of a file's name that are no text: SQLite takes text.
-    return not {"?", "\0"} & set(text) and not any("\ud800" <= each <= "\udfff" for each in text)
-
-
 def _path(url: str) -> "Path | None":
     scheme, separator, rest = url.partition("://")
     name = rest[1:]
-    if scheme != "sqlite" or not separator or not rest.startswith("/") or not name or not _is_a_name(name):
+    # Half of a surrogate pair is how Python writes bytes of a file's name that are no text: SQLite takes text.
+    is_a_name = name and not {"?", "\0"} & set(name) and is_unicode(name)
+    if scheme != "sqlite" or not separator or not rest.startswith("/") or not is_a_name:
         # Another database's address may hold a password.
         is_plain = scheme == "sqlite" or not {"@", "?"} & set(url)
         shown = without_secrets(url) if is_plain else f"{scheme}://…" if separator else "…"

@@ -4,18 +4,14 @@ A statement that changes many rows has the marks of the database's driver in it,
 `values_of`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table, taker
+from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table, fitting, taker
 
 __all__ = ["POSTGRES", "SQLITE", "Sql", "cleaner", "quoted", "statements_to_make", "values_of"]
 
 Values = tuple[Scalar, ...]
-
-_UNFIT = re.compile("[\0\ud800-\udfff]")
-"""No server takes a NUL in a text, and no database half of a surrogate pair."""
 
 
 class Sql(NamedTuple):
@@ -114,7 +110,7 @@ def cleaner(columns: Sequence[Column]) -> Callable[[Values], Values]:
         changed = list(values)
         for place in texts:
             if isinstance(value := values[place], str):
-                changed[place] = _UNFIT.sub("\ufffd", value)
+                changed[place] = fitting(value)
         return tuple(changed)
 
     return cleaned

@@ -21,12 +21,15 @@ from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Key,
 __all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "Skipped", "ViewProgress"]
 
 _INTEGER, _TEXT = ColumnKind.INTEGER, ColumnKind.TEXT
+_OF_TABLES = (
+    Column("name", _TEXT, "the name of the projection"),
+    Column("version", _INTEGER, "the version of its tables"),
+)
 _PROJECTIONS = Table(
     name="projections",
     says="how far each projection has come",
     columns=(
-        Column("name", _TEXT, "the name of the projection"),
-        Column("version", _INTEGER, "the version of its tables"),
+        *_OF_TABLES,
         Column("generation", _INTEGER, "the generation that this is"),
         Column("position", _INTEGER, "the place in the log up to which everything is counted"),
         Column("at", _INTEGER, "the instant of the event there", INSTANT),
@@ -43,8 +46,7 @@ _DAMAGED = Table(
     name="damaged",
     says="the streams of which something could not be read: their rows are as before that",
     columns=(
-        Column("name", _TEXT, "the name of the projection"),
-        Column("version", _INTEGER, "the version of its tables"),
+        *_OF_TABLES,
         Column("stream", _TEXT, "the stream"),
         Column("position", _INTEGER, "the place of the first record of it that could not be read"),
         Column("stream_version", _INTEGER, "the version of that record"),
@@ -56,8 +58,7 @@ _SKIPPED = Table(
     name="skipped",
     says="the events that a projection failed at, and passed as if they were not there",
     columns=(
-        Column("name", _TEXT, "the name of the projection"),
-        Column("version", _INTEGER, "the version of its tables"),
+        *_OF_TABLES,
         Column("position", _INTEGER, "the place of the event"),
         Column("stream", _TEXT, "its stream"),
         Column("stream_version", _INTEGER, "its version"),

@@ -6,7 +6,7 @@ from typing import Any
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.agent.result import RunResult
 
-__all__ = ["Exit", "Refusal", "exit_of"]
+__all__ = ["Exit", "Refusal", "exit_of", "exit_of_status"]
 
 
 class Exit(IntEnum):
@@ -39,10 +39,16 @@ class Refusal(Exception):
 
 def exit_of(result: RunResult[Any]) -> Exit:
     """Return the exit code of `run`, `resume`, `retry` and `send` for where the session stands."""
-    match result.status:
+    if result.status is ExecutionStatus.COMPLETED:
+        return Exit.OK if result.answered or result.stop_reason is StopReason.COMPLETED else Exit.LIMITED
+    return exit_of_status(result.status)
+
+
+def exit_of_status(status: ExecutionStatus) -> Exit:
+    """Return the exit code for a status, of whatever stands there."""
+    match status:
         case ExecutionStatus.COMPLETED:
-            is_done = result.answered or result.stop_reason is StopReason.COMPLETED
-            return Exit.OK if is_done else Exit.LIMITED
+            return Exit.OK
         case ExecutionStatus.FAILED:
             return Exit.FAILED
         case ExecutionStatus.STOPPED:

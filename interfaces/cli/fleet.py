@@ -11,7 +11,7 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, engine_of, store_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.projections.rendering import lasting
+from steptrail.projections.rendering import few, lasting
 from steptrail.runtime.kernel.engine import EngineStatus, TopicStatus, WorkerReport
 
 __all__ = ["register"]
@@ -72,9 +72,7 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
 
 
 def _named(streams: tuple[str, ...]) -> str:
-    names = [name_of(stream) for stream in streams]
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return few([name_of(stream) for stream in streams], _MOST_NAMED)
 
 
 def _topic_data(name: str, topic: TopicStatus) -> dict[str, JsonValue]:

@@ -7,7 +7,7 @@ from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.exits import Exit, exit_of_status
 from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.going_on import GivenWords
@@ -20,17 +20,8 @@ __all__ = ["error_text", "exit_of_flow", "flow_result_data", "flow_status", "pri
 
 def exit_of_flow(result: FlowResult) -> Exit:
     """Return the exit code of `run`, `resume` and `retry` for where the run stands."""
-    match result.status:
-        case ExecutionStatus.COMPLETED:
-            return Exit.ERRORS if result.has_errors() else Exit.OK
-        case ExecutionStatus.FAILED:
-            return Exit.FAILED
-        case ExecutionStatus.STOPPED:
-            return Exit.LIMITED
-        case ExecutionStatus.IN_PROGRESS:
-            return Exit.BUSY
-        case ExecutionStatus.PAUSED | ExecutionStatus.WAITING | ExecutionStatus.PENDING:
-            return Exit.OPEN
+    has_errors = result.status is ExecutionStatus.COMPLETED and result.has_errors()
+    return Exit.ERRORS if has_errors else exit_of_status(result.status)
 
 
 def flow_status(state: FlowState) -> str:

@@ -13,6 +13,7 @@ import orjson
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.storable import is_unicode
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.runtime.kernel.json_form import to_json_value
@@ -50,7 +51,6 @@ FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 _MOST_DIGITS = 18
 _AGE = re.compile(r"([0-9]{1,6})(min|[mhdw])")
 _SECONDS = {"min": 60, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_BROKEN = re.compile("[\ud800-\udfff]")
 _LONGEST, _LONGEST_REFUSAL = 200, 1_000
 """Characters that are repeated of what cannot be read, and of all that is said of it."""
 _DEFAULT_STORE = "sqlite:///steptrail.db"
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         for name, value in vars(arguments).items():
             texts = cast("list[object]", value) if isinstance(value, list) else [value]
             for text in texts:
-                if isinstance(text, str) and _BROKEN.search(text):
+                if isinstance(text, str) and not is_unicode(text):
                     self.error(f"{name}: {one_line(repr(text), _LONGEST)} is not Unicode")
         return arguments
 

@@ -6,7 +6,6 @@ the messages after it. Text that was not stored has no id of its own and is not 
 
 from collections import deque
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 from steptrail.domain.errors import ConfigurationError
@@ -18,6 +17,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place, place_of
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, StreamKind, enveloped
 from steptrail.runtime.kernel.clock import SystemClock
+from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.following import Followed, Following
 
 __all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
@@ -39,7 +39,7 @@ def place_after(text: str) -> Place:
     return place_of(text) if "." in text else (place_of(f"{text}.0")[0], _LAST)
 
 
-class SessionMessages:
+class SessionMessages(Closing):
     """An async iterator of envelopes, inside `async with`. Ends when it is closed, or its trail is.
 
     `session` is the id of an agent's session, or `flow:order-7` for a run of a workflow.
@@ -87,12 +87,6 @@ class SessionMessages:
         self._following = session.follow(after=before, forever=True)
         await self._following.begin()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the iteration."""
-        await self.aclose()
 
     async def _told(self, feed: FeedReader, followed: Followed) -> Iterable[BroadcastEnvelope]:
         match followed:

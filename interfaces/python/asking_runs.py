@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_text, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
@@ -156,8 +156,7 @@ class AskingRuns:
         return self._of_one(tenant)
 
     def _of_one(self, tenant: str) -> "AskingRuns":
-        if not isinstance(cast(object, tenant), str):
-            raise ConfigurationError(f"a tenant is a text, not a {type(tenant).__name__}")
+        a_text(tenant, "a tenant")
         own = self._questions.tenant
         if own not in (None, tenant):
             raise ConfigurationError(f"these are the runs of {own!r}, and of no other tenant")

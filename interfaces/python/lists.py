@@ -15,6 +15,7 @@ from steptrail.domain.kernel.given import a_text
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.domain.storable import is_unicode
 from steptrail.domain.usage import Usage
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.questions import Question
@@ -44,7 +45,7 @@ def one_of(words: type[StrEnum], name: str, word: str | None) -> str | None:
 
 def agent_name(given: str | None) -> str | None:
     """Return the name of the agents or workflows that a list is asked for. Raises `ConfigurationError` for no text."""
-    if given is not None and any("\ud800" <= each <= "\udfff" for each in a_text(given, "`agent`, a name,")):
+    if given is not None and not is_unicode(a_text(given, "`agent`, a name,")):
         raise ConfigurationError("`agent`, a name, is text that is Unicode, without half characters")
     return given
 

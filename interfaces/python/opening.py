@@ -19,7 +19,8 @@ def check_opening(url: object, live: object, clock: object, telemetry: "Telemetr
             f"the address of a store is a text such as 'sqlite:///runs.db', not {type(url).__name__}"
         )
     a_flag(live, "`live`")
-    if clock is not None and (isinstance(clock, type) or not _has(clock, "utc", "monotonic")):
+    has_both = all(callable(getattr(clock, name, None)) for name in ("utc", "monotonic"))
+    if clock is not None and (isinstance(clock, type) or not has_both):
         raise ConfigurationError(
             f"`clock` is an object with the methods `utc` and `monotonic`, not {type(clock).__name__}"
         )
@@ -46,7 +47,3 @@ def checked_projections(given: Any) -> "tuple[Projection[Any], ...]":
     from steptrail.interfaces.python.views_of_runs import own_projections
 
     return tuple(own_projections(listed))
-
-
-def _has(given: object, *methods: str) -> bool:
-    return all(callable(getattr(given, name, None)) for name in methods)

@@ -17,7 +17,7 @@ from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
+from steptrail.interfaces.python.twins import BlockingClosing, Twin, blocking, fetched, made
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import OutputT
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["SyncFollower", "SyncFollowing", "SyncHandle", "SyncSession", "SyncSteptrail", "SyncSubscription"]
 
 
-class SyncSubscription:
+class SyncSubscription(BlockingClosing):
     """`Subscription`, blocking: an iterator, and a context manager that closes it.
 
     Several threads may take from one; each event goes to one of them. `close` may come from any thread. `on_corrupt` is
@@ -65,7 +65,7 @@ class SyncSubscription:
                 try:
                     self._portal.call(self._subscription.fill())
                 except CancelledError:
-                    # Closing the trail cancels what has not ended by itself by then.
+                    # BlockingClosing the trail cancels what has not ended by itself by then.
                     if not self._subscription.is_over:
                         raise
         raise StopIteration
@@ -75,14 +75,8 @@ class SyncSubscription:
         self._portal.call(self._subscription.begin())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the subscription."""
-        self.close()
 
-
-class SyncFollowing:
+class SyncFollowing(BlockingClosing):
     """`Following`, blocking: an iterator, and a context manager that ends it. `close` may come from any thread."""
 
     def __init__(self, portal: Portal, following: Following) -> None:
@@ -110,7 +104,7 @@ class SyncFollowing:
             except StopAsyncIteration:
                 pass
             except CancelledError:
-                # Closing the trail cancels what has not ended by itself by then.
+                # BlockingClosing the trail cancels what has not ended by itself by then.
                 if not self._following.is_over:
                     raise
         raise StopIteration
@@ -119,12 +113,6 @@ class SyncFollowing:
         """Join those who follow, and return self."""
         self._portal.call(self._following.begin())
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the iteration."""
-        self.close()
 
 
 class SyncFollower:
@@ -165,7 +153,7 @@ class SyncHandle(Twin[AnyHandle]):
     """`Handle`, blocking."""
 
     def __init__(self, portal: Portal, handle: AnyHandle) -> None:
-        self._portal, self._asynchronous = portal, handle
+        super().__init__(portal, handle)
         self.stream_id, self.id = handle.stream_id, handle.id
 
     state = blocking(AnyHandle.state)
@@ -179,7 +167,7 @@ class SyncSession(Twin[Session]):
     """`Session`, blocking."""
 
     def __init__(self, portal: Portal, session: Session) -> None:
-        self._portal, self._asynchronous = portal, session
+        super().__init__(portal, session)
         self.session_id, self.stream_id = session.session_id, session.stream_id
 
     send = blocking(Session.send)
@@ -211,7 +199,7 @@ class SyncSession(Twin[Session]):
     fork = fetched(Session.fork, lambda portal, session: SyncSession(portal, session))
 
 
-class SyncSteptrail(Twin[Steptrail], HasListeners):
+class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
     """`Steptrail`, blocking. Made by `Steptrail.open_sync`; close it, or use it in `with`.
 
     Listeners, `on_commit` and `on_update` are called in the thread of the loop.
@@ -275,13 +263,3 @@ class SyncSteptrail(Twin[Steptrail], HasListeners):
         if self._portal.is_open:
             self._portal.call(self._asynchronous.close())
             self._portal.close()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the store."""
-        self.close()

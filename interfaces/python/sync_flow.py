@@ -12,7 +12,7 @@ class SyncFlow(Twin[Flow]):
     """`Flow`, blocking."""
 
     def __init__(self, portal: Portal, flow: Flow) -> None:
-        self._portal, self._asynchronous = portal, flow
+        super().__init__(portal, flow)
         self.stream_id, self.id = flow.stream_id, flow.id
 
     resume = blocking(Flow.resume)

@@ -12,7 +12,7 @@ class SyncRunsPage(Twin[RunsPage]):
     """`RunsPage`, blocking."""
 
     def __init__(self, portal: Portal, page: RunsPage) -> None:
-        self._portal, self._asynchronous = portal, page
+        super().__init__(portal, page)
         self.rows, self.next, self.as_of, self.lag = page.rows, page.next, page.as_of, page.lag
 
     count = blocking(RunsPage.count)
@@ -20,9 +20,6 @@ class SyncRunsPage(Twin[RunsPage]):
 
 class SyncAskingRuns(Twin[AskingRuns]):
     """`AskingRuns`, blocking."""
-
-    def __init__(self, portal: Portal, asking: AskingRuns) -> None:
-        self._portal, self._asynchronous = portal, asking
 
     runs = fetched(AskingRuns.runs, SyncRunsPage)
     stats = blocking(AskingRuns.stats)
@@ -35,9 +32,6 @@ class SyncAskingRuns(Twin[AskingRuns]):
 
 class SyncViews(Twin[TrailViews]):
     """`TrailViews`, blocking."""
-
-    def __init__(self, portal: Portal, views: TrailViews) -> None:
-        self._portal, self._asynchronous = portal, views
 
     runs = fetched(TrailViews.runs, SyncRunsPage)
     stats = blocking(TrailViews.stats)

@@ -1,12 +1,14 @@
 """Makes the blocking twins of methods, for classes that do in a thread of their own what another class does."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from steptrail.infrastructure.portal import Portal
 
-__all__ = ["Twin", "blocking", "fetched", "made"]
+__all__ = ["BlockingClosing", "Twin", "blocking", "fetched", "made"]
 
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
@@ -18,8 +20,26 @@ T = TypeVar("T")
 class Twin(Generic[A_co]):
     """Something blocking: `_asynchronous` does the work, in the loop of `_portal`."""
 
-    _portal: Portal
-    _asynchronous: A_co
+    def __init__(self, portal: Portal, asynchronous: A_co) -> None:
+        self._portal, self._asynchronous = portal, asynchronous
+
+
+class BlockingClosing(ABC):
+    """A context manager that is closed when it is left."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it. Safe to call twice."""
+
+    def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
 
 
 def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Twin[A], P], T]:

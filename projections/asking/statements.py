@@ -7,14 +7,13 @@ goes through all runs in the order of the list.
 `Questions` asks for one tenant, or for all, and is the only place that says so in SQL.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
-from steptrail.projections.kernel.table import Scalar, Table
+from steptrail.projections.kernel.table import Scalar, Table, fitting
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
     MODELS_DAILY,
@@ -37,7 +36,6 @@ COUNTED = 10_000
 _COMMON = "completed"
 """The status, and the stop reason, that most runs have: an index over them is no way to find few."""
 
-_UNFIT = re.compile("[\0\ud800-\udfff]")
 _COLUMNS = {"agent": "name"}
 _MASKED = ("status", "stop_reason", "resolved_by", "agent", "model", "tenant", "error_type", "error_class", "waits_for")
 _FEW = ("stream", "parent", "root", "signature")
@@ -68,7 +66,7 @@ class _Text:
         self.values: list[Scalar] = [] if values is None else values
 
     def mark(self, value: Scalar) -> str:
-        self.values.append(_UNFIT.sub("\ufffd", value) if isinstance(value, str) else value)
+        self.values.append(fitting(value) if isinstance(value, str) else value)
         return f"${len(self.values)}"
 
     def marks(self, values: Iterable[Scalar]) -> str:

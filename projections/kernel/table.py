@@ -1,5 +1,6 @@
 """Describes a table of a read model once, for every database and for the page that documents it."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
@@ -8,10 +9,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["INSTANT", "Column", "ColumnKind", "Index", "Key", "Row", "Scalar", "Table", "taker"]
+__all__ = ["INSTANT", "Column", "ColumnKind", "Index", "Key", "Row", "Scalar", "Table", "fitting", "taker"]
 
 INSTANT = "microseconds of UTC"
 """The unit of a column that holds instants."""
+_UNFIT = re.compile("[\0\ud800-\udfff]")
 
 Scalar = str | int | bool | None
 """A value of a column. Numbers with a fraction are stored as whole numbers of a smaller unit, so that a sum does not
@@ -124,3 +126,8 @@ def taker(names: Sequence[str]) -> Callable[[Row], tuple[Scalar, ...]]:
         return itemgetter(*names)
     (only,) = names
     return lambda row: (row[only],)
+
+
+def fitting(text: str) -> str:
+    """Return a text in which what no database takes, NUL and halves of surrogate pairs, is replaced."""
+    return _UNFIT.sub("\ufffd", text)

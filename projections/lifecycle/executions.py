@@ -54,28 +54,27 @@ class AgentExecutionResumed(RunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionPaused(RunEvent):
-    """The execution was paused by somebody, and goes on when it is resumed."""
+class _SaidOfExecution(RunEvent):
+    """Something that somebody said of the execution, with or without a reason."""
 
     by: str
     reason: str | None
 
     def _said(self) -> dict[str, JsonValue]:
         return {"by": self.by, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentExecutionPaused(_SaidOfExecution):
+    """The execution was paused by somebody, and goes on when it is resumed."""
 
     def _line(self) -> str:
         return f"execution paused (by: {self.by})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExecutionUnpaused(RunEvent):
+class AgentExecutionUnpaused(_SaidOfExecution):
     """The pause was lifted by somebody, and the execution goes on when a worker comes."""
-
-    by: str
-    reason: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"by": self.by, "reason": self.reason}
 
     def _line(self) -> str:
         return f"execution unpaused (by: {self.by})"

@@ -71,28 +71,27 @@ class FlowExecutionResumed(FlowRunEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowExecutionPaused(FlowRunEvent):
-    """The execution was paused by somebody, and goes on when it is resumed."""
+class _SaidOfRun(FlowRunEvent):
+    """Something that somebody said of the execution, with or without a reason."""
 
     by: str
     reason: str | None
 
     def _said(self) -> dict[str, JsonValue]:
         return {"by": self.by, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowExecutionPaused(_SaidOfRun):
+    """The execution was paused by somebody, and goes on when it is resumed."""
 
     def _line(self) -> str:
         return f"paused (by: {self.by})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowExecutionUnpaused(FlowRunEvent):
+class FlowExecutionUnpaused(_SaidOfRun):
     """The pause was lifted by somebody, and the execution goes on when a worker comes."""
-
-    by: str
-    reason: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"by": self.by, "reason": self.reason}
 
     def _line(self) -> str:
         return f"unpaused (by: {self.by})"

@@ -22,9 +22,9 @@ from steptrail.projections.runs_view.executions import (
     end_rest,
     end_run,
     resume_run,
+    run_at,
 )
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
-from steptrail.projections.runs_view.tags import tenant_in
 from steptrail.projections.runs_view.values import plain
 
 __all__ = ["AGENT_RUN_HANDLERS"]
@@ -36,8 +36,7 @@ _OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, Executio
 
 @AGENT_RUN_HANDLERS.of(ExecutionStarted)
 def _started(memory: StreamMemory, event: ExecutionStarted, moment: RunMoment) -> None:
-    run = _run_at(memory, event.ordinal, moment)
-    run.segments, run.worker = int(event.worker is not None), None if event.worker is None else plain(event.worker)
+    run = run_at(memory, event.ordinal, event.worker, moment)
     run.standing = ExecutionStatus.PENDING if event.worker is None else None
     _take(run, event.agent)
     begin_run(memory, run, moment)
@@ -49,21 +48,10 @@ def _forked(memory: StreamMemory, event: SessionForked, moment: RunMoment) -> No
     memory.name, memory.parent = plain(event.name), None
     change_metadata(memory, event.metadata)
     if event.status in _OPEN:
-        run = _run_at(memory, event.executions, moment)
+        run = run_at(memory, event.executions, None, moment)
         run.standing = ExecutionStatus.PAUSED
         begin_run(memory, run, moment)
         begin_rest(run, RestMemory(moment.version, "pause", True, moment.at, by=event.by), moment)
-
-
-def _run_at(memory: StreamMemory, ordinal: int, moment: RunMoment) -> RunMemory:
-    return RunMemory(
-        execution=moment.position,
-        ordinal=ordinal,
-        name=memory.name,
-        tenant=tenant_in(memory.metadata),
-        started_at=moment.at,
-        first_version=moment.version,
-    )
 
 
 def _take(run: RunMemory, agent: AgentSnapshot) -> None:

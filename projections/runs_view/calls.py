@@ -200,31 +200,14 @@ def _end(
 
 @CALL_HANDLERS.of(ToolExecutionCompleted)
 def _completed(memory: StreamMemory, event: ToolExecutionCompleted, moment: RunMoment) -> None:
-    _end(
-        memory,
-        event,
-        event.position,
-        moment,
-        "completed",
-        bill=event.usage,
-        seconds=event.duration_seconds,
-        settled_by=event.settled_by,
-    )
+    seconds, by = event.duration_seconds, event.settled_by
+    _end(memory, event, event.position, moment, "completed", bill=event.usage, seconds=seconds, settled_by=by)
 
 
 @CALL_HANDLERS.of(ToolExecutionFailed)
 def _failed(memory: StreamMemory, event: ToolExecutionFailed, moment: RunMoment) -> None:
-    _end(
-        memory,
-        event,
-        event.position,
-        moment,
-        "failed",
-        bill=event.usage,
-        error=event.error,
-        seconds=event.duration_seconds,
-        settled_by=event.settled_by,
-    )
+    bill, seconds, by = event.usage, event.duration_seconds, event.settled_by
+    _end(memory, event, event.position, moment, "failed", bill=bill, error=event.error, seconds=seconds, settled_by=by)
 
 
 @CALL_HANDLERS.of(ToolRetryScheduled)
@@ -268,24 +251,16 @@ def _blocked(memory: StreamMemory, event: ToolCallBlocked, moment: RunMoment) ->
     _end(memory, event, event.position, moment, "blocked", error=error)
 
 
-@CALL_HANDLERS.of(ToolCallAmended)
-def _amended(memory: StreamMemory, event: ToolCallAmended, moment: RunMoment) -> None:
+def _moved(
+    memory: StreamMemory, event: ToolCallAmended | ToolCallHeld | AnswerAccepted | AnswerRejected, moment: RunMoment
+) -> None:
     move_call(memory.run, event.position, event, moment)
 
 
-@CALL_HANDLERS.of(ToolCallHeld)
-def _held(memory: StreamMemory, event: ToolCallHeld, moment: RunMoment) -> None:
-    move_call(memory.run, event.position, event, moment)
-
-
-@CALL_HANDLERS.of(AnswerAccepted)
-def _accepted(memory: StreamMemory, event: AnswerAccepted, moment: RunMoment) -> None:
-    move_call(memory.run, event.position, event, moment)
-
-
-@CALL_HANDLERS.of(AnswerRejected)
-def _rejected(memory: StreamMemory, event: AnswerRejected, moment: RunMoment) -> None:
-    move_call(memory.run, event.position, event, moment)
+CALL_HANDLERS.of(ToolCallAmended)(_moved)
+CALL_HANDLERS.of(ToolCallHeld)(_moved)
+CALL_HANDLERS.of(AnswerAccepted)(_moved)
+CALL_HANDLERS.of(AnswerRejected)(_moved)
 
 
 @CALL_HANDLERS.of(ToolCallCancelled)

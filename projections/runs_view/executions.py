@@ -26,7 +26,7 @@ from steptrail.projections.runs_view.daily import count_run
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind
 from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
-from steptrail.projections.runs_view.tags import tags_in
+from steptrail.projections.runs_view.tags import tags_in, tenant_in
 from steptrail.projections.runs_view.values import nanos, plain, tokens, whole
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "execution_row",
     "rest_in_wait",
     "resume_run",
+    "run_at",
 ]
 
 SHARED_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
@@ -46,6 +47,20 @@ SHARED_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 _FOR_PEOPLE = frozenset({"approval", "unknown_outcome", "human", "step"})
 _READ = ("tags", "tenant")
 _LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version": None}
+
+
+def run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMoment) -> RunMemory:
+    """Return an execution that begins here; without a worker, it waits for one."""
+    return RunMemory(
+        execution=moment.position,
+        ordinal=ordinal,
+        name=memory.name,
+        tenant=tenant_in(memory.metadata),
+        started_at=moment.at,
+        first_version=moment.version,
+        worker=None if worker is None else plain(worker),
+        segments=int(worker is not None),
+    )
 
 
 def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:

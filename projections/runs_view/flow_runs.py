@@ -20,9 +20,8 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
-from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run
-from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
-from steptrail.projections.runs_view.tags import tenant_in
+from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run, run_at
+from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.values import plain
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
@@ -34,7 +33,7 @@ FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 @FLOW_RUN_HANDLERS.of(FlowStarted)
 def _started(memory: StreamMemory, event: FlowStarted, moment: RunMoment) -> None:
     memory.name = plain(event.flow)
-    run = _run_at(memory, event.ordinal, event.worker, moment)
+    run = run_at(memory, event.ordinal, event.worker, moment)
     run.standing = ExecutionStatus.PENDING if event.worker is None else None
     run.fingerprint, run.definition, run.prices = plain(event.digest), event.definition, event.options.prices
     begin_run(memory, run, moment)
@@ -44,7 +43,7 @@ def _started(memory: StreamMemory, event: FlowStarted, moment: RunMoment) -> Non
 def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> None:
     """Begin another execution with the visits that had not ended well."""
     before = memory.run
-    run = _run_at(memory, event.ordinal, event.worker, moment)
+    run = run_at(memory, event.ordinal, event.worker, moment)
     if before is not None:
         run.fingerprint, run.definition, run.prices = before.fingerprint, before.definition, before.prices
     if event.options is not None:
@@ -52,19 +51,6 @@ def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> Non
     begin_run(memory, run, moment)
     if before is not None:
         take_up_again(run, before.visits.values(), moment)
-
-
-def _run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMoment) -> RunMemory:
-    return RunMemory(
-        execution=moment.position,
-        ordinal=ordinal,
-        name=memory.name,
-        tenant=tenant_in(memory.metadata),
-        started_at=moment.at,
-        first_version=moment.version,
-        worker=None if worker is None else plain(worker),
-        segments=int(worker is not None),
-    )
 
 
 @FLOW_RUN_HANDLERS.of(FlowResumed)

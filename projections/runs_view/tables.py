@@ -48,8 +48,8 @@ def _us(name: str, says: str, *, is_optional: bool = False) -> Column:
     return _count(name, says, "microseconds", is_optional=is_optional)
 
 
-def _nanos(name: str, says: str, *, is_optional: bool = True) -> Column:
-    return _count(name, says, "10^-9 dollars", is_optional=is_optional)
+def _nanos(name: str, says: str) -> Column:
+    return _count(name, says, "10^-9 dollars", is_optional=True)
 
 
 def _flag(name: str, says: str) -> Column:

@@ -23,7 +23,7 @@ def plain(text: str, most: int = 400) -> str:
 
 def whole(number: int) -> int:
     """Return the number, or the largest one that is counted."""
-    return number if number < _MOST else _MOST
+    return min(number, _MOST)
 
 
 def micros(seconds: float) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_whole
 
 __all__ = ["SlimSerializationConfig"]
 
@@ -43,13 +44,8 @@ class SlimSerializationConfig:
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_content_length", "max_steps", "max_bytes"):
-            value: object = getattr(self, name)
-            if value is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise ConfigurationError(f"{name} is {value!r}: use a whole number, or None for no limit")
-            if value < 0:
-                raise ConfigurationError(f"{name} is {value}: use 0 or more, or None for no limit")
+            if (value := getattr(self, name)) is not None:
+                a_whole(value, name)
         if self.max_bytes is not None and self.max_bytes < LEAST_BYTES:
             raise ConfigurationError(f"max_bytes is {self.max_bytes}: no document is sure to fit into less than 4096")
 

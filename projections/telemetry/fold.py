@@ -61,7 +61,7 @@ class SpanFold:
             case ExecutionPaused():
                 spans.end_segment(at)
             case WaitStarted(kind=kind):
-                spans.begin_wait(kind, version, at, "step")
+                spans.begin_wait(kind, version, at)
             case WaitEnded(reason=reason):
                 spans.end_wait(at, reason)
             case ExecutionFinished():

@@ -184,10 +184,10 @@ class OpenSpans:
             ended.attributes |= attributes
             self._end(ended, at if ended.cut_at is None else ended.cut_at, is_error=is_error)
 
-    def begin_wait(self, kind: str, version: int, at: int, part: str) -> None:
+    def begin_wait(self, kind: str, version: int, at: int) -> None:
         """Begin a wait. A wait that is open ends."""
         self.end_wait(at, "superseded")
-        parent = self._parent(part)
+        parent = self._parent("step")
         self._wait = self._made(f"wait {kind}", version, at, parent, {Own.WAIT: kind}, start=f"wait {version}")
 
     def end_wait(self, at: int, reason: str) -> None:

@@ -209,7 +209,8 @@ class SessionControl:
         state, ended = journal.committed, journal.committed.fold.ended_at_version
         newest = state.fold.newest_try(execution)
         if newest > len(ended):
-            return RunResult(await self._resume(journal, agent, limits=limits, by=by, key=key), typed=agent.output)
+            state = await self.resume(agent, limits=limits, by=by, key=key, journal=journal)
+            return RunResult(state, typed=agent.output)
         if newest < state.fold.executions:
             state, _ = await load(self._env.store, self._session, at=ended[newest - 1])
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""
@@ -294,7 +295,7 @@ class SessionControl:
     async def _joined(self, sent: AgentJournal, agent: AnyAgent, by: str) -> RunResult[Any]:
         """Go on with the session to which a message was added, unless another process runs it."""
         try:
-            return RunResult(await self._resume(sent, agent, by=by), typed=agent.output)
+            return RunResult(await self.resume(agent, by=by, journal=sent), typed=agent.output)
         except SessionBusy:
             return RunResult((await sent.reloaded()).committed, typed=agent.output)
 
@@ -375,42 +376,21 @@ class SessionControl:
         limits: Limits | None = None,
         error_policy: ErrorPolicy | None = None,
         by: str = "user",
+        key: str | None = None,
         context: JsonValue = None,
         obeys_pause: bool = False,
+        journal: AgentJournal | None = None,
     ) -> AgentState:
         """Go on with the open execution. A session that has finished, or would only wait again, is returned as it is.
 
         `take_over` takes it from a process that still runs it. `strict` raises `CommandRejected` for an agent whose
         fingerprint differs from the recorded one. `limits`, `error_policy` and `context` replace the recorded ones.
-        With `obeys_pause`, for workers, a pause that a person asked for is not lifted but carried out. Raises
-        `StoredContextInvalid` for a recorded context that does not fit the agent's type.
+        With `obeys_pause`, for workers, a pause that a person asked for is not lifted but carried out. A `journal` is
+        the session as it was seen last; without one it is read. Raises `StoredContextInvalid` for a recorded context
+        that does not fit the agent's type.
         """
-        return await self._resume(
-            await self.stream.existing(),
-            agent,
-            take_over=take_over,
-            strict=strict,
-            limits=limits,
-            error_policy=error_policy,
-            by=by,
-            context=context,
-            obeys_pause=obeys_pause,
-        )
+        journal = await self.stream.existing() if journal is None else journal
 
-    async def _resume(
-        self,
-        journal: AgentJournal,
-        agent: AnyAgent,
-        *,
-        take_over: bool = False,
-        strict: bool = False,
-        limits: Limits | None = None,
-        error_policy: ErrorPolicy | None = None,
-        by: str = "user",
-        key: str | None = None,
-        context: JsonValue = None,
-        obeys_pause: bool = False,
-    ) -> AgentState:
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             is_new = key is not None and key not in state.fold.keys
             is_said = context is not None and context != state.context

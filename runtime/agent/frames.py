@@ -33,7 +33,7 @@ def frames_of(chain: Sequence[BaseException], *, installed: bool = False) -> tup
     `installed`, the package that was called first counts as the user's code if there is no other.
     """
     frames = [list(_foreign(each.__traceback__)) for each in chain]
-    users = [[frame for frame in of_one if not _is_installed(frame[0].f_code)] for of_one in frames]
+    users = [[frame for frame in of_one if not _is_in_packages(frame[0].f_code.co_filename)] for of_one in frames]
     if installed and not any(users) and (called := next((of_one[0] for of_one in frames if of_one), None)):
         package = _package(called[0])
         users = [[frame for frame in of_one if _package(frame[0]) == package] for of_one in frames]
@@ -67,10 +67,6 @@ def _pythons() -> tuple[str, ...]:
     import sysconfig  # reads a large file, and only who has met an exception needs it
 
     return tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
-
-
-def _is_installed(code: CodeType) -> bool:
-    return _is_in_packages(code.co_filename)
 
 
 def _is_in_packages(file: str) -> bool:

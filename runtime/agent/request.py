@@ -95,7 +95,8 @@ class Requests:
     def _and_answer(self, tools: Sequence[ToolSpec], output: OutputSpec) -> Sequence[ToolSpec]:
         """Return the tools and the one of the answer. It is the same object for the same tools."""
         if self._offered is None or self._offered[0] is not tools:
-            answer = ToolSpec(name=output.name, description=_described(output), parameters=output.json_schema)
+            what = output.description or "Give the final answer: it ends the work."
+            answer = ToolSpec(name=output.name, description=what, parameters=output.json_schema)
             self._offered = (tools, (*tools, answer))
         return self._offered[1]
 
@@ -122,10 +123,6 @@ def _opening(agent: AgentSnapshot) -> tuple[Message, ...]:
     if agent.output is not None and agent.output.mode is OutputMode.PROMPTED:
         said.append(_prompt_of(agent.output))
     return (*([Message.system("\n\n".join(said))] if said else []), *agent.examples)
-
-
-def _described(output: OutputSpec) -> str:
-    return output.description or "Give the final answer: it ends the work."
 
 
 def _prompt_of(output: OutputSpec) -> str:

@@ -27,7 +27,7 @@ from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import Task, TaskKey
+from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.kernel.machine import CallInFlight
 from steptrail.domain.live import Place
 from steptrail.domain.shared.parent import ParentRef
@@ -111,10 +111,7 @@ class Attempts:
             runs_a_stream = stream_kind(node) is not None
             self._journal.record(
                 NodeAttemptStarted(
-                    node=key[0],
-                    visit=key[1],
-                    item=key[2],
-                    attempt=task.attempt + 1,
+                    **of_try(key, task.attempt + 1),
                     effect_id=effect,
                     effect=call.effect,
                     input_digest=digest_of(call.given),
@@ -247,15 +244,11 @@ class Attempts:
         self._journal.record_outcome(began.in_flight, self._event(began, outcome, seconds))
 
     def _event(self, began: _Began, outcome: Outcome | Cut, seconds: float) -> FlowEvent:
-        node, visit, item = began.key
-        attempt, policy = began.in_flight.attempt, began.node.retry
+        tried, policy = of_try(began.key, began.in_flight.attempt), began.node.retry
         match outcome:
             case Succeeded():
                 return NodeAttemptCompleted(
-                    node=node,
-                    visit=visit,
-                    item=item,
-                    attempt=attempt,
+                    **tried,
                     output=outcome.output,
                     sets=dict(outcome.sets),
                     unsets=outcome.unsets,
@@ -268,10 +261,7 @@ class Attempts:
                 )
             case Failed(failure=failure, error=error):
                 return NodeAttemptFailed(
-                    node=node,
-                    visit=visit,
-                    item=item,
-                    attempt=attempt,
+                    **tried,
                     failure=failure,
                     error=error,
                     details=dict(outcome.details),
@@ -281,10 +271,7 @@ class Attempts:
                 )
             case TimedOut() if began.call.effect in _MAY_FAIL_LATE:
                 return NodeAttemptFailed(
-                    node=node,
-                    visit=visit,
-                    item=item,
-                    attempt=attempt,
+                    **tried,
                     failure=FailureClass.TIMEOUT,
                     error=outcome.error,
                     may_retry=policy.covers(FailureClass.TIMEOUT, is_retryable=True),
@@ -296,10 +283,7 @@ class Attempts:
                 return self._interrupted(began.key, CutReason.TIMEOUT, seconds)
             case Suspended():
                 return NodeAttemptSuspended(
-                    node=node,
-                    visit=visit,
-                    item=item,
-                    attempt=attempt,
+                    **tried,
                     stream=outcome.stream,
                     reason=outcome.reason,
                     until=outcome.until,
@@ -324,16 +308,8 @@ def _kept(
     kept = kept_result(run, graph, visit, task.item, now)
     if kept is None:
         return None
-    return NodeAttemptCompleted(
-        node=task.node,
-        visit=task.visit,
-        item=task.item,
-        attempt=0,
-        output=kept.output,
-        route=kept.route,
-        is_kept=True,
-        duration_seconds=0.0,
-    )
+    tried = of_try(task.key, 0)
+    return NodeAttemptCompleted(**tried, output=kept.output, route=kept.route, is_kept=True, duration_seconds=0.0)
 
 
 async def _in_time(call: NodeCall, made: Try, node: Node) -> Outcome:

@@ -4,7 +4,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.events import NodeAttemptFailed
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
-from steptrail.domain.flow.task import TaskKey
+from steptrail.domain.flow.task import TaskKey, of_try
 from steptrail.domain.json_value import JsonValue
 
 __all__ = ["fault_info", "faulty", "never_ran"]
@@ -25,14 +25,5 @@ def never_ran(
     key: TaskKey, failure: FailureClass, error: ErrorInfo, details: dict[str, JsonValue], attempt: int = 0
 ) -> NodeAttemptFailed:
     """Return the event of a failure of a node for which no try was made."""
-    node, visit, item = key
-    return NodeAttemptFailed(
-        node=node,
-        visit=visit,
-        item=item,
-        attempt=attempt,
-        failure=failure,
-        error=error,
-        details=details,
-        duration_seconds=0.0,
-    )
+    tried = of_try(key, attempt)
+    return NodeAttemptFailed(**tried, failure=failure, error=error, details=details, duration_seconds=0.0)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
+from steptrail.domain.flow.task import TaskKey, of_try
 from steptrail.domain.inference import ModelDelta
 from steptrail.domain.live import LiveUpdate, NodeDelta, NodeProgress, Place
 from steptrail.runtime.kernel.asked_model import ShowPiece
@@ -30,30 +31,14 @@ class ShownTry:
         *,
         session_id: str,
         execution_id: str,
-        place: tuple[str, int, int | None],
+        place: TaskKey,
         attempt: int,
     ) -> None:
         self._watching, self._forget, self._place = watching, forget, place
         self._loop, self._thread, self._has_ended = asyncio.get_running_loop(), threading.get_ident(), False
-        node, visit, item = place
-        self._delta = partial(
-            NodeDelta,
-            session_id=session_id,
-            execution_id=execution_id,
-            node=node,
-            visit=visit,
-            item=item,
-            attempt=attempt,
-        )
-        self._progress = partial(
-            NodeProgress,
-            session_id=session_id,
-            execution_id=execution_id,
-            node=node,
-            visit=visit,
-            item=item,
-            attempt=attempt,
-        )
+        tried = of_try(place, attempt)
+        self._delta = partial(NodeDelta, session_id=session_id, execution_id=execution_id, **tried)
+        self._progress = partial(NodeProgress, session_id=session_id, execution_id=execution_id, **tried)
 
     def report(self, message: str, done: float | None, total: float | None) -> None:
         """Show how far the try has come. May be called in any thread."""

@@ -25,7 +25,7 @@ from steptrail.domain.flow.events import FlowEvent, HumanAnswered, HumanExpired,
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.next_effects import deadlines
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import Task, TaskKey
+from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.live import Place
@@ -192,10 +192,7 @@ class FlowRunner:
         draw = self._draw()
         delay = node.retry.delay(max(1, task.failures), draw, asked)
         again = NodeRetryScheduled(
-            node=key[0],
-            visit=key[1],
-            item=key[2],
-            attempt=task.attempt + 1,
+            **of_try(key, task.attempt + 1),
             draw=draw,
             delay_seconds=delay,
             due_at=state.as_of + round(delay * 1e6),

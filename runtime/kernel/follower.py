@@ -7,12 +7,12 @@ time. Its lease is freed when it dies, and a process that waits for the lease go
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.names import checked_name
+from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscription
 
@@ -22,7 +22,7 @@ _LOOK_SECONDS = 0.5
 """How often a follower looks whether the one before it has ended."""
 
 
-class Follower:
+class Follower(Closing):
     """An async context manager, and an async iterator over the entries after the place that was kept.
 
         async with trail.follower("billing") as follower:
@@ -101,12 +101,6 @@ class Follower:
             raise
         self._lease = lease
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Let the next follower work."""
-        await self.aclose()
 
     def _entered(self) -> int:
         if self._kept is None:

@@ -1,18 +1,18 @@
 """The base of the iterators over a store: they wait, fail and are closed in one way, for one consumer or several."""
 
 import asyncio
-from abc import ABC, abstractmethod
-from types import TracebackType
+from abc import abstractmethod
 from typing import Generic, Self, TypeVar
 
 from steptrail.domain.errors import StoreUnavailable
+from steptrail.runtime.kernel.closing import Closing
 
 __all__ = ["Iteration"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Iteration(ABC, Generic[T_co]):
+class Iteration(Closing, Generic[T_co]):
     """An async iterator, and an async context manager that ends it.
 
     It reads when it is asked for the next item, and hands out every item once, also when several tasks ask. It belongs
@@ -91,9 +91,3 @@ class Iteration(ABC, Generic[T_co]):
         """Fix where the iteration begins, and return self."""
         await self.begin()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the iteration."""
-        await self.aclose()

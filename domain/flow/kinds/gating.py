@@ -1,6 +1,5 @@
 """The kinds that let a run pass, or not: gates, and guardians with their checks."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from steptrail.domain.flow.kinds.conditions import holds
@@ -109,11 +108,7 @@ def _past(node: GateNode | GuardianNode, seen: Seen) -> Route | None:
     """Return the route of a run that passes: it does not lead to the node for those that do not."""
     if node.on_fail is not OnFail.REDIRECT:
         return None
-    return Route(targets=_others(seen.successors, node.redirect), reason="passed")
-
-
-def _others(successors: Sequence[str], redirect: str | None) -> tuple[str, ...]:
-    return tuple(each for each in successors if each != redirect)
+    return Route(targets=tuple([each for each in seen.successors if each != node.redirect]), reason="passed")
 
 
 def _stopped(node: GateNode | GuardianNode, why: str, details: dict[str, JsonValue]) -> Evaluated:

@@ -38,15 +38,11 @@ def conditional(node: ConditionalNode, seen: Seen, means: NodeMeans) -> Evaluate
     return routed(fitting)
 
 
-def routed(fitting: list[tuple[str, str]], otherwise: str = "", confidence: float | None = None) -> Evaluated:
+def routed(fitting: list[tuple[str, str]], otherwise: str = "") -> Evaluated:
     """Return the result of a node that chose these nodes, each for a reason: its decision, and the route."""
     targets = tuple(dict.fromkeys(target for target, _ in fitting))
     reason = ", ".join(dict.fromkeys(why for _, why in fitting)) or otherwise
-    said = {} if confidence is None else {"confidence": confidence}
-    return Evaluated(
-        output={"targets": list(targets), "reason": reason, **said},
-        route=Route(targets=targets, reason=reason, confidence=confidence),
-    )
+    return Evaluated(output={"targets": list(targets), "reason": reason}, route=Route(targets=targets, reason=reason))
 
 
 def _applies(rule: RuleSpec, seen: Seen, means: NodeMeans) -> bool:

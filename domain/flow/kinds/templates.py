@@ -1,7 +1,7 @@
 """Templates: texts with `{{ path }}` in them. They look up and write down, and have no logic."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen, needed
@@ -9,7 +9,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 
-__all__ = ["arguments", "filled", "is_path", "paths_in", "rendered"]
+__all__ = ["arguments", "filled", "is_path", "rendered"]
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _PATH = re.compile(r"[^\s{}|()]+")
@@ -18,12 +18,6 @@ _PATH = re.compile(r"[^\s{}|()]+")
 def is_path(text: str) -> bool:
     """Tell whether a text may stand between the braces of a template."""
     return _PATH.fullmatch(text) is not None
-
-
-def paths_in(template: str) -> Iterator[tuple[str, int]]:
-    """Yield what stands between the braces of a template, each with the column at which it begins, from 1."""
-    for place in _PLACE.finditer(template):
-        yield place[1].strip(), place.start() + 1
 
 
 def rendered(template: str, seen: Seen) -> str:

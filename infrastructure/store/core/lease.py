@@ -81,7 +81,8 @@ class FileLeases:
         """Return the lease of a stream or raise `SessionBusy`; raise `StoreUnavailable` when files fail."""
         with self._guard():
             name = _file_name(stream)
-            held = [path for path in self._generations(name) if not _cleared(path)]
+            generations = sorted(self._folder.glob(f"{name}.*.lock"), key=_number)
+            held = [path for path in generations if not _cleared(path)]
             if held and not take_over:
                 raise SessionBusy(session_in(stream), _read_owner(held[-1]))
             path = self._folder / f"{name}.{_number(held[-1]) + 1 if held else 1}.lock"
@@ -127,9 +128,6 @@ class FileLeases:
             return
         finally:
             lease.lock.release(force=True)
-
-    def _generations(self, name: str) -> list[Path]:
-        return sorted(self._folder.glob(f"{name}.*.lock"), key=_number)
 
     @contextmanager
     def _guard(self) -> Generator[None]:

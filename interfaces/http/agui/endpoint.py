@@ -6,8 +6,6 @@ the answer follows the session, from wherever it stands, until it rests.
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steptrail.domain.agent.events import AgentEvent
@@ -35,6 +33,7 @@ from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.kernel.closing import Closing
 
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
@@ -53,7 +52,7 @@ class _LookAgain(Exception):
     """Somebody else was faster: what is to be said is said to the thread as it is now."""
 
 
-class AguiApp(AbstractAsyncContextManager["AguiApp"]):
+class AguiApp(Closing):
     """An ASGI application with one endpoint, at whatever path it is mounted. Made by `agui_app`.
 
     Served by itself it begins and ends with the server. Mounted in another application it is to be used in
@@ -71,12 +70,6 @@ class AguiApp(AbstractAsyncContextManager["AguiApp"]):
         """Begin to work, and return self."""
         await self._work.begin()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the streams and drain."""
-        await self.aclose()
 
     async def aclose(self) -> None:
         """End the streams and drain: what is in flight may end in time, and other workers go on. Safe to call twice."""

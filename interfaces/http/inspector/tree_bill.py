@@ -11,6 +11,7 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.counting import SHORTLY_SECONDS, Counting
 from steptrail.interfaces.http.inspector.words import usd
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.projections.rendering import few
 from steptrail.projections.runs_view.tables import TOKENS
 
 __all__ = ["RunBill", "TreeBill", "tree_bill", "way_down"]
@@ -126,9 +127,4 @@ def way_down(row: RunSummary, below: Sequence[tuple[int, RunSummary]]) -> str:
     names: dict[int, dict[str, None]] = {0: {row.name: None}}
     for depth, each in below:
         names.setdefault(depth, {})[each.name] = None
-    return " \u203a ".join(_few(list(named)) for _, named in sorted(names.items()))
-
-
-def _few(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    return " \u203a ".join(few(list(named), _MOST_NAMES) for _, named in sorted(names.items()))

@@ -10,8 +10,8 @@ from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import FunctionNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.commands import checked_copy
 from steptrail.domain.messages import Message
-from steptrail.domain.shared.commands import checked_copy
 from steptrail.domain.storable import type_name
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try

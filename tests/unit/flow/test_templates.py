@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from steptrail.domain.flow.envelope import NodeError
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.kinds.templates import arguments, filled, paths_in, rendered
+from steptrail.domain.flow.kinds.templates import arguments, filled, rendered
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from tests.unit.flow.json_values import json_values
@@ -87,10 +87,6 @@ def test_an_argument_is_left_out_where_there_is_nothing_unless_the_tool_requires
 def test_a_text_around_a_missing_place_is_never_left_out() -> None:
     with pytest.raises(NodeFault):
         arguments({"a": "see {{ nothing }}"}, SEEN, ())
-
-
-def test_the_places_of_a_template_are_told_with_their_columns() -> None:
-    assert list(paths_in("a {{ x.y }}{{z}}")) == [("x.y", 3), ("z", 12)]
 
 
 @given(json_values)
