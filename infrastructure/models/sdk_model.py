@@ -16,6 +16,7 @@ from typing import ClassVar, Generic, TypeVar
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.secrets import hide_from_now_on
 from steptrail.domain.storable import storable
 from steptrail.infrastructure.models.errors import ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
@@ -140,6 +141,11 @@ class SdkModel(ABC, Generic[C]):
             return await work
         except importlib.import_module(self._package).APIConnectionError as error:
             raise ModelUnreachable(self._info.model, str(client.base_url), error) from error
+        finally:
+            # Servers repeat the key that they refuse. A client that fetches its key has it by now.
+            for key in (getattr(client, "api_key", None), getattr(client, "auth_token", None)):
+                if isinstance(key, str):
+                    hide_from_now_on(key)
 
     async def _read(self, client: C, work: Awaitable[T]) -> T:
         """Wait for what comes next of a stream. Raises `StreamBroken` when the connection breaks."""
