@@ -5,6 +5,8 @@ request. All such text passes here before it is written to a log or a terminal. 
 value is hidden. In an address, the user and the password are hidden. Keys of well-known services are found by their
 form.
 
+A key that has no such form is found if the process uses it: who has one says so, with `hide_from_now_on`.
+
 Each pattern reads a text once, and no pattern goes back over text that was matched before. Python compiles and keeps it
 when it is first used, because most processes that load this never have such a text.
 """
@@ -14,9 +16,13 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["without_secret_values", "without_secrets"]
+__all__ = ["hide_from_now_on", "without_secret_values", "without_secrets"]
 
 _HIDDEN: Final = "…"
+
+_SHORTEST, _MOST_IN_USE = 8, 1000
+"""Characters of a key that is hidden: what is shorter (`EMPTY`, `ollama`) is no secret, and may be any word."""
+_in_use: dict[str, None] = {}
 
 _PRIVATE_KEY: Final = r"(?s)-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}-----|\Z)"
 _SHAPES: Final = (
@@ -43,8 +49,19 @@ _VALUE: Final = (
 _HEADER: Final = r"(?i)(?<![\w.-])((?:proxy-)?authorization: ?|(?:set-)?cookie: ?)[^\n'\"]++"
 
 
+def hide_from_now_on(secret: str) -> None:
+    """Have a credential that this process uses hidden in all texts, whatever it looks like. The newest 1000 are."""
+    if len(secret) < _SHORTEST or secret in _in_use:
+        return
+    _in_use[secret] = None
+    if len(_in_use) > _MOST_IN_USE:
+        _in_use.pop(next(iter(_in_use)), None)
+
+
 def without_secrets(text: str) -> str:
-    """Return the text with `…` in the place of everything that looks like a credential."""
+    """Return the text with `…` in the place of everything that looks like a credential, or is one that is in use."""
+    for secret in tuple(_in_use):
+        text = text.replace(secret, _HIDDEN)
     text = re.sub(_PRIVATE_KEY, _HIDDEN, text)
     text = re.sub(_ADDRESS, _without_caller, text)
     text = re.sub(_HEADER, r"\1…", text)

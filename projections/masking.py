@@ -16,6 +16,7 @@ from steptrail.domain.base import full_form
 from steptrail.domain.content import content_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.secrets import without_secret_values, without_secrets
 
 __all__ = ["HIDDEN", "Mask", "Masking", "Show"]
@@ -43,6 +44,8 @@ class Masking:
     _names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.mask is not None:
+            a_plain_function(self.mask, "`mask`")
         object.__setattr__(self, "_names", frozenset(key.casefold() for key in self.keys))
 
     @property

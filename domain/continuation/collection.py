@@ -28,6 +28,8 @@ Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
 
 _OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID})
 
+_CANCELLED = ("asyncio.exceptions", "CancelledError")
+
 _Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
 """Asks a criterion for its vote; None when it abstains. A criterion of a service may return anything."""
 
@@ -116,8 +118,8 @@ class ContinuationCriteria:
                 vote = criterion.explain(state, failed) if isinstance(criterion, ContinuationCriteria) else ask(state)
                 if vote is not None and not vote.is_plain:
                     vote = vote.as_stored()  # collections may be nested deeper than the log can hold
-            except Exception as error:
-                vote = failed(name, error)
+            except BaseException as error:
+                vote = failed(name, _failure(error))
             if vote is not None and vote.decision in self._heard:
                 of_a_setting = setting is not None and vote.decision is ContinuationDecision.FORBID
                 cast.append(structs.replace(vote, setting=setting) if of_a_setting else vote)
@@ -186,6 +188,19 @@ def _checked(answer: object) -> ContinuationEvaluation | None:
     if not isinstance(answer, ContinuationEvaluation):
         raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
     return answer.as_stored()
+
+
+def _failure(error: BaseException) -> Exception:
+    """Return what a criterion raised, as a failure; raises again what is to end the process.
+
+    Nothing waits in a criterion, so a cancellation is nobody's request. It is known by its name: nothing here may
+    import what runs a loop.
+    """
+    if isinstance(error, Exception):
+        return error
+    if any((kind.__module__, kind.__name__) == _CANCELLED for kind in type(error).__mro__):
+        return RuntimeError("the criterion cancelled itself, and nobody had asked it to")
+    raise error
 
 
 def _inner(vote: ContinuationEvaluation) -> dict[str, JsonValue]:

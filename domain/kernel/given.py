@@ -4,13 +4,25 @@ Each returns what it was given, or raises a `ConfigurationError` that names it b
 """
 
 from collections.abc import Iterable, Mapping
+from inspect import iscoroutinefunction
 from math import inf
 from typing import TypeVar, cast
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 
-__all__ = ["a_flag", "a_function", "a_key", "a_kind_of", "a_person", "a_row", "a_text", "a_time", "a_whole"]
+__all__ = [
+    "a_flag",
+    "a_function",
+    "a_key",
+    "a_kind_of",
+    "a_person",
+    "a_plain_function",
+    "a_row",
+    "a_text",
+    "a_time",
+    "a_whole",
+]
 
 T = TypeVar("T")
 
@@ -83,6 +95,14 @@ def a_function(given: T, what: str) -> T:
     """Return `given`, which must be a function, or something else that can be called."""
     if not callable(given):
         raise ConfigurationError(f"{what} is a function, not {type(given).__name__}")
+    return given
+
+
+def a_plain_function(given: T, what: str) -> T:
+    """Return `given`, which must be a function that nobody awaits: what one with `async def` does would not happen."""
+    a_function(given, what)
+    if iscoroutinefunction(given) or iscoroutinefunction(type(given).__call__):
+        raise ConfigurationError(f"{what} is a plain function, and nobody awaits one that is async")
     return given
 
 

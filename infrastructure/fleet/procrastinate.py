@@ -12,6 +12,7 @@ only have been stopped, and would end the job of the other when it wakes.
 import asyncio
 import logging
 import random
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -25,6 +26,7 @@ from steptrail.infrastructure.fleet.packages import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
+from steptrail.runtime.kernel.seldom import Seldom
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -42,6 +44,8 @@ _NO_RIGHT = "42501"
 _OPEN_SECONDS, _TRY_AGAIN_SECONDS, _END_SECONDS = 10.0, 1.0, 1.0
 _RECONNECT_SECONDS = 4.0
 """A pool waits twice as long before each try, so it begins anew after these: a server that is back is found soon."""
+_HELD_SECONDS = 60.0
+"""A worker of procrastinate that lived for longer had a server: what is said of the next failure is news."""
 _TRIES = 5
 _ALIVE_SECONDS = 30.0
 _FORGET = "1 hour"
@@ -142,9 +146,10 @@ class ProcrastinateEngine:
         # Each wake that is put back has all workers begin their intervals anew. With equal ones the same worker would
         # find it each time, also one that may not take it.
         spread = 0.75 + random.random() / 2  # noqa: S311 - spreads looks
-        ending = asyncio.create_task(until.wait())
+        ending, seldom = asyncio.create_task(until.wait()), Seldom(_log)
         try:
             while not until.is_set():
+                began = time.monotonic()
                 worker = asyncio.create_task(
                     app.run_worker_async(
                         queues=[_queue(topic) for topic in topics],
@@ -164,7 +169,9 @@ class ProcrastinateEngine:
                     await asyncio.gather(worker, return_exceptions=True)
                     return
                 cause = worker.exception() or "it has ended"
-                _log.warning("the engine %s wakes nobody here, and is tried again: %s", self.name, cause)
+                if time.monotonic() - began > _HELD_SECONDS:
+                    seldom.over()  # it had come back since
+                seldom.warn("the engine %s wakes nobody here, and is tried again: %s", self.name, cause)
                 await asyncio.wait({ending}, timeout=_TRY_AGAIN_SECONDS)
         finally:
             rescuing.cancel()

@@ -40,7 +40,7 @@ PROVIDER: Final = "anthropic"
 def parse_body(body: str) -> ModelReply:
     """Read the body of a response. Raises `ModelReplyInvalid`, or `ModelFailed` for an error with a success status."""
     top = read_body(body)
-    if top.get("type") == "error":
+    if top.get("type") == "error" or top.get("error"):
         raise failure(top.get("error"), "the provider reports an error")
     content = top.get("content")
     if not isinstance(content, list):

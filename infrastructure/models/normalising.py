@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import Usage
+from steptrail.infrastructure.models.wire import as_number
 
 __all__ = ["anthropic_usage", "finish_reason", "usage"]
 
@@ -110,4 +111,4 @@ def _count(counts: JsonValue, *path: str) -> int:
     value = counts
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
-    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else 0
+    return max(0, as_number(value) or 0)

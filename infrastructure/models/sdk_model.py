@@ -14,10 +14,11 @@ from contextlib import aclosing
 from typing import ClassVar, Generic, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
-from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
+from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.secrets import hide_from_now_on
 from steptrail.domain.storable import storable
-from steptrail.infrastructure.models.errors import ModelUnreachable, address_of
+from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
 from steptrail.infrastructure.models.sdk_types import SdkClient, SdkStream, Turn
@@ -86,7 +87,7 @@ class SdkModel(ABC, Generic[C]):
         deadline = self._deadline(request)
         # A text that begins as JSON is an answer where the provider keeps to a schema.
         may_follow = bool(request.tools) and request.tool_choice != "none" and request.output_mode is None
-        shown = ShownText(may_follow=may_follow)
+        shown, has_told = ShownText(may_follow=may_follow), False
 
         async def within(work: Awaitable[T]) -> T:
             return await deadline.keep(self._read(client, work))
@@ -102,12 +103,15 @@ class SdkModel(ABC, Generic[C]):
                         if isinstance(piece, str):
                             text = piece
                         elif said := shown.more(piece.text) if piece.kind == "text" else piece.text:
+                            has_told = has_told or (piece.kind == "text" and not said.isspace())
                             yield ModelDelta(said, kind=piece.kind)
             finally:
                 await stream.close()
             reply = turn.take(text)
             if reply is not None:
                 break
+        if has_told and not reply.text and reply.finish_reason is FinishReason.STOP:
+            raise ModelReplyInvalid("the text that was streamed is not in it")
         if rest := shown.rest(reply.text):
             yield ModelDelta(rest)
         yield reply
@@ -140,6 +144,11 @@ class SdkModel(ABC, Generic[C]):
             return await work
         except importlib.import_module(self._package).APIConnectionError as error:
             raise ModelUnreachable(self._info.model, str(client.base_url), error) from error
+        finally:
+            # Servers repeat the key that they refuse. A client that fetches its key has it by now.
+            for key in (getattr(client, "api_key", None), getattr(client, "auth_token", None)):
+                if isinstance(key, str):
+                    hide_from_now_on(key)
 
     async def _read(self, client: C, work: Awaitable[T]) -> T:
         """Wait for what comes next of a stream. Raises `StreamBroken` when the connection breaks."""

@@ -112,7 +112,9 @@ def as_list(value: JsonValue) -> list[JsonValue]:
 
 
 def as_number(value: JsonValue) -> int | None:
-    """Return a whole number, or None."""
+    """Return a whole number, or None. JSON has one kind of number: `3.0` is a whole one, and some servers write it."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

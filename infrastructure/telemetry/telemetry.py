@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_flag
 from steptrail.infrastructure.telemetry.live import LiveSpans
 from steptrail.infrastructure.telemetry.metrics import Fleet, Lags, LiveMetrics
 from steptrail.infrastructure.telemetry.otlp import metric_exporter, span_exporter
@@ -61,11 +62,8 @@ class Telemetry:
     ) -> None:
         _check_texts(endpoint, service, headers)
         # Any text is true, also the "false" of a variable, and would have everything told.
-        for name, switch in (("content", content), ("steps", steps)):
-            if not isinstance(switch, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise ConfigurationError(f"`{name}` is True or False, not {switch!r}")
-        if mask is not None and not callable(mask):
-            raise ConfigurationError(f"`mask` is a function of a key and a value, not {mask!r}")
+        a_flag(content, "`content`")
+        a_flag(steps, "`steps`")
         if processor is not None and (endpoint is not None or headers is not None):
             raise ConfigurationError("spans go to an `endpoint` or to a `processor`: give one of them")
         if processor is not None and metrics is True:

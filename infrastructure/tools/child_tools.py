@@ -5,6 +5,7 @@ import re
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -33,10 +34,7 @@ def child_spec(
 
     Raises `ConfigurationError`.
     """
-    if not isinstance(max_depth, int):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"tool {name!r}: max_depth is a whole number of levels, not {max_depth!r}")
-    if max_depth < 1:
-        raise ConfigurationError(f"tool {name!r}: max_depth is {max_depth}, and a {what} is at least 1 deep")
+    a_whole(max_depth, f"`max_depth` of {what} {name!r}", least=1)
     try:
         return ToolSpec(
             name=name,

@@ -13,6 +13,7 @@ is left to say which rows and which parts of sums were its own.
 
 import time
 import traceback
+from asyncio import CancelledError
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -308,7 +309,7 @@ class _ProjectionRaised(Exception):
 def _raised(work: Callable[[], T]) -> T:
     try:
         return work()
-    except Exception as error:
+    except (Exception, CancelledError) as error:  # nothing waits there, so a cancellation is nobody's request
         raise _ProjectionRaised from error
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
-from steptrail.domain.kernel.given import a_flag, a_text, a_whole
+from steptrail.domain.kernel.given import a_flag, a_plain_function, a_text, a_whole
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.lists import agent_name, one_of
 from steptrail.interfaces.python.naming import stream_named
@@ -80,8 +80,10 @@ class Eraser:
             raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
         if one_of(ExecutionStatus, "status", status) not in {None, *_ENDED}:
             raise ConfigurationError(f"a session that is {status} has not ended: give {', '.join(_ENDED)}")
-        if limit is not None and a_whole(limit, "`limit`") < 1:
-            raise ConfigurationError(f"limit is a number from 1, not {limit}")
+        if limit is not None:
+            a_whole(limit, "`limit`", least=1)
+        if on_erased is not None:
+            a_plain_function(on_erased, "`on_erased`")
         keep = None
         if archive is not None:
             from pathlib import Path

@@ -10,13 +10,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, NodeDelta, NodeProgress, OutputPartial, ReplyDelta, ToolProgress
@@ -178,9 +179,8 @@ def _listenable(kind: object) -> type[Any]:
 
 
 def _plain(listener: object) -> Callable[[Any], object]:
-    if not callable(listener):
-        raise ConfigurationError(f"a listener is a function of one event, not {listener!r}")
-    if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__):
-        msg = "a listener is a plain function: hand events to async code with a queue's `put_nowait`"
-        raise ConfigurationError(f"{msg}, or follow the log with `trail.subscribe`")
-    return listener
+    try:
+        return cast("Callable[[Any], object]", a_plain_function(listener, "a listener"))
+    except ConfigurationError as error:
+        msg = "hand events to async code with a queue's `put_nowait`, or follow the log with `trail.subscribe`"
+        raise ConfigurationError(f"{error}: {msg}" if callable(listener) else str(error)) from None

@@ -47,6 +47,8 @@ def _from_file(path: Path, wanted: str, file: str) -> ModuleType:
 
 
 def _from_module(name: str, wanted: str) -> ModuleType:
+    if Path(name).suffix and Path(name).is_file():
+        raise ConfigurationError(f"{name} is not a Python file: give {wanted}")
     if not all(part.isidentifier() for part in name.split(".")):
         raise ConfigurationError(f"{name!r} is no module: give {wanted}")
     sys.path.insert(0, str(Path.cwd()))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -99,6 +100,10 @@ class Recording:
         records = [record_of(source, number, stream_of(session), line) for number, line in enumerate(lines, start=2)]
         if len(records) != expected:
             raise NotARecording(f"{source} holds {len(records)} events and says that there are {expected}")
+        for number, (before, record) in enumerate(pairwise(records), start=3):
+            if record.version <= before.version:
+                why = f"it holds event {record.version}, and the line before it event {before.version}"
+                raise NotARecording(f"line {number} of {source} is out of order: {why}")
         return cls(session, agent_records(records), redacted)
 
 

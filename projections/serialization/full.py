@@ -10,7 +10,7 @@ import msgspec
 
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.base import place_and_fault
+from steptrail.domain.base import LARGEST, place_and_fault
 from steptrail.domain.errors import InvalidStateData
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -75,6 +75,15 @@ class FullAgentStateSerializer:
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
             for _ in (*state.messages, *state.message_origins, *state.steps):
                 pass
+            times = (
+                state.elapsed_seconds,
+                state.cumulative_execution_seconds,
+                sum(s.duration_seconds for s in state.steps),
+            )
+            if any(abs(seconds) * 1e6 > LARGEST for seconds in times):
+                raise OverflowError
+        except OverflowError as error:
+            raise InvalidStateData("execution", "times that fit 64 bits in microseconds") from error
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidStateData(_place_of(error) or "(the document)", "what `serialize` writes there") from error
         return state

@@ -13,6 +13,7 @@ from steptrail.domain.exception_words import kept_text, unicode_text, words_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.policy.classification import FailureLink, classify
 from steptrail.domain.provider_errors import ProviderError, read_error
+from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.agent.frames import frames_of
 
 __all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
@@ -134,7 +135,7 @@ def _code(exc: BaseException) -> str | None:
     for value in (_attribute(exc, "code"), _attribute(exc, "status"), _said(exc).code):
         # Some servers repeat the status as the code. Then the type says more.
         if isinstance(value, str) and value and not value.isdigit():
-            return unicode_text(value)[:200]
+            return without_secrets(unicode_text(value[:400]))[:200]
     return None
 
 

@@ -9,6 +9,7 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
@@ -35,6 +36,8 @@ class SessionOwner:
         on_commit: OnCommit | None,
         on_update: OnUpdate | None,
     ) -> None:
+        if on_update is not None:
+            a_plain_function(on_update, "`on_update`")
         self._env, self._session, self._on_update = environment, session, on_update
         self.stream: AgentStream = AgentStream(
             AGENT,

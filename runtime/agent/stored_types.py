@@ -13,6 +13,7 @@ from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
+from steptrail.runtime.kernel.json_form import with_odd_numbers
 
 __all__ = ["BareSchema", "StoredType", "partial_json", "problems_of", "secret_in"]
 
@@ -69,8 +70,9 @@ class StoredType(Generic[T]):
     def to_json(self, value: T) -> JsonValue:
         """Return the value as JSON that can be stored. Raises `NotStorable`."""
         try:
-            plain = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-            return storable(plain, f"the {self._role}")
+            form = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+            plain = self._adapter.dump_python(value, by_alias=True, warnings=False)
+            return storable(with_odd_numbers(form, plain), f"the {self._role}")
         except NotStorable:
             raise
         except Exception as error:  # as above

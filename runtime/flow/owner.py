@@ -10,6 +10,7 @@ from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
@@ -42,6 +43,8 @@ class FlowOwner:
         on_commit: OnFlowCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> None:
+        if on_update is not None:
+            a_plain_function(on_update, "`on_update`")
         self._env, self._means, self._on_update = environment, means, on_update
         self.stream: FlowStream = FlowStream(
             FLOW,

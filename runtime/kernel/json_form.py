@@ -8,13 +8,14 @@ import dataclasses
 import os
 from collections.abc import Sequence, Set
 from enum import Enum
+from math import isfinite
 from types import GeneratorType
-from typing import cast
+from typing import Any, cast
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
 
-__all__ = ["to_json_value"]
+__all__ = ["to_json_value", "with_odd_numbers"]
 
 
 def to_json_value(value: object, where: str = "") -> JsonValue:
@@ -24,6 +25,25 @@ def to_json_value(value: object, where: str = "") -> JsonValue:
     `NotStorable` for what has no JSON form: see `storable`.
     """
     return storable(value, where, convert=_nearer)
+
+
+def with_odd_numbers(form: Any, plain: Any) -> Any:
+    """Return what pydantic writes of a value in JSON, with each NaN and infinity of which it has made null.
+
+    It does so where a type says nothing of a value. `plain` is what it writes of the same value for Python. What a type
+    writes in a form of its own is left as it is.
+    """
+    if form is None:
+        return plain if type(plain) is float and not isfinite(plain) else None
+    if (
+        issubclass(type(form), list)
+        and issubclass(type(plain), list | tuple | set | frozenset)
+        and len(form) == len(plain)
+    ):
+        return list(map(with_odd_numbers, form, plain))
+    if issubclass(type(form), dict) and issubclass(type(plain), dict) and len(form) == len(plain):
+        return dict(zip(form, map(with_odd_numbers, form.values(), plain.values()), strict=True))
+    return form
 
 
 def _nearer(value: object) -> object:
@@ -48,7 +68,9 @@ def _nearer(value: object) -> object:
     from pydantic_core import to_jsonable_python
 
     try:
-        return to_jsonable_python(value)
+        form = to_jsonable_python(value)
+        written = getattr(value, "__pydantic_serializer__", None)
+        return form if written is None else with_odd_numbers(form, written.to_python(value))
     except Exception as error:  # a model may bring serializers of its own
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
             raise NoJsonForm(f"{type_name(value)} ({error})") from error

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased, SessionNotFound
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded
 from steptrail.domain.kernel.standing import StandingState
@@ -35,6 +36,8 @@ class StreamCommands(Generic[S, C, E, F]):
         *,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
     ) -> None:
+        if on_commit is not None:
+            a_plain_function(on_commit, "`on_commit`")
         self.machine, self.stream = machine, stream
         self._env, self._on_commit = environment, on_commit
         self._id, self._control = stream.removeprefix(machine.stream_prefix), machine.control

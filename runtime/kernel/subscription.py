@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.domain.kernel.given import a_row, a_whole
+from steptrail.domain.kernel.given import a_flag, a_plain_function, a_row, a_whole
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.iteration import Iteration
 from steptrail.runtime.kernel.kinds import KINDS
@@ -76,6 +76,9 @@ class Subscription(Iteration[LogEntry]):
         if unknown := sorted(set(types) - EVENT_TYPES.keys(), key=repr):
             msg = f"{', '.join(map(repr, unknown))}: no event has this type, and nothing would ever come"
             raise ConfigurationError(msg)
+        a_flag(follow, "`follow`")
+        if on_corrupt is not None:
+            a_plain_function(on_corrupt, "`on_corrupt`")
         if after != "now":
             a_whole(after, "the position after which a subscription begins, unless that is 'now',")
         self._store, self._types, self._follow, self._on_corrupt = store, tuple(types), follow, on_corrupt

@@ -125,7 +125,7 @@ def test_what_makes_no_tool_is_refused() -> None:
         FlowTool(flow, parameters=Numbers)
     with pytest.raises(ConfigurationError, match="makes no tool"):
         FlowTool(flow, name="no name")
-    with pytest.raises(ConfigurationError, match="max_depth is 0"):
+    with pytest.raises(ConfigurationError, match=r"`max_depth` of workflow .* is a number from 1 to"):
         FlowTool(flow, max_depth=0)
     with pytest.raises(ConfigurationError, match="build"):
         FlowTool(Workflow("a").noop("a"))  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ def count(item: str) -> int:
         (lambda: SpawnSubagent({"clerk": ANY}), "what runs is an Agent, not int"),
         (lambda: SpawnSubagent({"clerk": BUILDER}), r"not AgentBuilder: `.build\(\)`"),
         (lambda: Subagent(agent=ANY), "what runs is an Agent, not int"),
-        (lambda: SubagentTool(CLERK, max_depth=TEXT), "max_depth is a whole number of levels, not '3'"),
+        (lambda: SubagentTool(CLERK, max_depth=TEXT), "`max_depth` of subagent 'clerk' is a whole number, not str"),
     ],
 )
 def test_a_part_of_another_type_is_refused_in_one_line(build: Callable[[], object], said: str) -> None:

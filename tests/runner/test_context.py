@@ -1,10 +1,11 @@
 """What is said of a run: recorded once, and there again in tools, hooks, validators and criteria after anything."""
 
 from dataclasses import dataclass
+from math import inf, isnan, nan
 from typing import Annotated, Any, TypeVar
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr, TypeAdapter
+from pydantic import BaseModel, Field, PlainSerializer, SecretStr, TypeAdapter
 from typing_extensions import TypedDict
 
 from steptrail import Agent, AgentBuilder, HookType, Steptrail, ToolContext, ToolEffect, tool
@@ -327,3 +328,34 @@ def test_an_agent_without_a_context_is_the_same_as_before() -> None:
     assert plain.build().snapshot.context is None
     assert plain.build().snapshot.fingerprint != told.build().snapshot.fingerprint
     assert told.build().snapshot.fingerprint != plain.with_context(Place).build().snapshot.fingerprint
+
+
+@pytest.mark.parametrize("context", [{"tenant": nan}, {"a": [{"b": (1, inf)}]}, {"a": {-inf}}])
+async def test_a_number_without_a_json_form_is_refused_wherever_a_type_lets_it_stand(context: dict[str, Any]) -> None:
+    clerk = AgentBuilder("clerk").with_model(ScriptedModel(["Never said."])).with_context(dict[str, Any]).build()
+    script = [call("clerk", prompt="Is there tea?"), "No."]
+    staff = SubagentTool(Subagent(agent=clerk, context=context))
+    boss = AgentBuilder("boss").with_model(ScriptedModel(script)).with_tools(staff).build()
+    async with trail_of() as trail:
+        with pytest.raises(ConfigurationError, match="the context cannot be stored"):
+            await trail.run(clerk, "Is there tea?", context=context)
+        result = await trail.run(boss, "Do we have tea?")
+        (asked,) = result.state.steps[0].tool_executions
+        assert asked.error is not None
+        assert "has no JSON form" in asked.error.message
+        assert [row.name for row in await trail.runs()] == ["boss"]
+
+
+def without_nan(number: float) -> float | None:
+    return None if isnan(number) else number
+
+
+async def test_a_null_of_a_type_of_its_own_is_stored_as_it_is_written() -> None:
+    class Reading(BaseModel):
+        celsius: Annotated[float, PlainSerializer(without_nan)] | None
+        by: dict[str, Any]
+
+    agent = AgentBuilder("d").with_model(ScriptedModel(["Cold."])).with_context(Reading).build()
+    async with trail_of() as trail:
+        result = await trail.run(agent, "How warm?", context=Reading(celsius=nan, by={"a": None, "n": 1.5}))
+    assert result.state.context == {"celsius": None, "by": {"a": None, "n": 1.5}}

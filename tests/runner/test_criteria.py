@@ -1,5 +1,6 @@
 """Every built-in criterion stops a real run, with its own stop reason and status; criteria of the service do too."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,7 @@ from steptrail.continuation import (
     TokenUsageLimit,
 )
 from steptrail.domain.agent.events import ContinuationEvaluated
+from steptrail.domain.agent.evolve import initial
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.usage import Usage
@@ -238,8 +240,13 @@ def boom() -> object:
     raise RuntimeError("boom")
 
 
+def cancels_itself() -> object:
+    raise asyncio.CancelledError
+
+
 CANNOT_VOTE: list[Callable[[], object]] = [
     boom,
+    cancels_itself,
     lambda: "yes",
     lambda: ContinuationEvaluation.from_decision(criterion_class="x", decision=ALLOW, reason="half \ud83d"),
     lambda: ContinuationEvaluation(criterion_class="x", decision=ALLOW, context={"n": float("nan")}),
@@ -258,3 +265,21 @@ async def test_a_criterion_that_cannot_vote_fails_the_run_and_the_step_is_kept(a
     vote = ran.result.outcome and ran.result.outcome.get_evaluation_for("breaks")
     assert vote
     assert vote.reason.startswith("Continuation evaluation failed: ")
+
+
+async def test_a_criterion_in_another_one_that_cancels_itself_is_a_failure_with_the_name_of_it() -> None:
+    inner = ContinuationCriteria.of(Breaks(cancels_itself))
+    ran = await run(agent_of([WORK, "done"]).with_criteria(inner).build())
+    assert ran.ending == ("failed", "error")
+    vote = ran.result.outcome and ran.result.outcome.deciding_vote
+    assert vote
+    assert "cancelled itself" in str(vote.context)
+
+
+async def test_what_is_to_end_the_process_is_no_vote() -> None:
+    def interrupted(_: StateView) -> ContinuationDecision:
+        raise KeyboardInterrupt
+
+    criteria = ContinuationCriteria.of(CallableCriterion(interrupted, name="ctrl-c"))
+    with pytest.raises(KeyboardInterrupt):
+        criteria.votes(initial("s"))

@@ -246,7 +246,7 @@ async def test_what_is_no_lifecycle_event_cannot_be_listened_to(wrong: object) -
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match=r"steptrail\.lifecycle"):
             trail.on(cast("type[RunEvent]", wrong), print)
-        with pytest.raises(ConfigurationError, match="function of one event"):
+        with pytest.raises(ConfigurationError, match="a listener is a function, not str"):
             trail.on(RunEvent, cast("Callable[[RunEvent], None]", "print"))
 
 

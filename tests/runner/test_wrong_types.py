@@ -203,3 +203,28 @@ async def test_half_a_character_where_no_text_belongs_is_refused() -> None:
             await trail.run(PAYER, "Pay.", new=half)
         with pytest.raises(ConfigurationError, match=r"ErrorPolicy.*on_tool_error.*Expected valid Unicode"):
             ErrorPolicy(on_tool_error=half)
+
+
+async def tells(_: object) -> None:
+    """Would be told, if anybody awaited it."""
+
+
+WATCHED: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
+    "on_commit of run": lambda trail, told: trail.run(PAYER, "Pay.", session="s", on_commit=told),
+    "on_update of run": lambda trail, told: trail.run(PAYER, "Pay.", session="s", on_update=told),
+    "on_commit of start": lambda trail, told: trail.start(PAYER, "Pay.", session="s", on_commit=told),
+    "on_commit of a session": lambda trail, told: trail.session("s", on_commit=told).send(PAYER, "Pay."),
+    "on_update of a session": lambda trail, told: trail.session("s", on_update=told).send(PAYER, "Pay."),
+    "on_commit of a workflow": lambda trail, told: trail.run(FAILING, session="s", on_commit=told),
+    "on_update of a workflow": lambda trail, told: trail.run(FAILING, session="s", on_update=told),
+}
+
+
+@pytest.mark.parametrize("where", WATCHED)
+async def test_what_is_to_be_told_of_a_run_is_a_function_that_nobody_awaits(where: str) -> None:
+    async with trail_of() as trail:
+        with pytest.raises(ConfigurationError, match=f"`{where.split()[0]}` is a function, not int"):
+            await WATCHED[where](trail, 5)
+        with pytest.raises(ConfigurationError, match=f"`{where.split()[0]}` is a plain function"):
+            await WATCHED[where](trail, tells)
+        assert not await trail.runs()

@@ -11,6 +11,12 @@ from steptrail.errors import ConfigurationError
 from steptrail.testing import ManualClock, ScriptedModel, say
 
 _DAY = timedelta(days=1)
+
+
+async def _told(each: object) -> None:
+    del each
+
+
 WRONG: Sequence[tuple[Callable[[Any], Any], str]] = (
     (lambda trail: trail.runs(limit=10**30), "`limit` is a number from 0 to"),
     (lambda trail: trail.runs(limit=-1), "`limit` is a number from 0 to .*, not -1"),
@@ -28,6 +34,9 @@ WRONG: Sequence[tuple[Callable[[Any], Any], str]] = (
     (lambda trail: trail.session("a").result(5), "int"),
     (lambda trail: trail.retain(older_than=1), "older_than is a timedelta, not int"),
     (lambda trail: trail.retain(older_than=_DAY, limit="3"), "`limit` is a whole number"),
+    (lambda trail: trail.retain(older_than=_DAY, limit=0), "`limit` is a number from 1 to"),
+    (lambda trail: trail.retain(older_than=_DAY, on_erased=5), "`on_erased` is a function, not int"),
+    (lambda trail: trail.retain(older_than=_DAY, on_erased=_told), "`on_erased` is a plain function"),
     (lambda trail: trail.retain(older_than=_DAY, limit=1.5), "`limit` is a whole number"),
     (lambda trail: trail.retain(older_than=_DAY, agent=5), "`agent`, a name, is a text, not int"),
     (lambda trail: trail.retain(older_than=_DAY, archive=5), "`archive` is a folder, not int"),

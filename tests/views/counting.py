@@ -65,8 +65,10 @@ class Counting(Projection[Seen]):
     name, prefixes, types = "counting", ("agent:",), (Noted.TYPE,)
     tables: Sequence[Table] = (STREAMS, NOTES, TOTALS)
 
-    def __init__(self, *, version: int = 1, fails_at: str | None = None) -> None:
-        self.version, self.fails_at = version, fails_at
+    def __init__(
+        self, *, version: int = 1, fails_at: str | None = None, fails_with: type[BaseException] = ValueError
+    ) -> None:
+        self.version, self.fails_at, self.fails_with = version, fails_at, fails_with
         self.begun = 0
 
     def begin(self, stream: str) -> Seen:
@@ -87,7 +89,7 @@ class Counting(Projection[Seen]):
         else:
             changes.drop(NOTES, (entry.stream, 1))
         if event.text and event.text == self.fails_at:
-            raise ValueError(f"I hate {event.text}")
+            raise self.fails_with(f"I hate {event.text}")
         changes.put(
             STREAMS,
             {

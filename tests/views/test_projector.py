@@ -102,6 +102,16 @@ async def test_a_projection_that_raises_stops_there_and_others_go_on(store_url: 
         assert await rows(mended, TOTALS) == [("even", 2, 6), ("odd", 3, 9)]
 
 
+async def test_a_projection_that_cancels_itself_stops_like_any_other(store_url: str) -> None:
+    async with viewed(store_url, Counting(fails_at="bad", fails_with=asyncio.CancelledError)) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:a", 2, text="bad")
+        await views.catch_up()
+        (stopped,) = await views.progress()
+        assert (stopped.reached.position, stopped.error_position) == (1, 2)
+        assert "CancelledError: I hate bad" in (stopped.error or "")
+
+
 @pytest.mark.parametrize("on_error", ["stop", "skip"])
 @pytest.mark.parametrize("bad", [1, 2, 7, 9, 12])
 async def test_a_rebuild_finds_the_entry_that_fails_on_any_page_of_a_batch(

@@ -188,6 +188,27 @@ async def test_a_wake_whose_end_could_not_be_stored_does_not_keep_its_stream(
     assert failures == []
 
 
+async def test_a_server_that_stays_away_is_told_of_more_and_more_seldom(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries, enough = 0, asyncio.Event()
+
+    async def fails(*_: object, **__: object) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 20:
+            enough.set()
+        raise ConnectorException("the server is away")
+
+    monkeypatch.setattr("steptrail.infrastructure.fleet.procrastinate._TRY_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("procrastinate.App.run_worker_async", fails)
+    async with opened(postgres_url) as engine, Woken(engine):
+        await enough.wait()
+    said = [record.getMessage() for record in caplog.records if "wakes nobody here" in record.getMessage()]
+    assert len(said) == 5  # the 1st, 2nd, 4th, 8th and 16th
+    assert "said 16 times" in said[-1]
+
+
 async def test_names_of_any_length_and_letters_are_queues(postgres_url: str) -> None:
     topics = ["agent:" + "a" * 500, "agent:" + "ä" * 40, 'agent:"; DROP TABLE x; --', "flow:% %s"]
     async with opened(postgres_url) as engine, Woken(engine, *topics) as worker:

@@ -1,8 +1,11 @@
 """Whole sessions over each protocol: whatever happens to a run, the next request is one that the provider takes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, HookType, Session, Steptrail, ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
@@ -18,6 +21,7 @@ from steptrail.testing.model_script import (
     json_body,
     not_json,
     overloaded,
+    refused,
     sse_body,
     tool_calls,
     without_choices,
@@ -185,3 +189,52 @@ async def test_rubbish_is_the_models_failure_and_no_policy_about_tools_asks_agai
     (error,) = result.state.steps[0].errors
     assert (error.error.type, result.status, result.stop_reason) == ("model", "failed", "error")
     assert len(typed_server.requests()) == 1
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize("how", ["status", "inside", "code", "fetched"])
+@every_protocol
+async def test_a_key_of_any_form_that_a_server_repeats_is_in_no_event_and_in_no_log(
+    protocol: str, how: str, watched: bool, typed_server: ModelServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = f"0f81d4fae{protocol}{how}{watched}"
+    said = f"Incorrect API key provided: {key}. Ask for another one."
+    failure: JsonValue = {"type": "error", "error": {"message": said, "code": "invalid_api_key"}}
+    script = {
+        "inside": json_body(failure),
+        "code": refused(400, "No.", code=key),
+    }
+    typed_server.play([script.get(how, refused(401, said, code="invalid_api_key"))])
+    address = typed_server.root if protocol == "anthropic" else typed_server.url
+    client: AsyncAnthropic | AsyncOpenAI | None = None
+    if how == "fetched":
+
+        async def fetched() -> str:
+            return key
+
+        client = (
+            AsyncAnthropic(base_url=address, api_key=key, max_retries=0)
+            if protocol == "anthropic"
+            else AsyncOpenAI(base_url=address, api_key=fetched, max_retries=0)
+        )
+    given: Any = {"base_url": address, "api_key": key} if client is None else {"client": client}
+    driver = DRIVERS[protocol]("scripted", **given)
+    agent = AgentBuilder("clerk").with_model(driver).build()
+    caplog.set_level("DEBUG", "steptrail")
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(agent, "Go.", session="s", on_update=(lambda _: None) if watched else None)
+        stored = str(await trail.session("s").events())
+    assert result.error is not None
+    assert result.error.message == ("No." if how == "code" else said.replace(key, "…"))
+    (asked,) = typed_server.requests()
+    assert key in str(asked.headers)
+    written = [
+        record.getMessage() + (record.exc_text or "")
+        for record in caplog.records
+        if record.name.startswith("steptrail")
+    ]
+    assert key not in stored
+    assert key not in "".join(written)
+    await driver.close()
+    if client is not None:
+        await client.close()

@@ -344,3 +344,17 @@ async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(se
         await model.close()
         assert client.is_closed() is False
     assert [request.headers["x-api-key"] for request in server.requests()] == ["k-mine"]
+
+
+async def test_an_answer_that_was_streamed_and_is_not_in_the_response_is_no_empty_answer(server: ModelServer) -> None:
+    told: JsonValue = {
+        "type": "response.output_text.delta",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": "Three are left.",
+    }
+    whole: JsonValue = {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}}
+    events = "".join(f"data: {json.dumps(each)}\n\n" for each in (told, whole))
+    _, info = await failure("responses", server, sse_body(events))
+    assert (info.type, info.retryable) == (ErrorType.MODEL, True)
+    assert info.message == "the model's reply cannot be used: the text that was streamed is not in it"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -179,6 +180,11 @@ async def test_given_what_cannot_be_meant_then_it_is_refused_at_once() -> None:
             trail.subscribe(types=["execution.finishd.v1"])
         with pytest.raises(ConfigurationError, match="-1"):
             trail.subscribe(-1)
+        wrong: Any = "no"
+        with pytest.raises(ConfigurationError, match="`follow` is True or False, not 'no'"):
+            trail.subscribe(follow=wrong)
+        with pytest.raises(ConfigurationError, match="`on_corrupt` is a function, not str"):
+            trail.follower("mailer", on_corrupt=wrong)
         with pytest.raises(ConfigurationError, match="session id"):
             trail.subscribe(session="no spaces")
 

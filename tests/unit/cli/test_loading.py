@@ -169,6 +169,15 @@ async def test_given_nothing_there_then_one_line_says_so(reference: str, why: st
     assert (await refusal(reference)).startswith(why)
 
 
+@pytest.mark.parametrize("reference", ["agents.txt", "agents.txt:desk", "agents.toml"])
+async def test_given_a_file_that_is_not_python_then_it_is_no_module_that_is_missing(
+    reference: str, folder: Path
+) -> None:
+    file = reference.partition(":")[0]
+    (folder / file).write_text("agent = 5", encoding="utf-8")
+    assert (await refusal(reference)).startswith(f"{file} is not a Python file: give FILE.py[:NAME]")
+
+
 async def test_given_a_block_then_what_it_opens_is_closed_when_the_run_is_over(folder: Path) -> None:
     (folder / "bots.py").write_text(
         f"{HEAD}from pathlib import Path\n{BLOCK}"

@@ -182,6 +182,7 @@ def test_the_stop_reason_is_normalised(raw: str | None, reason: FinishReason) ->
     ("body", "error", "why"),
     [
         ({"type": "error", "error": {"type": "overloaded_error", "message": "Busy."}}, ModelFailed, "Busy"),
+        ({"error": {"message": "Not for you."}}, ModelFailed, "Not for you"),
         ({"type": "error"}, ModelFailed, "reports an error"),
         ({"content": "text"}, ModelReplyInvalid, "no content"),
         ({"content": [{"type": "tool_use", "id": "a", "input": {"a": 1}}]}, ModelReplyInvalid, "without a name"),

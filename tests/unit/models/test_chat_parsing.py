@@ -275,6 +275,7 @@ def test_beside_tool_calls_only_stop_gives_way(raw: str | None, expected: Finish
             },
             Usage(input=12, cache_read=368, output=24),
         ),
+        ({"prompt_tokens": 3.0, "completion_tokens": 2.5, "total_tokens": 6.0}, Usage(input=3, reasoning=3)),
         ({"total_tokens": 7}, Usage(reasoning=7)),
         ({"prompt_tokens": 3, "prompt_tokens_details": None, "completion_tokens_details": None}, Usage(input=3)),
         (None, Usage()),

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from steptrail.domain.exception_words import words_of
-from steptrail.domain.secrets import without_secrets
+from steptrail.domain.secrets import hide_from_now_on, without_secrets
 
 HIDDEN = "s3cr3t-Va1ue"
 
@@ -135,7 +135,7 @@ HOSTILE = (
 
 WORK = """
 import json, resource, sys
-from steptrail.domain.secrets import without_secrets
+from steptrail.domain.secrets import hide_from_now_on, without_secrets
 for piece in json.loads(sys.argv[1]):
     for text in (piece * (300_000 // len(piece)), "bearer" + piece * 90_000, "token=" + piece * 90_000):
         without_secrets(text)
@@ -154,3 +154,15 @@ def test_the_work_grows_with_the_text_and_not_with_its_square() -> None:
     argv = [sys.executable, "-c", WORK, json.dumps(HOSTILE)]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False, preexec_fn=limited)
     assert ended.stdout == "done\n", ended.stderr
+
+
+def test_a_key_in_use_is_hidden_whatever_it_looks_like_and_a_word_that_stands_for_none_is_not() -> None:
+    hide_from_now_on("correct horse battery")
+    hide_from_now_on("EMPTY")
+    assert without_secrets("no correct horse battery!, EMPTY") == "no …!, EMPTY"
+
+
+def test_the_newest_keys_in_use_are_hidden_and_their_number_does_not_grow() -> None:
+    for number in range(1001):
+        hide_from_now_on(f"key-in-use-{number:04}")
+    assert without_secrets("key-in-use-0000 key-in-use-0001 key-in-use-1000") == "key-in-use-0000 … …"

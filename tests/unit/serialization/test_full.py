@@ -78,3 +78,19 @@ def test_a_step_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidStateData) as refused:
         FULL.deserialize(document)
     assert refused.value.key == "reply"
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 2**63], ids=["huge", "negative", "64 bits"])
+@pytest.mark.parametrize("key", ["activeUs", "wallCountedUs"])
+def test_a_time_that_nothing_can_count_is_refused(key: str, value: int) -> None:
+    document = written()
+    document["execution"][key] = value
+    with pytest.raises(InvalidStateData, match=r"execution.*64 bits in microseconds"):
+        FULL.deserialize(document)
+
+
+def test_a_step_of_more_seconds_than_there_are_is_refused() -> None:
+    document = written()
+    document["execution"]["stepExecutions"][0]["duration_seconds"] = 1e308
+    with pytest.raises(InvalidStateData, match=r"execution.*64 bits in microseconds"):
+        FULL.deserialize(document)

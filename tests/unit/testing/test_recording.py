@@ -66,6 +66,14 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda lines: [*lines[:1], lines[1].replace(b'"name":', b'"nome":'), *lines[2:]],
         "line 2 of .* is damaged",
     ),
+    "two lines that were exchanged": (
+        lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]],
+        "line 6 of .* is out of order: it holds event 4, and the line before it event 5",
+    ),
+    "a line twice and another one never": (
+        lambda lines: [*lines[:5], lines[4], *lines[6:]],
+        "line 6 of .* is out of order: it holds event 4, and the line before it event 4",
+    ),
     "a later event": (
         lambda lines: [*lines[:1], lines[1].replace(b"session.started.v1", b"session.started.v9"), *lines[2:]],
         "line 2 of .* newer version",

@@ -32,6 +32,10 @@ class Point(BaseModel):
     blob: bytes = b""
 
 
+class Noted(BaseModel):
+    note: Any
+
+
 @pydantic.dataclasses.dataclass
 class Price:
     cents: int
@@ -120,6 +124,8 @@ def count() -> Iterator[int]:
         (math.nan, "the number nan has no JSON form"),
         ({"a": [1, math.inf]}, "at a[1]: the number inf has no JSON form"),
         (Point(x=math.nan), "at x: the number nan has no JSON form"),
+        (Noted(note=math.nan), "at note: the number nan has no JSON form"),
+        (Noted(note=[{"a": (1, -math.inf)}]), r"at note[0].a[1]: the number -inf has no JSON form"),
         (b"x", "bytes has no JSON form"),
         (bytearray(b"x"), "bytearray has no JSON form"),
         (Pair([b"x"]), "at left[0]: bytes has no JSON form"),
