@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from steptrail.domain.base import Value, full_form, made, refuse_wrong_types
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_key, a_person
+from steptrail.domain.kernel.given import a_key, for_the_record
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 
@@ -40,7 +40,7 @@ class FromOutside(Struct, frozen=True):
             if plain is not value:
                 structs.force_setattr(self, name, plain)
             if name == "by" and isinstance(plain, str):
-                a_person(plain, name)
+                for_the_record(plain, name)
             if name == "key" and isinstance(plain, str):
                 a_key(plain, name)
         refuse_wrong_types(self)

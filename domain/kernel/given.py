@@ -10,18 +10,19 @@ from typing import TypeVar, cast
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
+from steptrail.domain.storable import is_unicode
 
 __all__ = [
     "a_flag",
     "a_function",
     "a_key",
     "a_kind_of",
-    "a_person",
     "a_plain_function",
     "a_row",
     "a_text",
     "a_time",
     "a_whole",
+    "for_the_record",
 ]
 
 T = TypeVar("T")
@@ -34,17 +35,19 @@ def a_text(given: object, what: str) -> str:
     return given
 
 
-def a_person(given: object, what: str) -> str:
-    """Return `given`, which names a person or a program for the record.
+def for_the_record(given: object, what: str) -> str:
+    """Return `given`, which says for the record who asks, answers or erases, or why.
 
-    The name becomes a column of text, and PostgreSQL allows no NUL in such a column: that is `NotStorable`.
+    It becomes a column of text: half a character is `NotStorable`, and a NUL too, which PostgreSQL refuses there.
     """
-    named = a_text(given, what)
-    if not named.strip():
-        raise ConfigurationError(f"{what} says for the record who asks, answers or erases: it must not be empty")
-    if "\0" in named:
-        raise NotStorable(what, "a name with a NUL")
-    return named
+    words = a_text(given, what)
+    if not words.strip():
+        raise ConfigurationError(
+            f"{what} says for the record who asks, answers or erases, or why: it must not be empty"
+        )
+    if not is_unicode(words) or "\0" in words:
+        raise NotStorable(what, "text with a NUL" if "\0" in words else "text that is not valid Unicode")
+    return words
 
 
 def a_key(given: object, what: str) -> str:

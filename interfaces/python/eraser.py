@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
-from steptrail.domain.kernel.given import a_flag, a_plain_function, a_text, a_whole
+from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole, for_the_record
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.lists import agent_name, one_of
 from steptrail.interfaces.python.naming import stream_named
@@ -42,7 +42,7 @@ class Eraser:
         unless it is to `cascade`, when it has forks or sessions below it; `SessionBusy` while a process runs it, and
         `SessionNotFound`.
         """
-        by, reason = _said("by", by), _said("reason", reason)
+        by, reason = for_the_record(by, "by"), for_the_record(reason, "reason")
         a_flag(cascade, "cascade")
         a_flag(dry_run, "dry_run")
         erased = await erase_stream(
@@ -99,8 +99,8 @@ class Eraser:
             status=status,
             name=agent_name(agent),
             limit=limit,
-            by=_said("by", by),
-            reason=_said("reason", reason or f"older than {older_than}"),
+            by=for_the_record(by, "by"),
+            reason=for_the_record(reason or f"older than {older_than}", "reason"),
             dry_run=dry_run,
             keep=keep,
             on_erased=on_erased,
@@ -125,9 +125,3 @@ class Eraser:
         """Raise `SessionErased` if the session was erased."""
         if (found := await self.erasure(name)) is not None:
             raise SessionErased(id_of(found.stream), found.by, found.at, found.reason)
-
-
-def _said(setting: str, text: str) -> str:
-    if not a_text(text, f"`{setting}`").strip():
-        raise ConfigurationError(f"{setting} says for the record who erases, and why: it must not be empty")
-    return text

@@ -14,6 +14,7 @@ from steptrail.errors import (
     ConcurrencyConflict,
     ConfigurationError,
     ErasureRefused,
+    NotStorable,
     SessionBusy,
     SessionErased,
     SessionNotFound,
@@ -133,6 +134,9 @@ async def test_a_session_at_work_or_open_is_refused_and_named(store_url: str) ->
             await trail.erase("unknown", by="ana", reason="test")
         for by, reason in (("", "why"), ("ana", " ")):
             with pytest.raises(ConfigurationError, match="must not be empty"):
+                await trail.erase("leased", by=by, reason=reason)
+        for by, reason in (("a\0", "why"), ("ana", "w\0"), ("\ud800", "why"), ("ana", "\ud800")):
+            with pytest.raises(NotStorable, match=r"text (with a NUL|that is not valid Unicode)"):
                 await trail.erase("leased", by=by, reason=reason)
         assert len((await trail.erase("leased", by="ana", reason="test", dry_run=True)).erased) == 1
         assert await trail.session("leased").state()

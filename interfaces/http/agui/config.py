@@ -8,7 +8,7 @@ from typing import Any
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_person
+from steptrail.domain.kernel.given import for_the_record
 
 __all__ = ["AguiCaller", "AguiConfig", "require_agui"]
 
@@ -53,7 +53,7 @@ class AguiCaller:
     context: Any = None
 
     def __post_init__(self) -> None:
-        a_person(self.name, "the name of a caller")
+        for_the_record(self.name, "the name of a caller")
 
 
 def require_agui(feature: str, *packages: str) -> None:
