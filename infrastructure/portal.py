@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 
-__all__ = ["Portal"]
+__all__ = ["Portal", "refuse_inside_a_loop"]
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class Portal:
     def __init__(self) -> None:
         self._over: asyncio.Future[None] | None = None
         self._process = os.getpid()
-        _refuse_inside_a_loop()
+        refuse_inside_a_loop()
         self._loop = asyncio.new_event_loop()
         self._over = self._loop.create_future()
         self._thread = threading.Thread(target=_work, args=(self._loop, self._over), name="steptrail-loop", daemon=True)
@@ -91,7 +91,7 @@ class Portal:
             raise StoreUnavailable("this trail was opened before this process was forked: open it again in the child")
         if not self.is_open:
             raise StoreUnavailable("the trail is closed: open it again")
-        _refuse_inside_a_loop()
+        refuse_inside_a_loop()
 
 
 def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[None]") -> None:
@@ -122,7 +122,8 @@ async def _ended(work: Coroutine[Any, Any, T]) -> None:
         await asyncio.wait(running)
 
 
-def _refuse_inside_a_loop() -> None:
+def refuse_inside_a_loop() -> None:
+    """Raise `ConfigurationError` in the thread of a running loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

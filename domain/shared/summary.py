@@ -30,7 +30,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     stopped with an answer of its own, also at a limit, and `recorded_errors` after how many failures of nodes it went
     on; 0 while it is open. `cost` is that of the last execution, where prices are recorded.
 
-    `fork_of` is the stream whose past it shares, for a fork. `is_erased` says that only this row is left of it.
+    `fork_of` is the stream whose past it shares, for a fork. `is_erased` says that only this row is left of it:
+    its `status` says nothing then.
 
     `is_crashed`, `due` and `damage` are marks, and come from elsewhere: a run is open and no process runs it; a list of
     what is due says why; a reader has met a record that it could not read.

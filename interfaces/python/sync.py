@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
-from steptrail.infrastructure.portal import Portal
+from steptrail.infrastructure.portal import Portal, refuse_inside_a_loop
 from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.listeners import HasListeners
 from steptrail.interfaces.python.session import Session
@@ -213,6 +213,7 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
             self._portal.close()
             raise
         self._portal.on_drop = self._asynchronous.close
+        self._closing = threading.Lock()
         super().__init__(self._asynchronous.listeners)
 
     run = blocking(Steptrail.run)
@@ -259,7 +260,11 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
     follower = made(Steptrail.follower, SyncFollower)
 
     def close(self) -> None:
-        """Close the store and end the loop. Safe to call twice."""
-        if self._portal.is_open:
-            self._portal.call(self._asynchronous.close())
-            self._portal.close()
+        """Close the store and end the loop. Safe to call twice, and from several threads: all wait for the end."""
+        if not self._portal.is_open:
+            return
+        refuse_inside_a_loop()  # it would wait there for who is closing it, and that one for the loop
+        with self._closing:
+            if self._portal.is_open:
+                self._portal.call(self._asynchronous.close())
+                self._portal.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
@@ -454,14 +454,15 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         """Close the store, end its subscriptions, and send what waits of telemetry. Safe to call twice."""
         self._is_closed = True
         self._env.fanout.close()
-        await self._waking.aclose()
         telemetry, self._telemetry = self._telemetry, None
-        if telemetry is not None and self._live_spans is not None:
-            await self._live_spans.aclose()
-            await asyncio.to_thread(telemetry.close)
-        if self._views is not None:
-            await self._views.aclose()
-        await self._env.store.close()
+        async with AsyncExitStack() as rest:  # each is closed, whatever becomes of those before it
+            rest.push_async_callback(self._env.store.close)
+            if self._views is not None:
+                rest.push_async_callback(self._views.aclose)
+            if telemetry is not None and self._live_spans is not None:
+                rest.push_async_callback(asyncio.to_thread, telemetry.close)
+                rest.push_async_callback(self._live_spans.aclose)
+            await self._waking.aclose()
 
     async def _lags(self) -> Mapping[str, int]:
         return {each.name: each.lag for each in await self.views.status()}

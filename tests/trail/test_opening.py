@@ -1,6 +1,9 @@
 """What a service gives to `Steptrail.open` wrongly is one clear error, and nothing is left open or made."""
 
+import asyncio
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from steptrail import Steptrail
-from steptrail.errors import ConfigurationError
+from steptrail.errors import ConfigurationError, StoreUnavailable
+from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.telemetry import Telemetry
 from steptrail.testing import ManualClock
 
@@ -70,3 +74,42 @@ async def test_a_metric_reader_that_fails_at_its_end_is_logged_and_the_store_is_
     assert [each.name for each in caplog.records if each.levelno == logging.ERROR] == ["steptrail.telemetry"]
     with pytest.raises(Exception, match="is closed"):
         await trail.runs()
+
+
+async def test_whoever_cannot_be_closed_before_the_store_does_not_keep_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    async def fails(_: object) -> None:
+        raise asyncio.CancelledError
+
+    class Last(SimpleSpanProcessor):
+        def shutdown(self) -> None:
+            closed.append("telemetry")
+
+    monkeypatch.setattr("steptrail.runtime.kernel.waking.Waking.aclose", fails)
+    trail = await Steptrail.open(
+        "sqlite:///:memory:", telemetry=Telemetry(processor=Last(InMemorySpanExporter()))
+    ).__aenter__()
+    await trail.runs()
+    closing = asyncio.create_task(trail.close())
+    await asyncio.wait({closing})
+    assert closing.cancelled()
+    assert closed == ["telemetry"]
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await trail.runs()
+
+
+def test_a_blocking_trail_is_closed_once_by_several_threads_and_all_wait_for_the_end(tmp_path: Path) -> None:
+    before, together = set(threading.enumerate()), threading.Barrier(4)
+    for _ in range(5):
+        trail = Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}")
+        trail.runs()
+
+        def close(trail: SyncSteptrail = trail) -> list[threading.Thread]:
+            together.wait(60)
+            trail.close()
+            return [each for each in threading.enumerate() if each not in before and each.name.startswith("steptrail")]
+
+        with ThreadPoolExecutor(4) as closers:
+            assert [each.result() for each in [closers.submit(close) for _ in range(4)]] == [[]] * 4
+        trail.close()

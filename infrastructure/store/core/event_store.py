@@ -365,17 +365,17 @@ class RecorderEventStore:
         if self._is_inherited:
             return
         with self._lock:
-            first = self._closing is None
-            if self._closing is None:
-                self._closing = self._keeper.submit(self._leases.close)
-            closing = self._closing
+            closing = self._closing = self._closing or self._keeper.submit(self._close)
         await _finished(closing)
-        if first:
-            if self.live_bus is not None:
-                await _finished(self._writer.submit(self.live_bus.close))
-            await _finished(self._writer.submit(self.recorder.close))
-            for threads in (self._keeper, self._reader, self._writer):
-                threads.shutdown()
+        self._keeper.shutdown()
+
+    def _close(self) -> None:  # in one piece: who asked for it may be cancelled
+        self._leases.close()
+        ends = [self.recorder.close] if self.live_bus is None else [self.live_bus.close, self.recorder.close]
+        for end in ends:  # the writer of a store in memory is this thread
+            end() if self._writer is self._keeper else self._writer.submit(end).result()
+        for threads in (self._keeper, self._reader, self._writer):
+            threads.shutdown()
 
     async def give_up(self, lease: HeldLease) -> None:
         """Release a lease that was granted here, once; after `close` it has been released already."""

@@ -232,3 +232,24 @@ async def test_processes_that_write_one_stream_make_one_chain(url: str) -> None:
     assert await store.version("agent:a") == 200
     assert await store.verify("agent:a") is None
     await store.close()
+
+
+@ON_BOTH
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_close_that_is_cancelled_has_closed_all_in_the_end(url: str, turns: int) -> None:
+    before = set(threading.enumerate())
+    store = open_store(url)
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.acquire("agent:a", owner="me")
+    held = [each for each in threading.enumerate() if each not in before and each.name.startswith("steptrail-")]
+    assert held
+    closing = asyncio.create_task(store.close())
+    for _ in range(turns + 1):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    if turns == 0:
+        await store.close()  # it may have been cancelled before it began
+    for thread in held:
+        await asyncio.to_thread(thread.join, 20)
+    assert not [each for each in held if each.is_alive()]
