@@ -369,11 +369,19 @@ class RecorderEventStore:
         await _finished(closing)
         self._keeper.shutdown()
 
-    def _close(self) -> None:  # in one piece: who asked for it may be cancelled
+    def _close(self) -> None:
+        """Close all in one piece, because who asked for it may be cancelled. Runs in the keeper's thread."""
+
+        def close_what_writes() -> None:
+            if self.live_bus is not None:
+                self.live_bus.close()
+            self.recorder.close()
+
         self._leases.close()
-        ends = [self.recorder.close] if self.live_bus is None else [self.live_bus.close, self.recorder.close]
-        for end in ends:  # the writer of a store in memory is this thread
-            end() if self._writer is self._keeper else self._writer.submit(end).result()
+        if self._writer is self._keeper:
+            close_what_writes()
+        else:
+            self._writer.submit(close_what_writes).result()
         for threads in (self._keeper, self._reader, self._writer):
             threads.shutdown()
 
