@@ -129,8 +129,7 @@ class RecorderEventStore:
         A commit whose id already stands right after `expected` has been stored before; its head is returned.
         """
         if not commit.events:
-            msg = f"a commit to stream {stream!r} needs at least one event"
-            raise ValueError(msg)
+            raise ValueError(f"a commit to stream {stream!r} needs at least one event")
         encoded = encode_commit(commit)
         # What is large takes a while to look through, and the loop has others to serve.
         size = sum([len(state) + len(content or b"") for _, state, content in encoded])
@@ -371,17 +370,12 @@ class RecorderEventStore:
 
     def _close(self) -> None:
         """Close all in one piece, because who asked for it may be cancelled. Runs in the keeper's thread."""
-
-        def close_what_writes() -> None:
-            if self.live_bus is not None:
-                self.live_bus.close()
-            self.recorder.close()
-
         self._leases.close()
-        if self._writer is self._keeper:
-            close_what_writes()
-        else:
-            self._writer.submit(close_what_writes).result()
+        for end in [self.recorder.close] if self.live_bus is None else [self.live_bus.close, self.recorder.close]:
+            if self._writer is self._keeper:
+                end()
+            else:
+                self._writer.submit(end).result()
         for threads in (self._keeper, self._reader, self._writer):
             threads.shutdown()
 
@@ -462,13 +456,11 @@ class RecorderEventStore:
     def _check_process(self) -> None:
         # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
         if self._is_inherited:
-            msg = f"the store {self._name} was opened before this process was forked: open it again in the child"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(f"the store {self._name} was opened before a fork: open it again in the child")
 
     def _check_open(self) -> None:
         if self._closing is not None:
-            msg = f"the store {self._name} is closed"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(f"the store {self._name} is closed")
 
 
 class StoreLease:
