@@ -456,7 +456,8 @@ class RecorderEventStore:
     def _check_process(self) -> None:
         # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
         if self._is_inherited:
-            raise StoreUnavailable(f"the store {self._name} was opened before a fork: open it again in the child")
+            where = f"the store {self._name} was opened before this process was forked"
+            raise StoreUnavailable(f"{where}: open it again in the child")
 
     def _check_open(self) -> None:
         if self._closing is not None:
