@@ -171,7 +171,7 @@ async def test_an_agent_that_spawns_itself_is_refused_below_the_third_level() ->
 
 @pytest.mark.parametrize("depth", [0, -1])
 def test_a_depth_that_allows_no_subagent_is_refused(depth: int) -> None:
-    with pytest.raises(ConfigurationError, match="`max_depth` of subagent .x. is a number from 1"):
+    with pytest.raises(ConfigurationError, match=r"`max_depth` of subagent .x. is a number from 1"):
         SubagentTool(named("x", "ok").build(), max_depth=depth)
 
 
