@@ -10,7 +10,7 @@ import pytest
 from steptrail import AgentBuilder, Message, Steptrail, SteptrailError
 from steptrail.domain.inference import ModelRequest
 from steptrail.errors import ConfigurationError, SessionNotFound
-from steptrail.hooks import CallableHook
+from steptrail.hooks import CallableHook, SelfCritic
 from steptrail.messages import ToolCallPart
 from steptrail.testing import ScriptedModel, call
 
@@ -41,6 +41,8 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: BUILDER.with_hook("stop", HOOK, matcher="read_*"), "'read_*' is not a matcher: give one of"),
     (lambda _: BUILDER.with_hook("stop", HOOK, priority="high"), "the priority of a hook is a whole number, not str"),
     (lambda _: BUILDER.with_hook("stop", SimpleNamespace(handle=1)), "namespace(handle=1) is not a hook: it needs"),
+    (lambda _: BUILDER.with_capability(None), "agent 'a': None is no capability: it needs `add_to(builder)`; give an"),
+    (lambda _: BUILDER.with_capability(SelfCritic), "agent 'a': <class 'steptrail.runtime.agent.self_critic.SelfCrit"),
     (lambda _: ScriptedModel(cast(Any, None)), "model 'scripted': the script: Expected a list, got `NoneType`"),
     (lambda _: ScriptedModel("done"), "model 'scripted': the script: Expected a list, got `str`"),
     (lambda _: ScriptedModel([ValueError]), "model 'scripted': reply 1 of the script is the class ValueError: give a"),
