@@ -5,11 +5,12 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steptrail.domain.errors import ConfigurationError, SessionErased
+from steptrail.domain.errors import ConfigurationError, NotStorable, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.given import a_flag, a_text, a_whole
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.storable import storable
 from steptrail.interfaces.python.lists import agent_name, one_of
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.runtime.kernel.environment import Environment
@@ -128,4 +129,8 @@ class Eraser:
 def _said(setting: str, text: str) -> str:
     if not a_text(text, f"`{setting}`").strip():
         raise ConfigurationError(f"{setting} says for the record who erases, and why: it must not be empty")
+    storable(text, setting)
+    # It becomes a column of text, in which PostgreSQL allows no NUL.
+    if "\0" in text:
+        raise NotStorable(setting, "a text with a NUL")
     return text
