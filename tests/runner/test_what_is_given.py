@@ -46,6 +46,9 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda trail: trail.session("s").retry(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
     (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
     (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
+    (lambda trail: trail.run(AGENT, "hi", history="hi"), "history: Expected a list, got `str`"),
+    (lambda trail: trail.run(AGENT, "hi", history=[{"role": "user"}]), "a message of the history is of the class Mes"),
+    (lambda trail: trail.start(AGENT, "hi", history=["hi"]), "a message of the history is of the class Message, not "),
     (lambda _: AgentBuilder("a").with_model("gpt-5-mini"), "agent 'a': 'gpt-5-mini' is no model: give a driver of"),  # type: ignore[arg-type]
     (lambda _: AgentBuilder("a").with_model(None), "agent 'a': NoneType is no model"),  # type: ignore[arg-type]
     (
