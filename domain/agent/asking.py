@@ -6,6 +6,7 @@ in the order of the reply.
 """
 
 from steptrail.domain.agent.call_phases import CallPhase
+from steptrail.domain.agent.call_starts import refused_by_count
 from steptrail.domain.agent.effects import KeepWaiting, Record
 from steptrail.domain.agent.events import ApprovalExpired, ApprovalRequested, WaitEnded, WaitStarted
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
@@ -52,10 +53,15 @@ def _open(step: StepFold) -> list[tuple[ToolExecution, Approval]]:
 
 
 def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
-    """Return who demands an approval of a call about which nobody has been asked yet; None when nobody does."""
+    """Return who demands an approval of a call about which nobody has been asked yet; None when nobody does.
+
+    Nobody is asked about a call that would be one too many whatever is answered: it is refused when it is its turn.
+    """
     if call.phase not in {CallPhase.NEW, CallPhase.HELD}:
         return None
     spec = execution.agent.tool(call.name)
+    if refused_by_count(execution, call, spec, execution.tool_calls) is not None:
+        return None
     by_its_tool = Hold(spec.approval, call.name) if spec is not None and spec.approval is not None else None
     return call.hold or by_its_tool
 

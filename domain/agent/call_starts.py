@@ -1,5 +1,7 @@
 """Starts tool calls: each call is recorded as started, or as ended before it could start."""
 
+from collections.abc import Mapping
+
 from steptrail.domain.agent.call_phases import CANCELLABLE
 from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.fold import ExecutionFold
@@ -11,7 +13,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["refuse_altered", "start_calls"]
+__all__ = ["refuse_altered", "refused_by_count", "start_calls"]
 
 
 def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy | None) -> tuple[AgentEvent, ...]:
@@ -48,7 +50,7 @@ def _start(
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
     # A second try of a call does not count as a second call.
-    if call.attempt == 0 and (refused := _too_many(execution, call, spec, made)) is not None:
+    if call.attempt == 0 and (refused := refused_by_count(execution, call, spec, made)) is not None:
         return refused
     if cut_by is not None:
         return ToolCallCancelled(position=call.position, reason="the run's time is up", cut_by=cut_by)
@@ -66,9 +68,10 @@ def _start(
     )
 
 
-def _too_many(
-    execution: ExecutionFold, call: ToolExecution, spec: ToolSpec | None, made: dict[str, int]
+def refused_by_count(
+    execution: ExecutionFold, call: ToolExecution, spec: ToolSpec | None, made: Mapping[str, int]
 ) -> ToolCallCancelled | None:
+    """Return why the call does not run after all those that were `made`, by tool; None while there is room for it."""
     most = execution.agent.limits.binding("max_tool_calls")
     if most is not None and sum(made.values()) >= most:
         reason = f"the run has made all of its {most} tool calls"

@@ -21,7 +21,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView
 
-__all__ = ["ContinuationCriteria", "Failed"]
+__all__ = ["ContinuationCriteria", "Failed", "Voter", "voter"]
 
 Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
 """Makes the vote of a criterion, given its name and the exception that it raised."""
@@ -30,7 +30,7 @@ _OF_GUARDS = frozenset({ContinuationDecision.ALLOW, ContinuationDecision.FORBID}
 
 _CANCELLED = ("asyncio.exceptions", "CancelledError")
 
-_Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
+Voter: TypeAlias = Callable[[StateView], ContinuationEvaluation | None]
 """Asks a criterion for its vote; None when it abstains. A criterion of a service may return anything."""
 
 
@@ -58,7 +58,7 @@ class ContinuationCriteria:
         self._heard = frozenset(ContinuationDecision)
         self._settings = (*settings, *[None] * (len(criteria) - len(settings)))
         self._name = chosen_name(name, "ContinuationCriteria")
-        self._voters: tuple[tuple[str, _Voter], ...] = tuple(_voter(criterion) for criterion in criteria)
+        self._voters: tuple[tuple[str, Voter], ...] = tuple(voter(criterion) for criterion in criteria)
 
     @classmethod
     def of(cls, *criteria: Criterion) -> "ContinuationCriteria":
@@ -163,8 +163,8 @@ class ContinuationCriteria:
         )
 
 
-def _voter(criterion: object) -> tuple[str, _Voter]:
-    """Return the name of a criterion, and a function that asks it for its vote."""
+def voter(criterion: object) -> tuple[str, Voter]:
+    """Return the name of a criterion, and a function that asks it for its vote. Raises `ConfigurationError`."""
     if isinstance(criterion, type):
         raise ConfigurationError(f"{criterion.__qualname__} is a class: a criterion is an instance of it")
     if isinstance(criterion, BuiltIn):

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from steptrail.domain.hooks.state import HookState
+from steptrail.domain.kernel.given import a_function
 
 __all__ = ["CallableHook", "Hook", "Next"]
 
@@ -26,10 +27,13 @@ class Hook(Protocol):
 
 
 class CallableHook:
-    """A hook made of a function `state -> state`, sync or async. Its name is that of the function."""
+    """A hook made of a function `state -> state`, sync or async. Its name is that of the function.
+
+    Raises `ConfigurationError` for what is no function.
+    """
 
     def __init__(self, function: Callable[[HookState], HookState | Awaitable[HookState]], name: str = "") -> None:
-        self._function = function
+        self._function = a_function(function, "what a CallableHook calls")
         self.name = name or f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def handle(self, state: HookState, next: Next, /) -> HookState | Awaitable[HookState]:  # noqa: A002

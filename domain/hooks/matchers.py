@@ -7,7 +7,8 @@ from typing import Protocol
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.state import HookState
-from steptrail.domain.hooks.types import HookType
+from steptrail.domain.hooks.types import HookType, hook_type_of
+from steptrail.domain.kernel.given import a_function, a_text
 
 __all__ = [
     "CallableMatcher",
@@ -16,6 +17,7 @@ __all__ = [
     "HookMatcher",
     "ToolNameMatcher",
     "ToolNameRegexMatcher",
+    "refuse_other_than_matchers",
 ]
 
 
@@ -28,10 +30,10 @@ class HookMatcher(Protocol):
 
 
 class EventTypeMatcher:
-    """Matches one or several hook types."""
+    """Matches one or several hook types. Raises `ConfigurationError` for one that there is not."""
 
     def __init__(self, *hook_types: HookType) -> None:
-        self._types = frozenset(hook_types)
+        self._types = frozenset(map(hook_type_of, hook_types))
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return whether the hook type is one of them."""
@@ -43,7 +45,7 @@ class ToolNameMatcher:
     """Matches the tool of a tool hook by a shell pattern (`fnmatch.fnmatchcase`); false for other hooks."""
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
+        self._pattern = a_text(pattern, "the pattern of a ToolNameMatcher")
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return whether the current tool's name fits the pattern."""
@@ -59,7 +61,7 @@ class ToolNameRegexMatcher:
 
     def __init__(self, pattern: str) -> None:
         try:
-            self._pattern = re.compile(pattern)
+            self._pattern = re.compile(a_text(pattern, "the pattern of a ToolNameRegexMatcher"))
         except re.error as error:
             raise ConfigurationError(f"{pattern!r} is not a regular expression: {error}") from None
 
@@ -73,7 +75,7 @@ class CallableMatcher:
     """Matches when a function of the state and the hook type returns True."""
 
     def __init__(self, predicate: Callable[[HookState, HookType], bool]) -> None:
-        self._predicate = predicate
+        self._predicate = a_function(predicate, "what a CallableMatcher asks")
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return the result of the function."""
@@ -84,6 +86,7 @@ class CompositeMatcher:
     """Combines several matchers: all must match (`and_`), or one of them (`or_`). Without any matcher, it matches."""
 
     def __init__(self, combine: Callable[[list[bool]], bool], matchers: tuple[HookMatcher, ...]) -> None:
+        refuse_other_than_matchers(*matchers)
         self._combine, self._matchers = combine, matchers
 
     @classmethod
@@ -99,6 +102,14 @@ class CompositeMatcher:
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return the combined result of the matchers."""
         return not self._matchers or self._combine([m.matches(state, hook_type) for m in self._matchers])
+
+
+def refuse_other_than_matchers(*given: object) -> None:
+    """Raise `ConfigurationError` for an object that is no matcher."""
+    for matcher in given:
+        if isinstance(matcher, type) or not callable(getattr(matcher, "matches", None)):
+            msg = f'{matcher!r} is not a matcher: give one of `steptrail.hooks`, such as `ToolNameMatcher("read_*")`'
+            raise ConfigurationError(msg)
 
 
 def _tool_name(state: HookState, hook_type: HookType) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from steptrail.domain.continuation.collection import voter
 from steptrail.domain.continuation.criteria.answer import FinishReasonCheck
 from steptrail.domain.continuation.criteria.error_policy import ErrorPolicyCriterion
 from steptrail.domain.continuation.criteria.work import ToolCallPresenceCheck
@@ -11,10 +12,11 @@ from steptrail.domain.continuation.limits import (
     StepsLimit,
     TokenUsageLimit,
 )
-from steptrail.domain.continuation.protocols import CanExplainContinuation
+from steptrail.domain.continuation.protocols import Criterion
 from steptrail.domain.hooks.hook import Next
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.inference import FinishReason
+from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.policy.policy import ErrorPolicy
 
 __all__ = [
@@ -31,14 +33,17 @@ __all__ = [
 
 
 class CriterionHook:
-    """A hook made of a criterion: it adds the criterion's vote and passes the state on."""
+    """A hook made of a criterion: it adds the criterion's vote and passes the state on.
 
-    def __init__(self, criterion: CanExplainContinuation) -> None:
-        self._criterion = criterion
+    Raises `ConfigurationError` for an object that is no criterion.
+    """
+
+    def __init__(self, criterion: Criterion) -> None:
+        _, self._vote = voter(criterion)
 
     def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
         """Add the vote of the criterion, if it does not abstain, and pass the state on."""
-        vote = self._criterion.explain(state)
+        vote = self._vote(state)
         return next(state if vote is None else state.with_evaluation(vote))
 
 
@@ -92,12 +97,18 @@ class ToolCallPresenceHook(CriterionHook):
 
 
 class ToolBlockingHook:
-    """Blocks the tools of these names. Register it for `pre_tool_use`."""
+    """Blocks the tools of these names. Register it for `pre_tool_use`.
+
+    Raises `ConfigurationError` for what is no name.
+    """
 
     name = "ToolBlockingHook"
 
     def __init__(self, blocked: Iterable[str], reason: str = "") -> None:
-        self._blocked, self._reason = frozenset(blocked), reason
+        # A single text is an iterable of letters, and would block nothing.
+        names = (blocked,) if isinstance(blocked, str) else a_row(blocked, "the tools of a ToolBlockingHook")
+        self._blocked = frozenset(a_text(name, "the name of a tool that a ToolBlockingHook blocks") for name in names)
+        self._reason = a_text(reason, "the reason of a ToolBlockingHook")
 
     def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002
         """Block the current call if its tool is one of them, and pass the state on."""

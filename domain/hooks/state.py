@@ -4,9 +4,9 @@ Each change is an event with the hook's name, recorded when its method is called
 method may be called. The table in the guide is generated from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import msgspec
 
@@ -38,6 +38,7 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice, ToolChoiceName
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of, a_row, a_text
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.storable import storable
@@ -164,7 +165,9 @@ class HookState(ShownState):
 
         A limit on cost knows the price of the tokens in `models` only.
         """
-        billed = BilledUsage.of(usage, models)
+        for each in models:
+            a_kind_of(ModelUsage, each, "`with_usage`: what a model has used")
+        billed = BilledUsage.of(a_kind_of(Usage, usage, "`with_usage`: the bill"), models)
         return self._changed("with_usage", UsageRecorded(hook=self._recorder.hook, usage=billed))
 
     def with_evaluation(self, evaluation: ContinuationEvaluation) -> Self:
@@ -179,27 +182,29 @@ class HookState(ShownState):
         Each tool call must be followed by its result at once, and no result may come alone.
         """
         self._check("with_messages")
-        refuse_disorder(messages, "`with_messages`")
+        _refuse_other_than_messages(messages, "`with_messages`")
         added = MessagesAppended(messages=messages, source=MessageSource.HOOK, by=self._recorder.hook)
         return self._changed("with_messages", added)
 
     def with_request(
         self,
         *,
-        extra_messages: tuple[Message, ...] = (),
-        tools: tuple[str, ...] | None = None,
+        extra_messages: Sequence[Message] = (),
+        tools: Sequence[str] | None = None,
         tool_choice: ToolChoiceName | None = None,
         parallel_tool_calls: bool | None = None,
     ) -> Self:
         """Change the next model call, and only that one. `tools` holds the names of the tools that it may see."""
         self._check("with_request")
-        refuse_disorder(extra_messages, "`with_request`")
-        self._refuse_unknown(tools or ())
+        extra = a_row(extra_messages, "`with_request`: `extra_messages`")
+        _refuse_other_than_messages(extra, "`with_request`")
+        visible = a_row(tools, "`with_request`: `tools`") if tools is not None else None
+        self._refuse_unknown(visible or ())
         amended = InferenceRequestAmended(
             hook=self._recorder.hook,
-            extra_messages=extra_messages,
-            tools=tools,
-            tool_choice=ToolChoice(tool_choice) if tool_choice is not None else None,
+            extra_messages=extra,
+            tools=visible,
+            tool_choice=_choice(tool_choice) if tool_choice is not None else None,
             parallel_tool_calls=parallel_tool_calls,
         )
         return self._changed("with_request", amended)
@@ -207,7 +212,7 @@ class HookState(ShownState):
     def _refuse_unknown(self, tools: tuple[str, ...]) -> None:
         agent = self._fold.execution.agent if self._fold.execution is not None else None
         known = [tool.name for tool in agent.tools] if agent is not None else []
-        if unknown := [name for name in tools if name not in known]:
+        if unknown := [name for name in tools if a_text(name, "`with_request`: the name of a tool") not in known]:
             have = ", ".join(sorted(known)) or "none"
             raise ConfigurationError(f"`with_request`: there is no tool {unknown[0]!r}; the tools are: {have}")
 
@@ -223,6 +228,8 @@ class HookState(ShownState):
         if call.approval is not None and call.approval.answer == "granted":
             by = f"{call.approval.by} has approved {call.name} with the arguments it has"
             raise ConfigurationError(f"`with_tool_arguments` comes too late: {by}")
+        if not isinstance(cast(object, arguments), Mapping):
+            raise ConfigurationError(f"`with_tool_arguments` takes a dictionary, not {type(arguments).__name__}")
         given = {name: _json("with_tool_arguments", name, value) for name, value in arguments.items()}
         amended = ToolCallAmended(position=position, arguments=given, hook=self._recorder.hook)
         return self._changed("with_tool_arguments", amended)
@@ -287,9 +294,23 @@ class HookState(ShownState):
         return changed
 
 
+def _refuse_other_than_messages(messages: tuple[Message, ...], what: str) -> None:
+    for message in messages:
+        a_kind_of(Message, message, f"{what}: what is added")
+    refuse_disorder(messages, what)
+
+
+def _choice(choice: ToolChoiceName) -> ToolChoice:
+    try:
+        return ToolChoice(choice)
+    except ValueError as error:
+        known = ", ".join(each.value for each in ToolChoice)
+        raise ConfigurationError(f"`with_request`: {error}; the choices are {known}") from None
+
+
 def _checked_vote(vote: ContinuationEvaluation) -> ContinuationEvaluation:
     try:
-        return vote.as_stored()
+        return a_kind_of(ContinuationEvaluation, vote, "`with_evaluation`: a vote").as_stored()
     except (NotStorable, ValueError) as error:
         raise ConfigurationError(f"`with_evaluation` was given what cannot be stored: {error}") from None
 

@@ -2,7 +2,9 @@
 
 from enum import StrEnum
 
-__all__ = ["HookType"]
+from steptrail.domain.errors import ConfigurationError
+
+__all__ = ["HookType", "hook_type_of"]
 
 
 class HookType(StrEnum):
@@ -38,3 +40,12 @@ class HookType(StrEnum):
     def is_error_event(self) -> bool:
         """Tell whether hooks of this type are about a failed step."""
         return self is HookType.ON_ERROR
+
+
+def hook_type_of(given: str) -> HookType:
+    """Return a hook type, also for its name. Raises `ConfigurationError` for what is none."""
+    try:
+        return HookType(given)
+    except ValueError:
+        known = ", ".join(each.value for each in HookType)
+        raise ConfigurationError(f"{given!r} is not a hook type; they are {known}") from None

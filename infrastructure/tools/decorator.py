@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType, MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
 
 from msgspec import structs
 
@@ -196,6 +196,9 @@ def tool(
 def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], ...]) -> ToolRetry | None:
     if retry is None:
         return None
+    given = cast(object, retry_on)
+    if not isinstance(given, tuple) or not all(isinstance(kind, type) for kind in cast("tuple[object, ...]", given)):
+        raise ConfigurationError(f"retry_on of a tool is a tuple of classes of exceptions, not {retry_on!r}")
     named = tuple(f"{kind.__module__}:{kind.__qualname__}" for kind in retry_on)
     rule = retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
     return structs.replace(rule, retry_on=named)

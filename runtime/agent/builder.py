@@ -215,7 +215,10 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         return self
 
     def with_capability(self, capability: Capability) -> Self:
-        """Add a group of settings, such as a `SelfCritic`."""
+        """Add a group of settings, such as a `SelfCritic`. Raises `ConfigurationError` for anything else."""
+        if isinstance(capability, type) or not callable(getattr(capability, "add_to", None)):
+            what = f"agent {self._name!r}: {capability!r} is no capability: it needs `add_to(builder)`"
+            raise ConfigurationError(f"{what}; give an object, such as `SelfCritic(judge)`")
         capability.add_to(self)
         return self
 

@@ -24,14 +24,13 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
-from steptrail.domain.kernel.given import a_row
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
-from steptrail.runtime.agent.given import refuse_context
+from steptrail.runtime.agent.given import a_history, refuse_context
 from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
@@ -98,7 +97,7 @@ class SessionControl:
             key=key,
             metadata=metadata or {},
             parent=parent,
-            history=a_row(history, "history"),
+            history=a_history(history),
             new=new,
             context=context,
         )
@@ -149,7 +148,7 @@ class SessionControl:
             key=key,
             metadata=metadata or {},
             parent=parent,
-            history=a_row(history, "history"),
+            history=a_history(history),
             new=new,
             context=context,
         )

@@ -17,25 +17,20 @@ class DeclaredContext(Generic[ContextT]):
     """The type of a context. Raises `ConfigurationError` for one that cannot be stored, and for one with a secret."""
 
     def __init__(self, kind: "type[ContextT] | TypeAdapter[ContextT]") -> None:
-        from steptrail.runtime.agent.stored_types import StoredType, secret_in
+        from steptrail.runtime.agent.stored_types import StoredType
 
         self.kind: object = getattr(kind, "_type", kind)  # of an adapter, its type
         self._type: StoredType[ContextT] = StoredType(kind, "context")
-        if (place := secret_in(self._type.schema)) is not None:
-            why = f"{place or 'it'} is a secret, and a context is stored: let `with_resources` open what needs it"
-            raise ConfigurationError(f"no context can be of the type {self._type.name}: {why}")
         self.spec = ContextSpec(type_name=self._type.name, json_schema=self._type.schema)
 
     def stored(self, given: object) -> JsonValue:
         """Return the JSON of what a caller says of a run. Raises `ConfigurationError` that names the wrong fields."""
         try:
-            context = self._type.to_json(self._type.checked(given))
-            self._type.of(context)
+            return self._type.stored(self._type.checked(given))
         except (NotStorable, ConfigurationError) as error:
             raise ConfigurationError(f"the context cannot be stored: {error}") from None
         except Exception as error:  # the type brings code of its own
             raise ConfigurationError(f"the context does not fit {self._type.name}: {_problems(error)}") from None
-        return context
 
     def read(self, stored: JsonValue) -> ContextT:
         """Return a recorded context as a new value. Raises `StoredContextInvalid`.

@@ -1,13 +1,16 @@
 """Checks that values which a caller gives as an agent, a message or a context are such, before they are used."""
 
+from collections.abc import Iterable
+
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of, a_row
 from steptrail.domain.messages import Message
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 
-__all__ = ["a_context", "a_message", "an_agent", "refuse_context"]
+__all__ = ["a_context", "a_history", "a_message", "an_agent", "refuse_context"]
 
 
 def an_agent(given: object) -> AnyAgent:
@@ -26,6 +29,11 @@ def a_message(given: object) -> Message:
     if isinstance(given, str):
         return Message.user(given)
     raise ConfigurationError(f"what is said to an agent is a text or a Message, not {type(given).__name__}")
+
+
+def a_history(given: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages of a history. Raises `ConfigurationError` for what is no list of messages."""
+    return tuple(a_kind_of(Message, each, "a message of the history") for each in a_row(given, "history"))
 
 
 def a_context(agent: AnyAgent, given: object) -> JsonValue:

@@ -15,9 +15,9 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.hook import Hook
-from steptrail.domain.hooks.matchers import HookMatcher
+from steptrail.domain.hooks.matchers import HookMatcher, refuse_other_than_matchers
 from steptrail.domain.hooks.state import HookRecorder, HookState
-from steptrail.domain.hooks.types import HookType
+from steptrail.domain.hooks.types import HookType, hook_type_of
 from steptrail.runtime.agent.run_log import failed_vote
 
 __all__ = ["HookStack", "RegisteredHook"]
@@ -51,16 +51,11 @@ class HookStack:
         if isinstance(hook, type) or not callable(getattr(hook, "handle", None)):
             msg = f"{hook!r} is not a hook: it needs `handle(state, next)`; wrap a function in `CallableHook`"
             raise ConfigurationError(msg)
-        try:
-            when = HookType(hook_type)
-        except ValueError:
-            known = ", ".join(each.value for each in HookType)
-            raise ConfigurationError(f"{hook_type!r} is not a hook type; they are {known}") from None
+        when = hook_type_of(hook_type)
         if not isinstance(cast(object, priority), int):
             raise ConfigurationError(f"the priority of a hook is a whole number, not {type(priority).__name__}")
-        if matcher is not None and (isinstance(matcher, type) or not callable(getattr(matcher, "matches", None))):
-            msg = f'{matcher!r} is not a matcher: give one of `steptrail.hooks`, such as `ToolNameMatcher("read_*")`'
-            raise ConfigurationError(msg)
+        if matcher is not None:
+            refuse_other_than_matchers(matcher)
         return HookStack((*self.registered, RegisteredHook(when, hook, priority, matcher)))
 
     async def process(

@@ -237,13 +237,11 @@ class TypedOutput(Generic[OutputT]):
         for validator in self._validators:
             value = await _judged_by(validator, value, context)
         try:
-            made = self._type.to_json(value)
-            if self._validators:
-                self._type.of(made)
+            made = self._type.stored(value, said)
         except NotStorable as error:
             raise _NoFit([OutputProblem(type="not_storable", message=str(error))]) from None
         except Exception as error:
-            name = ", ".join(map(function_name, self._validators))
+            name = ", ".join(map(function_name, self._validators)) or spec.type_name
             raise _Broken(name, TypeError(f"the answer that is left does not fit {spec.type_name}: {error}")) from error
         return made, _encoded(made) != _encoded(said)
 

@@ -25,6 +25,7 @@ from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.runtime.agent.deadline import seconds_left
+from steptrail.runtime.kernel.given_model import a_model
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class SelfCritic:
     REVISE. Each final answer with text is judged. An answer that is sent back is followed by the message
     `[CORRECTION REQUIRED - Iteration n]` and another step. If the judge rejects `max_iterations` answers, the run ends
     with `retry_limit`; with 0 no answer is judged. A judge that fails, or does not answer within the run's time, counts
-    as having approved. Raises `ConfigurationError` for a negative `max_iterations`.
+    as having approved. Raises `ConfigurationError` for a judge that is neither, and for a negative `max_iterations`.
     """
 
     def __init__(
@@ -75,6 +76,8 @@ class SelfCritic:
     ) -> None:
         if max_iterations < 0:
             raise ConfigurationError(f"a self-critic's max_iterations must not be negative, it is {max_iterations}")
+        if isinstance(judge, type) or not callable(judge):
+            a_model(judge, "the judge of a self-critic")  # what is no judge would approve of everything
         self._judge, self._most, self._instructions = judge, max_iterations, instructions
 
     def add_to(self, builder: "AgentBuilder") -> None:

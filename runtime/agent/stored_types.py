@@ -15,10 +15,11 @@ from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.json_form import with_odd_numbers
 
-__all__ = ["BareSchema", "StoredType", "partial_json", "problems_of", "secret_in"]
+__all__ = ["BareSchema", "StoredType", "partial_json", "problems_of"]
 
 T = TypeVar("T")
 
+_INSTEAD = {"context": ": let `with_resources` open what needs it"}
 _MOST_PROBLEMS = 20
 _MOST_CHARACTERS = 300
 
@@ -43,7 +44,7 @@ class BareSchema(GenerateJsonSchema):
 class StoredType(Generic[T]):
     """The type of an `answer` or a `context`, which `role` names.
 
-    Raises `ConfigurationError` for one that has no JSON schema, or that holds bytes.
+    Raises `ConfigurationError` for one that has no JSON schema, or that holds bytes or a secret, such as a `SecretStr`.
     """
 
     def __init__(self, kind: "type[T] | TypeAdapter[T]", role: str = "answer") -> None:
@@ -58,6 +59,9 @@ class StoredType(Generic[T]):
             raise ConfigurationError(f"no {role} can be of the type {self.name}: {why}") from error
         if (place := _first(self.schema, "", lambda node: node.get("format") == "binary")) is not None:
             raise ConfigurationError(f"no {role} can be of the type {self.name}: {place or 'it'} is bytes")
+        if (place := _first(self.schema, "", lambda node: node.get("writeOnly") is True)) is not None:
+            why = f"{place or 'it'} is a secret, and a{'n' if role == 'answer' else ''} {role} is stored"
+            raise ConfigurationError(f"no {role} can be of the type {self.name}: {why}{_INSTEAD.get(role, '')}")
 
     def of(self, value: JsonValue) -> T:
         """Return the value of the type. Raises `ValidationError`, and what the type's own code raises."""
@@ -67,11 +71,27 @@ class StoredType(Generic[T]):
         """Return what a program gave as a value of the type. Raises as `of` does."""
         return self._adapter.validate_python(given)
 
-    def to_json(self, value: T) -> JsonValue:
-        """Return the value as JSON that can be stored. Raises `NotStorable`."""
+    def stored(self, value: T, *said: JsonValue) -> JsonValue:
+        """Return the value as JSON from which `of` makes it again. Raises `NotStorable`, and as `of` does.
+
+        What pydantic writes of a value need not be read as the same one: computed fields may be refused, fields may be
+        left out or have other names. Then JSON that was `said`, or that without what is computed, is taken if it does.
+        """
+        plain = self.to_json(value)
+        for form in (plain, *said, self.to_json(value, round_trip=True)):
+            try:
+                if self.of(form) == value:
+                    return form
+            except Exception:  # noqa: S112 - the type's own code says no to this form, and another one may do
+                continue
+        self.of(plain)  # of a type whose values equal nothing
+        return plain
+
+    def to_json(self, value: T, *, round_trip: bool = False) -> JsonValue:
+        """Return the value as JSON for the store, with `round_trip` without what is computed. Raises `NotStorable`."""
         try:
-            form = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-            plain = self._adapter.dump_python(value, by_alias=True, warnings=False)
+            form = self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False, round_trip=round_trip)
+            plain = self._adapter.dump_python(value, by_alias=True, warnings=False, round_trip=round_trip)
             return storable(with_odd_numbers(form, plain), f"the {self._role}")
         except NotStorable:
             raise
@@ -99,11 +119,6 @@ def partial_json(text: str) -> JsonValue:
 def _name_of(kind: object) -> str:
     adapted: object = getattr(kind, "_type", kind)  # of an adapter, its type; no type has an attribute of that name
     return _cut(adapted.__name__ if isinstance(adapted, type) else str(adapted).replace("typing.", ""))
-
-
-def secret_in(schema: JsonValue) -> str | None:
-    """Return the place of the first secret in a schema, such as a `SecretStr`; None when there is none."""
-    return _first(schema, "", lambda node: node.get("writeOnly") is True)
 
 
 def _first(node: JsonValue, at: str, is_it: Callable[[dict[str, JsonValue]], bool]) -> str | None:

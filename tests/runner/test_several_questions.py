@@ -207,3 +207,51 @@ async def test_a_process_that_dies_anywhere_between_the_first_question_and_the_l
 
 def _events(records: Sequence[Recorded[AgentEvent]]) -> list[AgentEvent]:
     return [record.event for record in records]
+
+
+@pytest.mark.parametrize("limited", ["the tool", "the run"])
+async def test_nobody_is_asked_about_a_call_that_is_one_too_many_whatever_is_answered(limited: str) -> None:
+    """A person would say yes to what is refused then, and the run would wait for days for nothing."""
+
+    @tool(effect=ToolEffect.KEYED, approval=ApprovalRule(expires=3600), max_calls=1 if limited == "the tool" else None)
+    def pay(cents: int) -> str:
+        """Pay."""
+        return f"paid {cents}"
+
+    both = calls(("pay", {"cents": 2}), ("pay", {"cents": 3}))
+    builder = AgentBuilder("shop").with_model(ScriptedModel([call("pay", cents=1), both, "Done."])).with_tools(pay)
+    agent = builder.with_max_tool_calls(1 if limited == "the run" else None).build()
+    async with trail_of() as trail:
+        await trail.run(agent, "Pay", session="s")
+        session = trail.session("s")
+        await session.approve("s:1:1:0", by="ana")
+        done = await session.resume(agent)
+        assert (done.status, list(await trail.inbox())) == ("completed", [])
+        asked = [each.event for each in await session.events() if isinstance(each.event, ApprovalRequested)]
+    assert [each.approval_id for each in asked] == ["s:1:1:0"]
+    assert [each.status for each in done.state.steps[1].tool_executions] == ["cancelled", "cancelled"]
+    assert done.stop_reason == ("completed" if limited == "the tool" else "guard")
+
+
+async def test_a_call_after_a_refused_one_is_asked_about() -> None:
+    @tool(effect=ToolEffect.KEYED, approval=ApprovalRule(expires=3600), max_calls=1)
+    def pay(cents: int) -> str:
+        """Pay."""
+        return f"paid {cents}"
+
+    @tool(effect=ToolEffect.KEYED, approval=ApprovalRule(expires=3600))
+    def ship(to: str) -> str:
+        """Ship."""
+        return f"shipped to {to}"
+
+    script = [call("pay", cents=1), calls(("pay", {"cents": 2}), ("ship", {"to": "Rome"})), "Done."]
+    agent = AgentBuilder("shop").with_model(ScriptedModel(script)).with_tools(pay, ship).build()
+    async with trail_of() as trail:
+        await trail.run(agent, "Pay", session="s")
+        session = trail.session("s")
+        await session.approve("s:1:1:0", by="ana")
+        waiting = await session.resume(agent)
+        assert [(each.id, each.tool) for each in waiting.state.open_approvals] == [("s:1:2:1", "ship")]
+        await session.approve("s:1:2:1", by="ana")
+        done = await session.resume(agent)
+    assert [each.status for each in done.state.steps[1].tool_executions] == ["cancelled", "completed"]

@@ -7,16 +7,34 @@ from typing import Any, cast
 
 import pytest
 
-from steptrail import AgentBuilder, Message, Steptrail, SteptrailError
+from steptrail import AgentBuilder, Message, Steptrail, SteptrailError, tool
+from steptrail.continuation import CallableCriterion, StepsLimit
 from steptrail.domain.inference import ModelRequest
 from steptrail.errors import ConfigurationError, SessionNotFound
-from steptrail.hooks import CallableHook
+from steptrail.hooks import (
+    CallableHook,
+    CallableMatcher,
+    CompositeMatcher,
+    CriterionHook,
+    EventTypeMatcher,
+    SelfCritic,
+    ToolBlockingHook,
+    ToolNameMatcher,
+    ToolNameRegexMatcher,
+)
 from steptrail.messages import ToolCallPart
 from steptrail.testing import ScriptedModel, call
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
 AGENT = BUILDER.build()
 HOOK = CallableHook(lambda state: state, "h")
+
+
+def look() -> str:
+    """Look."""
+    return "nothing"
+
+
 CALL: Any = ToolCallPart(id="1", name="look")
 
 
@@ -28,6 +46,9 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda trail: trail.session("s").retry(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
     (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
     (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
+    (lambda trail: trail.run(AGENT, "hi", history="hi"), "history: Expected a list, got `str`"),
+    (lambda trail: trail.run(AGENT, "hi", history=[{"role": "user"}]), "a message of the history is of the class Mes"),
+    (lambda trail: trail.start(AGENT, "hi", history=["hi"]), "a message of the history is of the class Message, not "),
     (lambda _: AgentBuilder("a").with_model("gpt-5-mini"), "agent 'a': 'gpt-5-mini' is no model: give a driver of"),  # type: ignore[arg-type]
     (lambda _: AgentBuilder("a").with_model(None), "agent 'a': NoneType is no model"),  # type: ignore[arg-type]
     (
@@ -41,6 +62,24 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: BUILDER.with_hook("stop", HOOK, matcher="read_*"), "'read_*' is not a matcher: give one of"),
     (lambda _: BUILDER.with_hook("stop", HOOK, priority="high"), "the priority of a hook is a whole number, not str"),
     (lambda _: BUILDER.with_hook("stop", SimpleNamespace(handle=1)), "namespace(handle=1) is not a hook: it needs"),
+    (lambda _: BUILDER.with_capability(None), "agent 'a': None is no capability: it needs `add_to(builder)`; give an"),
+    (lambda _: BUILDER.with_capability(SelfCritic), "agent 'a': <class 'steptrail.runtime.agent.self_critic.SelfCrit"),
+    (lambda _: ToolBlockingHook(cast(Any, None)), "the tools of a ToolBlockingHook: Expected a list, got `NoneType`"),
+    (lambda _: ToolBlockingHook(cast(Any, [7])), "the name of a tool that a ToolBlockingHook blocks is a text, not in"),
+    (lambda _: CriterionHook(cast(Any, len)), "<built-in function len> is not a criterion: it has neither `explain("),
+    (lambda _: CriterionHook(cast(Any, StepsLimit)), "StepsLimit is a class: a criterion is an instance of it"),
+    (lambda _: EventTypeMatcher(cast(Any, "pre_tool")), "'pre_tool' is not a hook type; they are execution_start, "),
+    (lambda _: ToolNameMatcher(cast(Any, ["read"])), "the pattern of a ToolNameMatcher is a text, not list"),
+    (lambda _: ToolNameRegexMatcher(cast(Any, 7)), "the pattern of a ToolNameRegexMatcher is a text, not int"),
+    (lambda _: CallableMatcher(cast(Any, None)), "what a CallableMatcher asks is a function, not NoneType"),
+    (lambda _: CompositeMatcher.or_(cast(Any, "read_*")), "'read_*' is not a matcher: give one of"),
+    (lambda _: CallableHook(cast(Any, None)), "what a CallableHook calls is a function, not NoneType"),
+    (lambda _: CallableCriterion(cast(Any, True)), "what a CallableCriterion asks is a function, not bool"),
+    (lambda _: SelfCritic(cast(Any, None)), "the judge of a self-critic: NoneType is no model: give a driver of"),
+    (lambda _: SelfCritic(cast(Any, "gpt-5-mini")), "the judge of a self-critic: 'gpt-5-mini' is no model: give a"),
+    (lambda _: SelfCritic(cast(Any, ScriptedModel)), "the judge of a self-critic: ScriptedModel is a class, and a mo"),
+    (lambda _: tool(retry=2, retry_on=cast(Any, OSError))(look), "retry_on of a tool is a tuple of classes of except"),
+    (lambda _: tool(retry=2, retry_on=cast(Any, ("OSError",)))(look), "retry_on of a tool is a tuple of classes of e"),
     (lambda _: ScriptedModel(cast(Any, None)), "model 'scripted': the script: Expected a list, got `NoneType`"),
     (lambda _: ScriptedModel("done"), "model 'scripted': the script: Expected a list, got `str`"),
     (lambda _: ScriptedModel([ValueError]), "model 'scripted': reply 1 of the script is the class ValueError: give a"),

@@ -135,9 +135,11 @@ async def test_a_session_at_work_or_open_is_refused_and_named(store_url: str) ->
         for by, reason in (("", "why"), ("ana", " ")):
             with pytest.raises(ConfigurationError, match="must not be empty"):
                 await trail.erase("leased", by=by, reason=reason)
-        for by, reason in (("a\0", "why"), ("ana", "w\0"), ("\ud800", "why"), ("ana", "\ud800")):
-            with pytest.raises(NotStorable, match=r"text (with a NUL|that is not valid Unicode)"):
+        for by, reason in (("ana\0", "why"), ("ana", "why\0"), ("ana\ud800", "why"), ("ana", "\ud800")):
+            with pytest.raises(NotStorable, match=r"at (by|reason): .* has no JSON form"):
                 await trail.erase("leased", by=by, reason=reason)
+            with pytest.raises(NotStorable, match=r"at (by|reason): .* has no JSON form"):
+                await trail.retain(older_than=timedelta(days=1), by=by, reason=reason)
         assert len((await trail.erase("leased", by="ana", reason="test", dry_run=True)).erased) == 1
         assert await trail.session("leased").state()
 

@@ -6,6 +6,7 @@ from typing import final
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import chosen_name
+from steptrail.domain.kernel.given import a_function
 from steptrail.domain.views import StateView
 
 __all__ = ["CallableCriterion"]
@@ -30,7 +31,7 @@ class CallableCriterion:
         name: str = "CallableCriterion",
         is_guard: bool = True,
     ) -> None:
-        self._predicate = predicate
+        self._predicate = a_function(predicate, "what a CallableCriterion asks")
         self._name = chosen_name(name, "CallableCriterion")
         self._is_guard = is_guard
 

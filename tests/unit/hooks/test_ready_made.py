@@ -4,6 +4,7 @@ import pytest
 
 from steptrail import ErrorPolicy
 from steptrail.continuation import (
+    ContinuationDecision,
     ContinuationEvaluation,
     CumulativeExecutionTimeLimit,
     ErrorPolicyCriterion,
@@ -91,6 +92,7 @@ async def test_a_criterion_that_abstains_adds_nothing_as_a_hook() -> None:
     [
         (ToolBlockingHook(["write", "list"]), "Tool 'write' is blocked"),
         (ToolBlockingHook({"write"}, "read only today"), "read only today"),
+        (ToolBlockingHook("write"), "Tool 'write' is blocked"),
     ],
 )
 async def test_the_blocking_hook_blocks_its_tools_and_no_others(hook: ToolBlockingHook, reason: str) -> None:
@@ -99,3 +101,18 @@ async def test_the_blocking_hook_blocks_its_tools_and_no_others(hook: ToolBlocki
     assert len(await process(stack, HookType.PRE_TOOL_USE, state, position=0)) == 1
     blocked, _ = await process(stack, HookType.PRE_TOOL_USE, state, position=1)
     assert blocked == ToolCallBlocked(position=1, reason=reason, hook="ToolBlockingHook")
+
+
+class Closed:
+    """A criterion that only decides."""
+
+    def decide(self, state: StateView) -> ContinuationDecision:
+        return ContinuationDecision.FORBID
+
+
+async def test_a_criterion_that_only_decides_is_a_hook_too() -> None:
+    stack = HookStack().with_hook(HookType.BEFORE_STEP, CriterionHook(Closed()))
+    recorded, _ = await process(stack, HookType.BEFORE_STEP, at_boundary())
+    assert isinstance(recorded, EvaluationsRecorded)
+    (vote,) = recorded.votes
+    assert (vote.decision, vote.reason) == (ContinuationDecision.FORBID, "Closed forbade continuation")

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -206,3 +206,37 @@ def test_what_cannot_be_stored_is_the_mistake_of_who_wrote_the_hook(change: Chan
     state = seen_by(HookType.PRE_TOOL_USE, in_calls("read"), position=0)
     with pytest.raises(ConfigurationError, match=r"`with_.*` was given what cannot be stored"):
         change(state)
+
+
+async def test_what_a_request_may_show_and_holds_besides_may_be_lists() -> None:
+    (amended,) = await recorded(
+        lambda s: s.with_request(tools=["read"], extra_messages=[NOTE]), HookType.BEFORE_INFERENCE
+    )
+    assert amended == InferenceRequestAmended(hook="the hook", tools=("read",), extra_messages=(NOTE,))
+    (none_left,) = await recorded(lambda s: s.with_request(tools=[]), HookType.BEFORE_INFERENCE)
+    assert none_left == InferenceRequestAmended(hook="the hook", tools=())
+
+
+OF_OTHER_TYPES: list[tuple[HookType, Callable[[Any], object], str]] = [
+    (HookType.AFTER_STEP, lambda s: s.with_usage(7), "`with_usage`: the bill is of the class Usage, not int"),
+    (HookType.AFTER_STEP, lambda s: s.with_usage(BILL, "m"), "`with_usage`: what a model has used is of the class Mod"),
+    (HookType.AFTER_STEP, lambda s: s.with_evaluation("no"), "`with_evaluation`: a vote is of the class Continuation"),
+    (HookType.AFTER_STEP, lambda s: s.with_messages("hi"), "`with_messages`: what is added is of the class Message"),
+    (HookType.BEFORE_INFERENCE, lambda s: s.with_request(extra_messages=["hi"]), "`with_request`: what is added is of"),
+    (HookType.BEFORE_INFERENCE, lambda s: s.with_request(extra_messages=NOTE), "`with_request`: `extra_messages`: Exp"),
+    (HookType.BEFORE_INFERENCE, lambda s: s.with_request(tools="read"), "`with_request`: `tools`: Expected a list, go"),
+    (HookType.BEFORE_INFERENCE, lambda s: s.with_request(tools=[7]), "`with_request`: the name of a tool is a text, n"),
+    (HookType.BEFORE_INFERENCE, lambda s: s.with_request(tool_choice="must"), "`with_request`: 'must' is not a valid"),
+    (HookType.PRE_TOOL_USE, lambda s: s.with_tool_arguments([1]), "`with_tool_arguments` takes a dictionary, not list"),
+]
+
+
+@pytest.mark.parametrize(("hook_type", "change", "why"), OF_OTHER_TYPES)
+async def test_a_hook_that_gives_another_type_is_told_what_to_give(
+    hook_type: HookType, change: Callable[[Any], object], why: str
+) -> None:
+    refused = (await recorded(cast("Change", change), hook_type))[0]
+    assert isinstance(refused, EvaluationsRecorded)
+    (vote,) = refused.votes
+    assert vote.context["exception"] == "steptrail.domain.errors.ConfigurationError"
+    assert str(vote.context["message"]).startswith(why)
