@@ -90,7 +90,8 @@ class RunFold(Struct):
     them; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
-    nodes with a cache. `order` numbers what becomes due or lands.
+    nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits that have
+    failed, and whose tries were cut off or had no end: the run went on without them.
     """
 
     id: str
@@ -134,6 +135,7 @@ class RunFold(Struct):
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
     retries: int = 0
+    left: tuple[str, ...] = ()
 
     def running(self) -> list[Task]:
         """Return the tasks with a try that has not ended, in the order of their start."""

@@ -133,6 +133,8 @@ def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> No
         run.tasks.pop((event.node, event.visit, event.item), None)
         run.follow_clock(event.node, at)
         return
+    below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
+    run.left = (*run.left, *(stream for stream in below if stream is not None))
     _close(run, visit, recorded(event.output_key, *visit.errors, event.error), event.enables)
 
 

@@ -10,10 +10,13 @@ from steptrail.testing import ScriptedModel
 from steptrail.workflow import (
     Budget,
     BuiltWorkflow,
+    Condition,
+    Envelope,
     FailureClass,
     FlowResult,
     NodeContext,
     RetryPolicy,
+    Rule,
     RunOptions,
     Workflow,
 )
@@ -284,3 +287,39 @@ async def test_the_budget_of_an_item_is_for_all_its_tries_and_for_no_other_item(
     assert [(error.item, error.failure, error.details["actual"]) for error in result.errors] == [
         (1, FailureClass.BUDGET, "30")
     ]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_run_leaves_no_workflow_open_below_a_map_that_has_failed(waits: bool) -> None:
+    begun = asyncio.Event()
+
+    async def work(envelope: Envelope) -> None:
+        if envelope.input == "slow":
+            begun.set()
+            await asyncio.Event().wait()
+        await begun.wait()
+        raise RuntimeError("no")
+
+    if waits:
+        begun.set()
+    below = (
+        Workflow("below")
+        .rule_router("which", [Rule([Condition(path="input", value="ask")], to="ask")], default="work")
+        .human("ask", prompt="?")
+        .function("work", work)
+        .edge("which", "ask", "work")
+        .build()
+    )
+    flow = (
+        Workflow("t")
+        .map("m", over="items", flow=below, input="{{ item }}", concurrency=2, on_error="record")
+        .noop("end")
+        .chain("m", "end")
+        .build()
+    )
+    async with trail_of() as trail:
+        items = ["ask" if waits else "slow", "ill"]
+        result = await trail.run(flow, vars={"items": items}, session="f", options=LEAVES)
+        rows = {row.status.value for row in await trail.runs() if row.parent is not None}
+        assert not await trail.inbox()
+    assert (result.status, rows) == (ExecutionStatus.COMPLETED, {"stopped", "failed"})
