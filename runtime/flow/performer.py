@@ -134,7 +134,8 @@ class FlowRunner:
             case Ask(key=key):
                 state = journal.asked
                 run, graph = state.at_work()
-                journal.conclude(question(run, graph, run.tasks.get(key) or Task(*key), state.as_of))
+                task = run.tasks.get(key) or Task(*key)
+                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas))
             case Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case StartTasks(keys=keys) if attempts is not None:
