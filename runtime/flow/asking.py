@@ -29,7 +29,7 @@ def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas)
     try:
         if isinstance(node, HumanNode):
             if node.schema is not None:
-                # With a schema that is none, all that a person says would be refused. What is told of None is no matter.
+                # With a schema that is none, all that a person says would be refused.
                 schemas.problems(node.schema, None)
             return _asked(node, task, request_id, now, asked(node, seen))
         if isinstance(node, ToolNode):
