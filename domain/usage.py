@@ -123,6 +123,12 @@ class BilledUsage(Usage, frozen=True, kw_only=True):
         since = (each - known[each.model] if each.model in known else each for each in self.models)
         return BilledUsage.of(self - earlier, (each for each in since if each.usage.total or each.unmetered))
 
+    def after(self, earlier: "BilledUsage | None") -> "BilledUsage":
+        """Return this bill with an earlier one of something else added."""
+        if earlier is None:
+            return self
+        return BilledUsage.of(earlier + self, billed_together(earlier.models, self.models))
+
 
 def billed_together(bill: Sequence[ModelUsage], more: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
     """Return the bill with `more` added. It has one entry for each model, in the order of their first calls."""

@@ -28,6 +28,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.flow.evolve import extend, initial
+from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import TaskKey, TaskPhase
 from steptrail.domain.flow.waits import first_awaited, kind_of
@@ -65,9 +66,13 @@ MARKED_TYPES: Mapping[str, bytes] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSpent:
-    """The use that the execution has made of time and money. Times in seconds; `cost` where prices are recorded."""
+    """The use that the execution has made of time and money. Times in seconds; `cost` where prices are recorded.
+
+    `finished_nodes` are those of the `nodes` of which a visit has ended; a loop visits them more than once.
+    """
 
     nodes: int
+    finished_nodes: int
     finished_visits: int
     attempts: int
     tokens: int
@@ -185,6 +190,7 @@ class FlowExplanation:
             "notReached": list(self.not_reached),
             "spent": {
                 "nodes": self.spent.nodes,
+                "finishedNodes": self.spent.finished_nodes,
                 "finishedVisits": self.spent.finished_visits,
                 "attempts": self.spent.attempts,
                 "tokens": self.spent.tokens,
@@ -374,6 +380,7 @@ class FlowExplainer:
             not_reached=tuple(name for name in names if name not in visited),
             spent=FlowSpent(
                 nodes=len(names),
+                finished_nodes=_finished_nodes(run) if run is not None else 0,
                 finished_visits=run.finished_visits if run is not None else 0,
                 attempts=run.attempts if run is not None else 0,
                 tokens=state.usage.total,
@@ -402,6 +409,11 @@ def _doing(state: FlowState) -> list[str]:
     running = [task for task in state.tasks if task.phase is TaskPhase.RUNNING]
     tries = [f'node "{task.node}", attempt {task.attempt} ({task.effect_id})' for task in running]
     return tries or [f"{state.phase.value}: {', '.join(sorted({task.node for task in state.tasks})) or 'no node'}"]
+
+
+def _finished_nodes(run: RunFold) -> int:
+    """Return of how many nodes a visit has ended."""
+    return sum(visits > (node in run.open) for node, visits in run.visits_of.items())
 
 
 def _waits_for(state: FlowState) -> str | None:

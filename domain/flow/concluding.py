@@ -35,10 +35,11 @@ from steptrail.domain.flow.policies import Budget, FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.tiers import verdict
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import Cost
-from steptrail.domain.usage import Usage
+from steptrail.domain.usage import BilledUsage, Usage
 
-__all__ = ["breach", "completed_map", "conclude", "enabled", "time_left_us"]
+__all__ = ["breach", "conclude", "conclude_map", "enabled", "is_to_be_held", "over_item_budget", "time_left_us"]
 
 _CHOOSE = (GateNode, GuardianNode, RuleRouterNode, ConditionalNode, LlmRouterNode, HumanNode)
 """Nodes that choose how the run goes on. After a failure of one, nothing was chosen: only error edges are taken."""
@@ -58,9 +59,17 @@ def enabled(graph: Graph, node: Node, *, failed: bool = False, route: Route | No
     return tuple(taken)
 
 
-def time_left_us(node: Node, task: Task, now: int) -> int | None:
-    """Return how much of the timeout of a node is left at `now`, in microseconds; None without a timeout."""
-    return None if node.timeout is None else round(node.timeout * 1e6) - task.clock_us(now)
+def time_left_us(run: RunFold, graph: Graph, task: Task, now: int) -> int | None:
+    """Return how much is left at `now` of the timeout of a task, in microseconds; None without a timeout.
+
+    An item of a map has no more than what is left of the timeout of the map.
+    """
+    outer, visit = graph.node(task.node), run.open[task.node]
+    node = working_node(outer, task.item)
+    left = [] if node.timeout is None else [round(node.timeout * 1e6) - task.clock_us(now)]
+    if task.item is not None and outer.timeout is not None:
+        left.append(round(outer.timeout * 1e6) - visit.clock_us(now))
+    return min(left, default=None)
 
 
 def breach(budget: Budget | None, usage: Usage, cost: Cost | None) -> tuple[FlowLimit, str, str] | None:
@@ -92,7 +101,7 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     else:
         limit = ()
         tried = working_node(node, task.item)
-        left = time_left_us(tried, task, now)
+        left = time_left_us(run, graph, task, now)
         if _is_tried_again(tried, task, failed):
             delay = tried.retry.delay(max(1, task.failures), 0.0, failed.retry_after)
             if left is None or delay * 1e6 < left:
@@ -117,16 +126,33 @@ def _is_tried_again(node: Node, task: Task, failed: Failure) -> bool:
 def _over_budget(
     run: RunFold, node: Node, visit: VisitFold, task: Task
 ) -> tuple[Failure | None, tuple[LimitReached, ...]]:
-    prices = run.options.prices
-    cost = None if prices is None else prices.cost(visit.model_usage, billed=visit.usage)
-    passed = breach(node.budget, visit.usage, cost)
+    passed = _passed(run, node.budget, BilledUsage.of(visit.usage, visit.model_usage))
     if passed is None:
         return None, ()
     name, most, used = passed
     limit = LimitReached(limit=name, scope="node", node=node.id, visit=task.visit, at_most=most, actual=used)
-    message = f"it used {used}, and {name} is {most}"
-    details = {"limit": name, "at_most": most, "actual": used}
-    return Failure(FailureClass.BUDGET, message, task.attempt, details=dict(details)), (limit,)
+    return _beyond(passed, task.attempt), (limit,)
+
+
+def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage | None) -> Failure | None:
+    """Return the failure of an item of a map that is over its budget with the bill of its last try; None for none."""
+    budget = working_node(graph.node(task.node), task.item).budget
+    if task.item is None or budget is None or bill is None:
+        return None
+    fresh = bill.beyond(task.billed) if task.runs_a_stream and task.billed is not None else bill
+    passed = _passed(run, budget, fresh.after(task.spent))
+    return None if passed is None else _beyond(passed, task.attempt)
+
+
+def _passed(run: RunFold, budget: Budget | None, bill: BilledUsage) -> tuple[FlowLimit, str, str] | None:
+    prices = run.options.prices
+    return breach(budget, bill, None if prices is None else prices.cost(bill.models, billed=bill))
+
+
+def _beyond(passed: tuple[FlowLimit, str, str], attempt: int) -> Failure:
+    name, most, used = passed
+    details: dict[str, JsonValue] = {"limit": name, "at_most": most, "actual": used}
+    return Failure(FailureClass.BUDGET, f"it used {used}, and {name} is {most}", attempt, details=details)
 
 
 def _completed(graph: Graph, node: Node, task: Task) -> NodeCompleted:
@@ -135,12 +161,52 @@ def _completed(graph: Graph, node: Node, task: Task) -> NodeCompleted:
     return NodeCompleted(node=node.id, visit=task.visit, enables=enabled(graph, node, route=route), route=route)
 
 
-def completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
-    """Return the end of a visit of a map whose items have all ended."""
+def is_to_be_held(run: RunFold, visit: VisitFold) -> bool:
+    """Tell whether a person has to be asked before a map begins with its items."""
+    is_new = visit.items is not None and not visit.may_begin and not run.held(visit)
+    return is_new and run.options.pauses_before(visit.node)
+
+
+def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> FlowEffect | None:
+    """Return what follows when a map is over its budget or its time, or all its items have ended; None for neither."""
+    if visit.items is None or run.held(visit) or is_to_be_held(run, visit):
+        return None
+    node, task = graph.node(visit.node), Task(visit.node, visit.visit, attempt=1)
+    failed, limit = _over_budget(run, node, visit, task)
+    if failed is None:
+        if visit.ended_items == visit.items:
+            return _held_after(run, visit) or RecordEvents((_completed_map(graph, visit),))
+        if node.timeout is None or visit.clock_us(now) < round(node.timeout * 1e6):
+            return None
+        late = f"its items did not end within {node.timeout:g} s"
+        failed = Failure(FailureClass.TIMEOUT, late, task.attempt)
+    reason = CutReason.SIBLING if limit else CutReason.TIMEOUT
+    if (effect := _cut_or_held(run, visit, task, reason, now)) is not None:
+        return effect
+    return RecordEvents((*limit, *_failed(run, graph, node, task, failed, now)))
+
+
+def _completed_map(graph: Graph, visit: VisitFold) -> NodeCompleted:
     node = graph.node(visit.node)
     return NodeCompleted(
         node=visit.node, visit=visit.visit, enables=enabled(graph, node), item_errors=len(visit.errors)
     )
+
+
+def _held_after(run: RunFold, visit: VisitFold) -> RecordEvents | None:
+    if visit.may_end or not run.options.pauses_after(visit.node):
+        return None
+    return RecordEvents((StepHeld(node=visit.node, visit=visit.visit, point="after"),))
+
+
+def _cut_or_held(run: RunFold, visit: VisitFold, task: Task, reason: CutReason, now: int) -> FlowEffect | None:
+    """Return what comes before the failure of a map: its other items are cut off, and a person may be asked."""
+    others = tuple(
+        other.key
+        for other in run.tasks.values()
+        if (other.node, other.visit) == (task.node, task.visit) and other.phase is TaskPhase.RUNNING
+    )
+    return CutOff(others, (), reason, now) if others else _held_after(run, visit)
 
 
 def _failed(
@@ -164,11 +230,6 @@ def _item_failed(run: RunFold, graph: Graph, node: MapNode, task: Task, failed: 
         return RecordEvents(
             (NodeFailureRecorded(node=node.id, visit=task.visit, item=task.item, error=error, rule=rule),)
         )
-    others = [
-        other
-        for other in run.tasks.values()
-        if (other.node, other.visit) == (task.node, task.visit) and other.phase is TaskPhase.RUNNING
-    ]
-    if others:
-        return CutOff(tuple(other.key for other in others), (), CutReason.SIBLING, now)
+    if (effect := _cut_or_held(run, run.open[task.node], task, CutReason.SIBLING, now)) is not None:
+        return effect
     return RecordEvents(_failed(run, graph, node, task, failed, now))

@@ -111,7 +111,8 @@ def _children(state: FlowState) -> Sequence[str]:
     if state.is_open:
         return tuple(task.stream for task in state.tasks if task.stream is not None)
     # A run that has ended left those behind whose visits it gave up.
-    return tuple(stream for visit in state.open_visits for stream in visit.streams)
+    left = state.run.left if state.run is not None else ()
+    return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
 
 
 CONTROL: Control[FlowState, FlowCommand] = Control(

@@ -50,7 +50,8 @@ class VisitFold(Struct):
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
     `streams` are those that its nodes have begun, and `effects` the ids under which the newest were, by item; the one
-    of the visit itself is under `THE_VISIT`.
+    of the visit itself is under `THE_VISIT`. The clock of the timeout of a map has counted `used_us` and runs since
+    `since`, which is while that of any of its items does. `may_begin` and `may_end` are what a person said of a map.
     """
 
     node: str
@@ -70,6 +71,14 @@ class VisitFold(Struct):
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
+    used_us: int = 0
+    since: int | None = None
+    may_begin: bool = False
+    may_end: bool = False
+
+    def clock_us(self, now: int) -> int:
+        """Return how much of the timeout of a map is used at `now`, in microseconds."""
+        return self.used_us + (max(0, now - self.since) if self.since is not None else 0)
 
 
 class RunFold(Struct):
@@ -81,7 +90,8 @@ class RunFold(Struct):
     them; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
-    nodes with a cache. `order` numbers what becomes due or lands.
+    nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits that have
+    failed, and whose tries were cut off or had no end: the run went on without them.
     """
 
     id: str
@@ -125,10 +135,29 @@ class RunFold(Struct):
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
     retries: int = 0
+    left: tuple[str, ...] = ()
 
     def running(self) -> list[Task]:
         """Return the tasks with a try that has not ended, in the order of their start."""
         return [task for task in self.tasks.values() if task.phase is TaskPhase.RUNNING]
+
+    def follow_clock(self, node: str, at: int, stopped_at: int | None = None) -> None:
+        """Let the clock of the visit of a map run from `at`, or stand, as those of its items do.
+
+        Those that stand have been stopped at `stopped_at`, or `at`.
+        """
+        visit = self.open.get(node)
+        if visit is None or visit.items is None:
+            return
+        runs = any(task.since is not None for task in self.tasks.values() if task.node == node)
+        if runs and visit.since is None:
+            visit.since = at
+        elif not runs and visit.since is not None:
+            visit.used_us, visit.since = visit.clock_us(at if stopped_at is None else stopped_at), None
+
+    def held(self, visit: VisitFold) -> bool:
+        """Tell whether a person is asked about a map itself, or has said that it is to be skipped."""
+        return visit.items is not None and (visit.node, visit.visit, None) in self.tasks
 
     def next_order(self) -> int:
         """Return the next number in the order of what becomes due or lands."""
@@ -146,15 +175,16 @@ class RunFold(Struct):
             self.active_us += max(0, at - self.active_since)
             self.active_since = None
 
-    def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> None:
-        """Add a bill to the run and to a visit, less what was `counted` of it before."""
+    def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> BilledUsage:
+        """Add a bill to the run and to a visit, less what was `counted` of it before; return what was added."""
         if bill is None:
-            return
+            return BilledUsage()
         fresh = bill if counted is None else bill.beyond(counted)
         self.usage, self.model_usage = self.usage + fresh, billed_together(self.model_usage, fresh.models)
         if visit is not None:
             visit.usage = visit.usage + fresh
             visit.model_usage = billed_together(visit.model_usage, fresh.models)
+        return fresh
 
     @property
     def cost(self) -> Cost | None:

@@ -122,7 +122,6 @@ def _delta(graph: Graph, visit: VisitFold, task: Task | None) -> Delta:
 
 @NODE_HANDLERS.of(NodeFailureRecorded)
 def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> None:
-    del at
     run, visit = fold.run, _visit(fold.run, event.node, event.visit)
     if run is None or visit is None:
         return
@@ -132,7 +131,10 @@ def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> No
         visit.results = visit.results.set(event.item, None)
         visit.ended_items += 1
         run.tasks.pop((event.node, event.visit, event.item), None)
+        run.follow_clock(event.node, at)
         return
+    below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))
+    run.left = (*run.left, *(stream for stream in below if stream is not None))
     _close(run, visit, recorded(event.output_key, *visit.errors, event.error), event.enables)
 
 

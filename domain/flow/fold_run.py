@@ -86,6 +86,8 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
         task.phase = task_phase_after(task.phase, event, task.back_to)
         if task.phase is TaskPhase.RETRYING:
             task.start_clock(at)
+    for node in run.open:
+        run.follow_clock(node, at, fold.seen_at)
     run.options = event.options or run.options
     run.wall_from = at
     run.pause_request = run.paused = run.unpaused = None
@@ -110,6 +112,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.waits = ()
     for visit in run.open.values():
         run.marking = run.marking.reopening(graph_of(run.started.definition).numbers[visit.node])
+        visit.used_us, visit.since, visit.may_begin, visit.may_end = 0, None, False, False
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
             begun_under = visit.effects.get(THE_VISIT if item is None else item)
@@ -151,6 +154,8 @@ def _execution_paused(fold: FlowFold, event: ExecutionPaused, at: int) -> None:
     run.stop_clock(at)
     for task in run.tasks.values():
         task.stop_clock(at)
+    for node in run.open:
+        run.follow_clock(node, at)
 
 
 @RUN_HANDLERS.of(LimitReached)

@@ -22,12 +22,14 @@ from steptrail.domain.flow.events import (
     StepHeld,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
-from steptrail.domain.flow.fold import THE_VISIT, FlowFold, RunFold
+from steptrail.domain.flow.fold import THE_VISIT, FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.keeping import keep
+from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.phases import task_phase_after
+from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import Delta
 from steptrail.domain.kernel.handlers import Handlers
@@ -70,7 +72,9 @@ def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
 
 def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
     # The bill of a stream below grows from event to event; that of anything else stands alone.
-    run.charge(run.open.get(task.node), bill, task.billed if task.runs_a_stream else None)
+    fresh = run.charge(run.open.get(task.node), bill, task.billed if task.runs_a_stream else None)
+    if task.item is not None and fresh.total:
+        task.spent = fresh.after(task.spent)
     if task.runs_a_stream and bill is not None:
         task.billed = bill
 
@@ -98,6 +102,7 @@ def _started(fold: FlowFold, event: NodeAttemptStarted, at: int) -> None:
     task.attempt, task.effect, task.effect_id = event.attempt, event.effect, event.effect_id
     task.landing = task.retry = None
     task.start_clock(at)
+    run.follow_clock(task.node, at)
     run.attempts += 1
     _begin_stream(run, task, event.stream_effect)
     if run.active_since is None:
@@ -122,6 +127,7 @@ def _completed(fold: FlowFold, event: NodeAttemptCompleted, at: int) -> None:
         task.stop_clock(at)
         if event.item is not None:
             _end_item(run, task, event, at)
+        run.follow_clock(task.node, at)
 
 
 @TASK_HANDLERS.of(NodeAttemptFailed)
@@ -165,6 +171,7 @@ def _interrupted(fold: FlowFold, event: NodeAttemptInterrupted, at: int) -> None
     task.landing = event if task.phase is TaskPhase.LANDED else None
     task.interruptions += 1
     task.stop_clock(at)
+    run.follow_clock(task.node, at)
     visit = run.open.get(task.node)
     if visit is not None and task.effect is ToolEffect.UNSAFE:
         visit.unknown |= {task.item}
@@ -182,6 +189,7 @@ def _suspended(fold: FlowFold, event: NodeAttemptSuspended, at: int) -> None:
     _bill(run, task, event.usage)
     _moved(run, task, event)
     task.stop_clock(at)
+    run.follow_clock(task.node, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
     run.productive = True
     _rested(run, at)
@@ -195,6 +203,7 @@ def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None
     _moved(run, task, event)
     task.retry = event
     task.start_clock(at)
+    run.follow_clock(task.node, at)
     task.asked_at, task.asked_at_version = at, fold.version + 1
 
 
@@ -243,8 +252,13 @@ def _human_requested(fold: FlowFold, event: HumanRequested, at: int) -> None:
 
 @TASK_HANDLERS.of(StepHeld)
 def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
-    task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
-    if task is not None:
+    if (run := fold.run) is None:
+        return
+    key, visit = (event.node, event.visit, None), run.open.get(event.node)
+    if visit is not None and visit.visit == event.visit and visit.items is not None:
+        # A map has tasks for its items alone, until somebody is asked about it itself.
+        run.tasks[key] = Task(*key, order=run.next_order())
+    if (task := run.tasks.get(key)) is not None:
         _ask(fold, task, at, event)
         task.held = event.point
 
@@ -339,3 +353,15 @@ def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
         end_run(run, event, at)
     elif event.action == "skip":
         task.skipped = event
+    elif visit is not None:
+        _go_on_with_map(run, visit, task, event)
+
+
+def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: StepAnswered) -> None:
+    """Let a map that was held go on with its items, which are those of the list that it sees now."""
+    graph = graph_of(run.started.definition)
+    if event.point == "before" and isinstance(graph.node(visit.node), MapNode) and not visit.next_item:
+        visit.items = items_seen(run, graph, visit)
+    if visit.items is not None:
+        visit.may_begin, visit.may_end = task.may_begin or visit.may_begin, task.may_end or visit.may_end
+        del run.tasks[task.key]

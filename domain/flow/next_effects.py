@@ -5,7 +5,7 @@ Running and resuming are this same function. The order of the checks is their pr
 
 from collections.abc import Iterator
 
-from steptrail.domain.flow.concluding import breach, completed_map, conclude, enabled
+from steptrail.domain.flow.concluding import breach, conclude, conclude_map, enabled, is_to_be_held
 from steptrail.domain.flow.cutting import interrupted
 from steptrail.domain.flow.effects import (
     Ask,
@@ -84,12 +84,12 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
         return doubt
     if (limit := _limit(run, now)) is not None:
         return RecordEvents((limit,))
-    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED]
+    for visit in run.open.values():
+        if (effect := conclude_map(run, graph, visit, now)) is not None:
+            return effect
+    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not _rests(run, task)]
     if landed:
         return conclude(run, graph, min(landed, key=_order), now)
-    for visit in run.open.values():
-        if visit.items is not None and visit.ended_items == visit.items:
-            return RecordEvents((completed_map(graph, visit),))
     running = run.running()
     if run.pause_request is None:
         effect = _expired(run, now) or _opened(run, graph) or _started(run, graph, now)
@@ -97,7 +97,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
             return effect
     elif not running:
         return _paused(run.pause_request)
-    return Await(tuple(task.key for task in running), _until(run)) if running else None
+    return Await(tuple(task.key for task in running), _until(run, graph)) if running else None
 
 
 def _paused(asked: Request) -> RecordEvents:
@@ -106,6 +106,11 @@ def _paused(asked: Request) -> RecordEvents:
 
 def _order(task: Task) -> int:
     return task.order
+
+
+def _rests(run: RunFold, task: Task) -> bool:
+    """Tell whether a task is an item of a map about which a person is asked."""
+    return task.item is not None and run.held(run.open[task.node])
 
 
 def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
@@ -186,11 +191,16 @@ def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
 def _used(run: RunFold) -> int:
     """Return how many tasks run or are due, counting a map with further items to begin as one."""
     busy = sum(task.phase in {TaskPhase.RUNNING, TaskPhase.DUE} for task in run.tasks.values())
-    return busy + sum(visit.items is not None and visit.next_item < visit.items for visit in run.open.values())
+    return busy + sum(
+        visit.items is not None and visit.next_item < visit.items and not run.held(visit) for visit in run.open.values()
+    )
 
 
 def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     """Return what is done with the tasks that are due: retries whose time has come first."""
+    for visit in run.open.values():
+        if is_to_be_held(run, visit):
+            return RecordEvents((StepHeld(node=visit.node, visit=visit.visit, point="before"),))
     room = run.options.concurrency - len(run.running())
     starts: list[Task] = []
     for task in _due(run, graph, now):
@@ -203,16 +213,17 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
 
 
 def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
+    tasks = [task for task in run.tasks.values() if not _rests(run, task)]
     retries = [
         task
-        for task in run.tasks.values()
+        for task in tasks
         if task.phase is TaskPhase.RETRYING and task.retry is not None and task.retry.due_at <= now
     ]
     yield from sorted(retries, key=_order)
-    yield from sorted((task for task in run.tasks.values() if task.phase is TaskPhase.DUE), key=_order)
+    yield from sorted((task for task in tasks if task.phase is TaskPhase.DUE), key=_order)
     for visit in run.open.values():
         node = graph.node(visit.node)
-        if visit.items is None or not isinstance(node, MapNode):
+        if visit.items is None or run.held(visit) or not isinstance(node, MapNode):
             continue
         active = sum((task.node, task.visit) == (visit.node, visit.visit) for task in run.tasks.values())
         until = min(visit.items, visit.next_item + max(0, node.concurrency - active))
@@ -245,10 +256,14 @@ def _skipped(graph: Graph, node: Node, task: Task, answer: StepAnswered) -> Node
     return NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
 
 
-def _until(run: RunFold) -> int | None:
+def _until(run: RunFold, graph: Graph) -> int | None:
     """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due."""
     ends = [end for task in run.tasks.values() if (end := waiting_until(run, task)) is not None]
     ends += deadlines(run)
+    for visit in run.open.values():
+        timeout = None if visit.since is None else graph.node(visit.node).timeout
+        if visit.since is not None and timeout is not None:
+            ends.append(visit.since + round(timeout * 1e6) - visit.used_us)
     return min(ends, default=None)
 
 

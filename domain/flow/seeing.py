@@ -10,7 +10,7 @@ from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.views import View, changed_apart, sources
 
-__all__ = ["branches_of", "seen_by"]
+__all__ = ["branches_of", "items_seen", "seen_by"]
 
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
@@ -21,6 +21,13 @@ def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = Non
     value = None if item is None or listed is None else listed[item]
     successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
     return replace(seen, item=value, index=item, successors=successors)
+
+
+def items_seen(run: RunFold, graph: Graph, visit: VisitFold) -> int | None:
+    """Return the length of the list that the visit of a map sees; None for no list, and for another node."""
+    node = graph.node(visit.node)
+    listed = _seen(run, visit.view).listed(node.over) if isinstance(node, MapNode) else None
+    return None if listed is None else len(listed)
 
 
 def branches_of(run: RunFold, graph: Graph, visit: VisitFold) -> tuple[Branch, ...]:

@@ -91,7 +91,8 @@ class Task(Struct):
     `may_begin` says that a person let the visit begin, and `may_end` that one let it end; `skipped` is the answer of a
     person who has it skipped. `arguments` are those that a person made of the arguments that were approved. `billed` is
     the part of the bill of a stream below that is counted already. `begun_under` is the id under which the newest
-    stream below was begun before the run was retried; None when there was no such stream, or no such retry.
+    stream below was begun before the run was retried; None when there was no such stream, or no such retry. `spent` is
+    what all tries of an item of a map have used.
     """
 
     node: str
@@ -125,6 +126,7 @@ class Task(Struct):
     answered_at: int = 0
     billed: BilledUsage | None = None
     begun_under: str | None = None
+    spent: BilledUsage | None = None
 
     @property
     def key(self) -> TaskKey:

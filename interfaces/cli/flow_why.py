@@ -104,9 +104,10 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         yield "kept", f"{_listed(names)}: an earlier result stood in"
     spent = explained.spent
     cost = f"{spent.cost}, " if spent.cost is not None else ""
+    visits = f" in {spent.finished_visits} visits" if spent.finished_visits > spent.finished_nodes else ""
     yield (
         "spent",
-        f"{spent.finished_visits} of {many(spent.nodes, 'node')}, {many(spent.attempts, 'attempt')}, "
+        f"{spent.finished_nodes} of {many(spent.nodes, 'node')}{visits}, {many(spent.attempts, 'attempt')}, "
         f"{spent.tokens} tokens, {cost}{spent.active_seconds:.2f} s active, {spent.wall_seconds:.2f} s in all",
     )
     if explained.not_reached:

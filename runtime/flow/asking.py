@@ -7,7 +7,7 @@ from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.kinds.people import PersonsQuestion, asked
-from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import HumanNode, ToolNode
 from steptrail.domain.flow.seeing import seen_by
@@ -19,8 +19,8 @@ from steptrail.runtime.flow.faults import faulty
 __all__ = ["question"]
 
 
-def question(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEvent:
-    """Return the event that asks, or the failure of a node whose question cannot be made."""
+def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas) -> FlowEvent:
+    """Return the event that asks, or the failure of a node whose question cannot be made, or not be answered."""
     outer, visit = graph.node(task.node), run.open[task.node]
     seen, name = seen_by(run, graph, visit, task.item), effect_id(visit.execution, *task.key)
     # What a retry asks again is another question.
@@ -28,6 +28,9 @@ def question(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEvent:
     node = working_node(outer, task.item)
     try:
         if isinstance(node, HumanNode):
+            if node.schema is not None:
+                # With a schema that is none, all that a person says would be refused.
+                schemas.problems(node.schema, None)
             return _asked(node, task, request_id, now, asked(node, seen))
         if isinstance(node, ToolNode):
             return _requested(node, task, request_id, now, arguments(node.args, seen, node.required))

@@ -6,7 +6,7 @@ from functools import partial
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.concluding import time_left_us
+from steptrail.domain.flow.concluding import over_item_budget, time_left_us
 from steptrail.domain.flow.cutting import interrupted
 from steptrail.domain.flow.events import (
     CutReason,
@@ -107,7 +107,7 @@ class Attempts:
                 self._journal.record(kept)
                 continue
             self._prepared[key] = call
-            left, effect = time_left_us(node, task, now), effect_id(visit.execution, *key)
+            left, effect = time_left_us(run, graph, task, now), effect_id(visit.execution, *key)
             runs_a_stream = stream_kind(node) is not None
             self._journal.record(
                 NodeAttemptStarted(
@@ -156,7 +156,7 @@ class Attempts:
             could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
             self._journal.record(faulty(key, fault, task.attempt))
             return
-        left = time_left_us(node, task, now)
+        left = time_left_us(run, graph, task, now)
         timeout = None if left is None else max(0.0, left / 1e6)
         state = self._journal.peek()
         shown = ShownTry(
@@ -245,6 +245,8 @@ class Attempts:
 
     def _event(self, began: _Began, outcome: Outcome | Cut, seconds: float) -> FlowEvent:
         tried, policy = of_try(began.key, began.in_flight.attempt), began.node.retry
+        if isinstance(outcome, Succeeded):
+            outcome = self._within_budget(began.key, outcome)
         match outcome:
             case Succeeded():
                 return NodeAttemptCompleted(
@@ -293,6 +295,15 @@ class Attempts:
             case _:
                 reason = self._cut_for.pop(began.key, CutReason.CANCELLED)
                 return self._interrupted(began.key, reason, seconds)
+
+    def _within_budget(self, key: TaskKey, outcome: Succeeded) -> Succeeded | Failed:
+        """Return the outcome; for an item of a map that used more than its budget, that it has failed."""
+        run, graph, _ = self._place(key)
+        passed = over_item_budget(run, graph, run.tasks[key], outcome.usage)
+        if passed is None:
+            return outcome
+        error = fault_info(NodeFault(passed.failure, passed.message))
+        return Failed(failure=passed.failure, error=error, details=passed.details, usage=outcome.usage)
 
     def _interrupted(self, key: TaskKey, reason: CutReason, seconds: float) -> FlowEvent:
         run, graph, _ = self._place(key)

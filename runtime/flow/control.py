@@ -19,6 +19,7 @@ from steptrail.domain.flow.commands import (
 )
 from steptrail.domain.flow.decide import said_by, was_accepted
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
+from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
@@ -183,7 +184,12 @@ class FlowControl:
             given = PersonsAnswer(
                 choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
             )
-            if isinstance(node, HumanNode) and (why := wrong_in(given, node, self._means.schemas)) is not None:
+            try:
+                why = wrong_in(given, node, self._means.schemas) if isinstance(node, HumanNode) else None
+            except NodeFault as fault:
+                # A schema may show only with some values that it refers to another one.
+                why = fault.message
+            if why is not None:
                 raise CommandRejected("answer", state.flow_id, why)
         return FlowResult(await self.stream.tell(command))
 

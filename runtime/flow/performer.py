@@ -86,7 +86,7 @@ class FlowRunner:
         )
         self._resources: OpenResources | None = None
         self._unopened = flow.resources if flow is not None else None
-        self._grace_ends: float | None = None
+        self._grace: tuple[int, float] | None = None
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
@@ -134,7 +134,8 @@ class FlowRunner:
             case Ask(key=key):
                 state = journal.asked
                 run, graph = state.at_work()
-                journal.conclude(question(run, graph, run.tasks.get(key) or Task(*key), state.as_of))
+                task = run.tasks.get(key) or Task(*key)
+                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas))
             case Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case StartTasks(keys=keys) if attempts is not None:
@@ -178,11 +179,12 @@ class FlowRunner:
         """Cut off what may be cut now, and the others when their grace is over by the clock of the loop."""
         attempts.cut(due.now, due.reason)
         now = asyncio.get_running_loop().time()
-        if self._grace_ends is None:
-            self._grace_ends = now + max(0.0, (due.until - self._journal.now()) / 1e6)
-        if due.others and now >= self._grace_ends:
+        if self._grace is None or self._grace[0] != due.until:
+            self._grace = due.until, now + max(0.0, (due.until - self._journal.now()) / 1e6)
+        grace_ends = self._grace[1]
+        if due.others and now >= grace_ends:
             attempts.cut(due.others, due.reason)
-        await self._flight.land(at_most=None if due.now else max(0.0, self._grace_ends - now) or None)
+        await self._flight.land(at_most=None if due.now else max(0.0, grace_ends - now) or None)
 
     def _schedule(self, key: TaskKey) -> None:
         state = self._journal.asked

@@ -255,3 +255,48 @@ async def test_a_wait_is_drawn_once_and_recorded_with_when_it_ends(
         assert isinstance(record.event, NodeRetryScheduled)
         assert low <= record.event.delay_seconds <= high
         assert record.event.due_at == record.at + round(record.event.delay_seconds * 1e6)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_a_stop_leaves_its_grace_to_what_runs_after_items_were_cut_off() -> None:
+    world, begun, stopped = World(), asyncio.Event(), asyncio.Event()
+
+    async def work(_: Envelope, context: NodeContext) -> None:
+        if context.item == 0:
+            begun.set()
+            await asyncio.Event().wait()
+        await begun.wait()
+        raise RuntimeError("no")
+
+    async def read(_: object) -> None:
+        world.entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async def write(_: object) -> str:
+        await stopped.wait()
+        await asyncio.sleep(0)
+        return await world.do("write")
+
+    flow = (
+        Workflow("t")
+        .map("each", over="input", function=work, concurrency=2, on_error="record")
+        .function("write", write, effect="idempotent")
+        .function("read", read)
+        .noop("end")
+        .edge("each", "write", "read")
+        .edge(("write", "read"), "end")
+        .build()
+    )
+    async with trail_of() as trail:
+        running = asyncio.create_task(
+            trail.run(flow, ["slow", "ill"], session="f", options=RunOptions(stop_grace=60.0))
+        )
+        await world.entered.wait()
+        await trail.flow("f").stop(by="ana")
+        await running
+        ends = [event for event in await events_of(trail) if isinstance(event, NodeAttemptInterrupted)]
+    assert [(event.node, event.reason) for event in ends] == [("each", CutReason.SIBLING), ("read", CutReason.STOP)]
+    assert world.done == {"write": 1}

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from steptrail import ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
-from steptrail.workflow import BuiltWorkflow, Case, Check, Envelope, FailureClass, Workflow, load_flow
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import BuiltWorkflow, Cache, Case, Check, Envelope, FailureClass, Workflow, load_flow
 from tests.flow.kit import LEAVES
 from tests.runner.kit import trail_of
 
@@ -126,3 +128,32 @@ async def test_what_a_run_has_recorded_is_there_for_templates_and_expressions(
         result = await trail.run(flow)
     assert result.status is ExecutionStatus.COMPLETED
     assert said in str(result.output)
+
+
+async def test_all_variables_together_are_a_value_wherever_a_path_may_stand() -> None:
+    @tool(effect=ToolEffect.READ)
+    async def echo(them: dict[str, int]) -> dict[str, int]:
+        """Echo."""
+        return them
+
+    below = Workflow("below").function("same", lambda seen: seen.input).build()
+    model = ScriptedModel(["said"])
+    flow = (
+        Workflow("t")
+        .tool("tool", echo, args={"them": "{{ vars }}"})
+        .flow("flow", below, input={"all": "{{ vars }}"})
+        .llm("model", model, prompt="Of {{ vars }}")
+        .function("kept", lambda _: 1, cache=Cache(key=("vars",)))
+        .transform("pick", "pick", source="vars", keys=["a"])
+        .conditional("any", [Case("vars", to="end")])
+        .noop("end")
+        .chain("tool", "flow", "model", "kept", "pick", "any", "end")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(flow, vars={"a": 1}, session="f")
+    found = result.envelope.vars
+    assert result.status is ExecutionStatus.COMPLETED, result.error
+    assert (found["tool_output"], found["pick_output"]) == ({"a": 1}, {"a": 1})
+    assert found["flow_output"] == {"all": {"a": 1, "tool_output": {"a": 1}}}
+    assert model.requests[0].messages[-1].text.startswith('Of {"a":1,')

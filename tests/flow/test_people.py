@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from steptrail import ToolEffect
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
 from steptrail.workflow import FailureClass, RunOptions, Workflow
@@ -258,3 +259,22 @@ async def test_a_stop_ends_a_run_that_waits_for_a_person() -> None:
         (task,) = result.state.tasks
         assert task.request is not None
         assert task.request.request_id == "f:1:ask:1:r1"
+
+
+@pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#"}, {"$ref": "http://127.0.0.1:1/x"}])
+async def test_nobody_is_asked_for_a_value_by_a_schema_that_is_none(schema: dict[str, JsonValue]) -> None:
+    flow = Workflow("t").human("ask", type="input", prompt="?", schema=schema).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=LEAVES)
+        assert not await trail.inbox()
+    assert result.error is not None
+    assert (result.status, result.error.failure) == (ExecutionStatus.FAILED, FailureClass.CONFIG)
+
+
+async def test_an_answer_that_a_schema_cannot_judge_is_refused() -> None:
+    schema: dict[str, JsonValue] = {"properties": {"a": {"$ref": "http://127.0.0.1:1/x"}}}
+    flow = Workflow("t").human("ask", type="input", prompt="?", schema=schema).build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        with pytest.raises(CommandRejected, match="schema cannot be used"):
+            await trail.flow("f").answer("ask", data={"a": 1}, by="ana")

@@ -168,3 +168,21 @@ async def test_a_result_that_was_kept_is_told_and_is_no_try(capsys: pytest.Captu
         assert why.interrupted == ()
         names = "work (visit 2), items (visit 2) item 1, work (visit 3), items (visit 3) item 1"
         assert f"kept        {names}: an earlier result stood in" in printed(why, capsys)
+
+
+async def test_a_loop_has_finished_no_more_nodes_than_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = (
+        Workflow("t")
+        .function("count", count)
+        .rule_router("again", [Rule(lambda seen: seen.get("round") < 5, to="count")], default="ask")
+        .human("ask", prompt="?")
+        .noop("never")
+        .chain("count", "again", "ask", "never")
+        .edge("again", "count", loop=True)
+        .build()
+    )
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        why = await trail.flow("f").why()
+    assert (why.spent.finished_nodes, why.spent.finished_visits) == (2, 10)
+    assert any(line.startswith("spent       2 of 4 nodes in 10 visits, 5 attempts, ") for line in printed(why, capsys))

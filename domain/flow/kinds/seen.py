@@ -45,7 +45,8 @@ class Seen:
             return found(self.vars, path)
         value = self.root(root)
         if not rest:
-            return True, value
+            # The variables of a run are held in layers, which are no JSON.
+            return True, dict(self.vars) if root == "vars" else value
         return found(cast("Mapping[str, JsonValue]", value), rest) if isinstance(value, Mapping) else (False, None)
 
     def listed(self, path: str) -> list[JsonValue] | None:
