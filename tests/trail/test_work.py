@@ -21,14 +21,7 @@ from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.events import PauseRequested
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.errors import (
-    CommandRejected,
-    ConfigurationError,
-    SessionBusy,
-    SteptrailError,
-    StoredContextInvalid,
-    StoreFull,
-)
+from steptrail.errors import CommandRejected, ConfigurationError, StoredContextInvalid
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel.due_look import DueLook
@@ -460,39 +453,6 @@ async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: P
         gate.set()
         await hands.drain()
         assert await hands.take(row) in {NotTaken.LEFT, NotTaken.ENDING}
-
-
-async def test_runs_that_the_store_refuses_are_told_of_more_and_more_seldom(
-    tmp_path: Path, desk: Desk, caplog: pytest.LogCaptureFixture
-) -> None:
-    refusal: list[SteptrailError] = [StoreFull("no space left")]
-
-    async def begin() -> None:
-        raise refusal[0]
-
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
-        for session in ("s", "t"):
-            await trail.start(desk.agent(), "go", session=session)
-        rows = await trail.due()
-        hands = Hands(Environment(store=trail.store), lambda _: begin, room=Room(2), grace=1.0)
-
-        async def try_all(times: int) -> None:
-            for row in list(rows) * times:
-                task = await hands.take(row)
-                assert not isinstance(task, NotTaken)
-                await task
-
-        await try_all(8)
-        told = Counter(record.getMessage()[:9] for record in caplog.records)
-        assert told == {"session s": 4, "session t": 4}
-        assert caplog.records[-1].getMessage().endswith("no space left (said 8 times, and told seldom)")
-
-        refusal[0] = SessionBusy("s", "another process")
-        await try_all(1)
-        refusal[0] = StoreFull("no space left")
-        await try_all(1)
-        anew = {record.getMessage() for record in caplog.records[-2:]}
-        assert anew == {f"session {session} is left for a while: no space left" for session in ("s", "t")}
 
 
 async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_run(place: Place) -> None:
