@@ -6,6 +6,7 @@ A fault in one stream proves no fault in the others.
 from collections.abc import Sequence
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, SessionErased, StoreError
+from steptrail.domain.kernel.by_prefix import prefix_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.machine import FoldedState
@@ -159,6 +160,8 @@ async def _examine_leases(store: ExaminedStore, streams: set[str], open_streams:
         stream, owner = lease.stream or "", lease.owner or "an unknown process"
         if not lease.is_live:
             what = f"left behind by {owner}, which has died: the next run removes it"
+        elif stream not in streams and prefix_of(stream) not in KINDS:
+            continue  # of what counts a read model, follows the log or sweeps: it is held on no session
         elif stream not in streams:
             what = f"held by {owner} on a session that is not there: it is about to begin, or its events are lost"
         elif stream not in open_streams:

@@ -284,7 +284,7 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
         `SessionNotFound`, and `CommandRejected` when a step is open there, which is anywhere but after a
         `step.completed` or the end of an execution, or when the new session exists.
         """
-        into = checked_session_id(new_id("run") if session is None or session == "" else session)
+        into = checked_session_id(new_id("run") if session is None else session)
         if at is not None:
             a_whole(at, "`at`, a version,")
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})

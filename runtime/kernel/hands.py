@@ -17,6 +17,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.room import Place, Room
+from steptrail.runtime.kernel.seldom import Seldom
 
 __all__ = ["Carry", "Hands", "NotTaken", "OnLeft", "Work"]
 
@@ -57,6 +58,7 @@ class Hands:
         self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._left: dict[str, tuple[int, int]] = {}
+        self._refused: dict[str, Seldom] = {}
         self._is_ending = False
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
 
@@ -144,13 +146,21 @@ class Hands:
         except (SessionBusy, OwnershipLost) as error:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
         except StoreError as error:
-            _log.warning("session %s is left for a while: %s", row.session_id, error)
+            self._told_of(row.stream).warn("session %s is left for a while: %s", row.session_id, error)
+            return
         except SteptrailError as error:
             self._leave(row, version, error)
             _log.warning("session %s is due, and left as it is: %s", row.session_id, error)
         except Exception as error:
             self._leave(row, version, error)
             _log.exception("session %s is due, and could not be carried on", row.session_id)
+        self._refused.pop(row.stream, None)
+
+    def _told_of(self, stream: str) -> Seldom:
+        """Return what tells of a stream that the store refused: it is tried again at once, however often that is."""
+        if stream not in self._refused and len(self._refused) == _MOST_LEFT:
+            del self._refused[next(iter(self._refused))]
+        return self._refused.setdefault(stream, Seldom(_log))
 
     def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
         self._left.pop(row.stream, None)

@@ -28,8 +28,9 @@ def unnamed_session(key: str | None) -> str:
 
 
 def session_or_unnamed(session: str | None, key: str | None) -> str:
-    """Return the id that the caller chose; for None and an empty text that of `unnamed_session`.
+    """Return the id that the caller chose; for None that of `unnamed_session`.
 
-    Any other value is left to the check of ids: a number 0 that stood for no id would begin a session at each call.
+    Any other value is left to the check of ids: an empty text or a number 0 that stood for no id would begin a session
+    at each call, and so do the work again.
     """
-    return unnamed_session(key) if session is None or session == "" else session
+    return unnamed_session(key) if session is None else session

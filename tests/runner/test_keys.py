@@ -62,3 +62,20 @@ async def test_an_empty_key_would_be_everybodys_and_is_refused(key: str) -> None
             with pytest.raises(ConfigurationError, match="key: it is empty: leave it out, or give one that names"):
                 await give()
         assert await trail.runs() == []
+
+
+async def test_an_empty_session_would_be_another_one_at_each_call_and_is_refused() -> None:
+    agent, flow = agent_of(["hi"]).build(), Workflow("w").noop("a").build()
+    async with trail_of() as trail:
+        await trail.run(agent, "go", session="s")
+        for give in (
+            lambda: trail.run(agent, "go", session=""),
+            lambda: trail.run(agent, "go", session="", key="k"),
+            lambda: trail.start(agent, "go", session=""),
+            lambda: trail.session("s").fork(session=""),
+            lambda: trail.run(flow, session=""),
+            lambda: trail.start(flow, session=""),
+        ):
+            with pytest.raises(ConfigurationError, match=r"'' cannot be (a session id|the id of a run)"):
+                await give()
+        assert [row.session_id for row in await trail.runs()] == ["s"]

@@ -55,6 +55,14 @@ async def test_given_a_lease_on_a_session_that_is_not_there_then_it_needs_attent
     assert examined.is_healthy
 
 
+@pytest.mark.parametrize("name", ["projector:runs", "follower:mails", "fleet:sweep"])
+async def test_given_a_lease_of_a_process_at_work_that_is_on_no_session_then_nothing_is_found(
+    url: str, name: str
+) -> None:
+    examined = await seen(url, lambda store: store.acquire(name, owner="worker-7"))
+    assert examined.findings == []
+
+
 async def test_given_a_lease_on_a_session_with_nothing_open_then_it_needs_attention(url: str) -> None:
     async def noted_and_leased(store: RecorderEventStore) -> None:
         await note(store, "other:f1")
