@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -34,7 +35,7 @@ from steptrail.hooks import (
 )
 from tests.unit.hooks.given import at_boundary, in_calls, process, step_done
 
-PAIRS: list[tuple[str, CriterionHook, CanExplainContinuation]] = [
+PAIRS: Sequence[tuple[str, CriterionHook, CanExplainContinuation]] = [
     ("StepsLimitHook", StepsLimitHook(1), StepsLimit(1)),
     ("TokenUsageLimitHook", TokenUsageLimitHook(15), TokenUsageLimit(15)),
     ("ExecutionTimeLimitHook", ExecutionTimeLimitHook(5.0), ExecutionTimeLimit(5.0)),
