@@ -7,7 +7,7 @@ with the same messages as one that loads the session. Text of a reply that broke
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from steptrail.domain.agent.events import AgentEvent, MetadataChanged, StepCompleted
+from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, MetadataChanged, StepCompleted
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
@@ -114,6 +114,8 @@ class AguiFold:
         if any(isinstance(each, InferenceRequestFailed) for each in lifecycle):
             events += self._taken_back()
         events += self._caught_up()
+        if isinstance(record.event, InferenceCompleted):
+            events += self._taken_back()  # only where nothing was stored of it: what is stored ends what was shown
         for each in lifecycle:
             events += self._meant(each)
         if isinstance(record.event, _MAY_CHANGE_WHAT_IS_SHOWN):

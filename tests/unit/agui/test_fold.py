@@ -2,23 +2,24 @@
 
 from collections.abc import Sequence
 
+import pytest
 from ag_ui.core import Event, RunFinishedEvent, TextMessageContentEvent
 
 from steptrail.agui import AguiConfig, AguiFold
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.events import InferenceCompleted, InferenceStarted
 from steptrail.live import ReplyDelta, UpdatesLost
-from steptrail.models import Usage
+from steptrail.models import FinishReason, ModelReply, Usage
 from steptrail.testing import Reply, call, say
 from tests.runner.kit import agent_of, run
 from tests.unit.agui.client import Client
 
 
 async def told(
-    script: Sequence[Reply], *live: str | UpdatesLost, config: AguiConfig | None = None
+    script: Sequence[Reply], *live: str | UpdatesLost, config: AguiConfig | None = None, output: type = str
 ) -> tuple[Client, list[str]]:
     """Tell a run whose first reply is seen in these pieces, and return the client with the types of the events."""
-    records = (await run(agent_of(script).build())).records
+    records = (await run(agent_of(script).with_output(output).build())).records
     fold = AguiFold(evolve_all(initial("s"), records[:2]), run_id="r", config=config or AguiConfig())
     client, is_first = Client(), True
     client.take_all(fold.begin(joins=True))
@@ -72,6 +73,15 @@ async def test_text_of_a_reply_that_broke_off_is_taken_back() -> None:
     client, kinds = await told([RuntimeError("gone"), "Unreached."], "I was about to")
     assert contents(client) == ["go"]
     assert kinds[-1] == "RUN_ERROR"
+
+
+@pytest.mark.parametrize("seen", ["3", UpdatesLost(session_id="s", count=1)], ids=["text", "a hole"])
+async def test_a_reply_of_which_nothing_is_stored_is_taken_back_before_the_next_one(seen: str | UpdatesLost) -> None:
+    nothing = ModelReply(parts=(), finish_reason=FinishReason.STOP, usage=Usage())
+    client, _ = await told([nothing, "31"], seen, output=int)
+    unseen, _ = await told([nothing, "31"], output=int)
+    assert client.said == unseen.said
+    assert contents(client)[-1] == "31"
 
 
 async def test_what_an_error_says_is_told_when_that_is_asked_for() -> None:
