@@ -222,8 +222,9 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         is made. Running the same command again is safe, also after a crash: an unfinished execution with this input is
         gone on with, and when the session's newest input was this one, its result is returned, `stored`. Any other
         input begins the next execution. With a `key` the same holds over the whole life of the session, not for the
-        newest input alone, and the same words under another key are another command. A retry counts as the execution
-        that it retries. To say something in a conversation, also the same words twice, `send` it.
+        newest input alone, whatever agent comes with it, and the same words under another key are another command. A
+        retry counts as the execution that it retries. To say something in a conversation, also the same words twice,
+        `send` it.
 
         `context` is what there is to say of the run, of the type that the agent declares; it is stored, and belongs to
         the input: the same words with another context are another command. Without one, the session keeps the last.
