@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from steptrail.domain.errors import MissingExtra
-from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Schemas
+from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Patterns, Schemas
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
@@ -35,6 +35,12 @@ class _WhenNeeded:
             raise NodeFault(FailureClass.CONFIG, str(error)) from None
 
     @cached_property
+    def _patterns(self) -> Patterns:
+        from steptrail.infrastructure.flow.patterns import LinearPatterns
+
+        return LinearPatterns()
+
+    @cached_property
     def _http(self) -> HttpClient:
         from steptrail.infrastructure.flow.http import HttpxClient
 
@@ -55,6 +61,10 @@ class _WhenNeeded:
         """See `Schemas.problems`."""
         return self._schemas.problems(schema, value)
 
+    def fits(self, pattern: object, text: str) -> bool:
+        """See `Patterns.fits`."""
+        return self._patterns.fits(pattern, text)
+
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         """See `HttpClient.send`."""
         return await self._http.send(method, url, headers=headers, content=content)
@@ -63,4 +73,4 @@ class _WhenNeeded:
 def flow_means() -> FlowMeans:
     """Return the means of evaluation. It loads nothing yet."""
     ports = _WhenNeeded()
-    return FlowMeans(ports, ports, ports)
+    return FlowMeans(ports, ports, ports, ports)

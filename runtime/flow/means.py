@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Schemas
+from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Patterns, Schemas
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
@@ -12,10 +12,11 @@ __all__ = ["WITHOUT", "FlowMeans"]
 
 
 class FlowMeans(NamedTuple):
-    """Evaluates CEL expressions, checks values against JSON schemas, and sends HTTP requests."""
+    """Evaluates CEL expressions, checks values against JSON schemas, searches texts, and sends HTTP requests."""
 
     expressions: Expressions
     schemas: Schemas
+    patterns: Patterns
     http: HttpClient
 
 
@@ -33,9 +34,12 @@ class _Missing:
     def problems(self, schema: Mapping[str, JsonValue], value: JsonValue) -> tuple[str, ...]:
         _missing("JSON schemas")
 
+    def fits(self, pattern: object, text: str) -> bool:
+        _missing("patterns")
+
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         _missing("webhooks")
 
 
-WITHOUT = FlowMeans(_Missing(), _Missing(), _Missing())
+WITHOUT = FlowMeans(_Missing(), _Missing(), _Missing(), _Missing())
 """The means of a process without the extra `flow`: a node that needs one fails with the name of the extra."""

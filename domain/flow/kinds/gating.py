@@ -5,7 +5,7 @@ from dataclasses import replace
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
-from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of
+from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting
 from steptrail.domain.flow.nodes import CheckSpec, GateNode, GuardianNode, OnFail
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
@@ -66,8 +66,9 @@ def _wrong(check: CheckSpec, value: JsonValue, means: NodeMeans) -> str | None:
             number = number_in(value)
             return "it is no number" if number is None else _outside(number, check, "it is")
         case "pattern":
-            pattern = pattern_of(settings.get("pattern"))
-            return None if isinstance(value, str) and pattern.search(value) else f"it does not fit {pattern.pattern!r}"
+            pattern = settings.get("pattern")
+            fits = means.patterns.fits(pattern, value if isinstance(value, str) else "")
+            return None if fits and isinstance(value, str) else f"it does not fit {pattern!r}"
         case "enum":
             allowed = settings.get("values")
             if not isinstance(allowed, list):

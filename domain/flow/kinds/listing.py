@@ -7,7 +7,7 @@ from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
-from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, pattern_of, text_of
+from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, text_of
 from steptrail.domain.flow.nodes import FilterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
@@ -48,9 +48,9 @@ def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iter
                 if (at := _at(node, item))[0] and any(has_type(at[1], str(name)) for name in types)
             )
         case "match":
-            yield from (place for place, item in enumerate(items) if _fits(node, item))
+            yield from (place for place, item in enumerate(items) if _fits(node, item, means))
         case "exclude":
-            yield from (place for place, item in enumerate(items) if not _fits(node, item))
+            yield from (place for place, item in enumerate(items) if not _fits(node, item, means))
         case "expression":
             expression = node.expression
             if expression is None:
@@ -97,14 +97,14 @@ def _first_of_equals(node: FilterNode, items: _Items) -> Iterator[int]:
             met.add(key)
 
 
-def _fits(node: FilterNode, item: JsonValue) -> bool:
+def _fits(node: FilterNode, item: JsonValue, means: NodeMeans) -> bool:
     pattern, values = node.settings.get("pattern"), node.settings.get("values")
     if pattern is None and values is None:
         raise NodeFault(FailureClass.CONFIG, f"the operation {node.operation} needs a pattern or values")
     is_there, value = _at(node, item)
     if not is_there:
         return False
-    if pattern is not None and pattern_of(pattern).search(text_of(value)):
+    if pattern is not None and means.patterns.fits(pattern, text_of(value)):
         return True
     return isinstance(values, list) and identity(value) in map(identity, values)
 

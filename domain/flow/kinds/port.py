@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Expressions", "NodeFault", "NodeMeans", "Schemas"]
+__all__ = ["Expressions", "NodeFault", "NodeMeans", "Patterns", "Schemas"]
 
 
 class NodeFault(Exception):
@@ -44,9 +44,22 @@ class Schemas(Protocol):
         ...
 
 
+class Patterns(Protocol):
+    """Searches texts with regular expressions, in time that grows with the length of the text alone."""
+
+    def fits(self, pattern: object, text: str) -> bool:
+        """Tell whether an expression finds something in a text.
+
+        Raises `NodeFault` of the class `config` for what is no expression, for one of more than 1,000 characters, and
+        for one that looks around or back.
+        """
+        ...
+
+
 class NodeMeans(NamedTuple):
     """The means by which a node is evaluated. `functions` are those that decide in it, by their recorded names."""
 
     expressions: Expressions
     schemas: Schemas
+    patterns: Patterns
     functions: Mapping[str, Callable[..., Any]] = {}

@@ -2,19 +2,16 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["TYPES", "has_type", "identity", "number_in", "number_setting", "pattern_of", "text_of"]
+__all__ = ["TYPES", "has_type", "identity", "number_in", "number_setting", "text_of"]
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 """The names of the types of JSON schemas."""
-
-_LONGEST_PATTERN = 1_000
 
 
 def has_type(value: JsonValue, name: str) -> bool:
@@ -69,16 +66,6 @@ def text_of(value: JsonValue) -> str:
 def identity(value: JsonValue) -> str:
     """Return a text that is the same for equal values: 1 and 1.0 are equal, 1 and true are not."""
     return json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-
-
-def pattern_of(source: object) -> re.Pattern[str]:
-    """Return a regular expression. Raises `NodeFault` of the class `config`."""
-    if not isinstance(source, str) or len(source) > _LONGEST_PATTERN:
-        raise NodeFault(FailureClass.CONFIG, f"a pattern is a text of at most {_LONGEST_PATTERN} characters")
-    try:
-        return re.compile(source)
-    except re.error as error:
-        raise NodeFault(FailureClass.CONFIG, f"{source!r} is no pattern: {error}") from None
 
 
 def _whole(value: JsonValue) -> JsonValue:

@@ -6,6 +6,7 @@ from typing import Any
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.flow.patterns import LinearPatterns
 
 __all__ = ["Table", "means"]
 
@@ -34,4 +35,4 @@ def means(
 ) -> NodeMeans:
     """Return means with these functions, and with these expressions."""
     ports = Table(expressions or {})
-    return NodeMeans(ports, ports, functions or {})
+    return NodeMeans(ports, ports, LinearPatterns(), functions or {})
