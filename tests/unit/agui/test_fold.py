@@ -16,7 +16,7 @@ from tests.unit.agui.client import Client
 
 
 async def told(
-    script: Sequence[Reply], *live: str | UpdatesLost, config: AguiConfig | None = None, output: type = str
+    script: Sequence[Reply], *live: str | UpdatesLost, config: AguiConfig | None = None, output: type[str | int] = str
 ) -> tuple[Client, list[str]]:
     """Tell a run whose first reply is seen in these pieces, and return the client with the types of the events."""
     records = (await run(agent_of(script).with_output(output).build())).records
