@@ -303,7 +303,7 @@ class SqliteSeries:
         return None
 
     def _is_there(self, number: int) -> bool:
-        """Whether there is a file with something in it, or in its log: somebody may have removed or emptied it."""
+        """Tell whether there is a file with something in it, or in its log: somebody may have removed or emptied it."""
         for name in (f"{number}.db", f"{number}.db-wal"):
             with suppress(OSError):
                 if (self.folder / name).stat().st_size:
