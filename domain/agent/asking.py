@@ -60,10 +60,11 @@ def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
     if call.phase not in {CallPhase.NEW, CallPhase.HELD}:
         return None
     spec = execution.agent.tool(call.name)
-    if refused_by_count(execution, call, spec, execution.tool_calls) is not None:
-        return None
     by_its_tool = Hold(spec.approval, call.name) if spec is not None and spec.approval is not None else None
-    return call.hold or by_its_tool
+    hold = call.hold or by_its_tool
+    if hold is None or refused_by_count(execution, call, spec, execution.tool_calls) is not None:
+        return None
+    return hold
 
 
 def _question(execution: ExecutionFold, step: StepFold, call: ToolExecution, hold: Hold, now: int) -> ApprovalRequested:
