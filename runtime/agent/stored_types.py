@@ -1,6 +1,6 @@
 """A type whose values are stored as JSON: its schema, and how JSON becomes a value. Imported when an agent has one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -78,7 +78,7 @@ class StoredType(Generic[T]):
         left out or have other names. Then JSON that was `said`, or that without what is computed, is taken if it does.
         """
         plain = self.to_json(value)
-        for form in (plain, *said, self.to_json(value, round_trip=True)):
+        for form in self._forms(value, plain, *said):
             try:
                 if self.of(form) == value:
                     return form
@@ -86,6 +86,10 @@ class StoredType(Generic[T]):
                 continue
         self.of(plain)  # of a type whose values equal nothing
         return plain
+
+    def _forms(self, value: T, *known: JsonValue) -> Iterator[JsonValue]:
+        yield from known
+        yield self.to_json(value, round_trip=True)  # made only where none of the others is taken
 
     def to_json(self, value: T, *, round_trip: bool = False) -> JsonValue:
         """Return the value as JSON for the store, with `round_trip` without what is computed. Raises `NotStorable`."""
