@@ -7,8 +7,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -18,6 +17,7 @@ from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
+from steptrail.interfaces.python.twins import BlockingClosing
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.difference import difference_of_values
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class TestTrail:
+class TestTrail(BlockingClosing):
     """A trail on a store of its own. `url` is the address of the store, for other processes and for async code."""
 
     __test__ = False
@@ -74,16 +74,6 @@ class TestTrail:
         """Close the trail, if it was opened."""
         if self._trail is not None:
             self._trail.close()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the trail."""
-        self.close()
 
 
 class Cassettes:
