@@ -65,7 +65,7 @@ class SyncSubscription(BlockingClosing):
                 try:
                     self._portal.call(self._subscription.fill())
                 except CancelledError:
-                    # BlockingClosing the trail cancels what has not ended by itself by then.
+                    # Closing the trail cancels what has not ended by itself by then.
                     if not self._subscription.is_over:
                         raise
         raise StopIteration
@@ -104,7 +104,7 @@ class SyncFollowing(BlockingClosing):
             except StopAsyncIteration:
                 pass
             except CancelledError:
-                # BlockingClosing the trail cancels what has not ended by itself by then.
+                # Closing the trail cancels what has not ended by itself by then.
                 if not self._following.is_over:
                     raise
         raise StopIteration

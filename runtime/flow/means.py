@@ -35,11 +35,11 @@ class _Missing:
         _missing("JSON schemas")
 
     def fits(self, pattern: object, text: str) -> bool:
-        _missing("patterns")
+        raise NodeFault(FailureClass.CONFIG, "nothing here searches texts for patterns")
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         _missing("webhooks")
 
 
 WITHOUT = FlowMeans(_Missing(), _Missing(), _Missing(), _Missing())
-"""The means of a process without the extra `flow`: a node that needs one fails with the name of the extra."""
+"""The means of an owner that was given none: a node that needs one fails, with the name of the extra if it has one."""
