@@ -39,11 +39,11 @@ WITH_PROGRAM = """
 """
 WITH_FORK = """
     import os, time
-    pid = os.fork()
-    if pid == 0:
+    # The child speaks: when its parent has forked, it itself may not yet have run as far as giving up the lock.
+    if os.fork() == 0:
+        print("held", os.getpid(), flush=True)
         os.close(0), os.close(1)
         time.sleep(600)
-    print("held", pid, flush=True)
 """
 
 
