@@ -51,6 +51,11 @@ class Start(FromOutside, frozen=True, kw_only=True):
     new: bool = False
     context: JsonValue = None
 
+    @property
+    def runs(self) -> str | None:
+        """The agent that its key stands for. A child has the key of the call that runs it, however it is named now."""
+        return self.agent.name if self.parent is None else None
+
 
 class Retry(FromOutside, frozen=True, kw_only=True):
     """Open an execution that goes on where the last one ended without an answer.

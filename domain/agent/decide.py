@@ -56,7 +56,9 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     key = getattr(command, "key", None)
     if key is not None:
         doing = _DOING[type(command)]
-        if use_of(state.fold.keys, key, _what(command), command=doing, session=state.agent_id) is not None:
+        runs = command.runs if isinstance(command, Start) else None
+        use = use_of(state.fold.keys, key, _what(command), runs=runs, command=doing, session=state.agent_id)
+        if use is not None:
             return ()
     match command:
         case Start():

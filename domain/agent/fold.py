@@ -230,10 +230,10 @@ class SessionFold(Struct):
         """Add a message to the conversation, with its origin."""
         self.messages, self.origins = self.messages.appended(message), self.origins.appended(origin)
 
-    def remember(self, key: str | None, what: str) -> None:
+    def remember(self, key: str | None, what: str, ran: str | None = None) -> None:
         """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
         if key is not None:
-            self.keys = {**self.keys, key: KeyUse(self.executions, what)}
+            self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}
 
     def newest_try(self, execution: int) -> int:
         """Return the ordinal of the newest retry of an execution; its own ordinal when there is no retry."""

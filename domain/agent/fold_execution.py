@@ -92,7 +92,8 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
     if event.input is not None:
         fold.input_at = len(fold.messages)
         fold.say(event.input, MessageOrigin(at, event.ordinal))
-        fold.remember(event.key, said(event.input, context=context) if event.key is not None else "")
+        if event.key is not None:
+            fold.remember(event.key, said(event.input, context=context), ran=event.agent.name)
     else:
         answers = last.input if last is not None else None
         fold.retries = (*fold.retries, event.ordinal)

@@ -66,6 +66,11 @@ class StartFlow(FromOutside, frozen=True, kw_only=True):
     by: str = "user"
     key: str | None = None
 
+    @property
+    def runs(self) -> str | None:
+        """The workflow that its key stands for. A child has the key of the call that runs it, whatever its name now."""
+        return self.flow.definition.name if self.parent is None else None
+
 
 class ResumeFlow(FromOutside, frozen=True, kw_only=True):
     """Go on with the open execution in a new segment.

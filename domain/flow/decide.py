@@ -100,8 +100,9 @@ def was_accepted(state: FlowState, command: FlowCommand) -> bool:
     key = getattr(command, "key", None)
     if key is None:
         return False
-    doing = _DOING[type(command)]
-    return use_of(state.fold.keys, key, _what(state, command), command=doing, session=state.flow_id) is not None
+    doing, what = _DOING[type(command)], _what(state, command)
+    runs = command.runs if isinstance(command, StartFlow) else None
+    return use_of(state.fold.keys, key, what, runs=runs, command=doing, session=state.flow_id) is not None
 
 
 def said_by(state: FlowState, command: StartFlow) -> str:

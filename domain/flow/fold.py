@@ -222,7 +222,7 @@ class FlowFold(Struct):
             run.tasks = {key: structs.replace(task) for key, task in run.tasks.items()}
         return other
 
-    def remember(self, key: str | None, what: str) -> None:
+    def remember(self, key: str | None, what: str, ran: str | None = None) -> None:
         """Note what an idempotency key was used for. `key` may be None: then there is nothing to note."""
         if key is not None:
-            self.keys = {**self.keys, key: KeyUse(self.executions, what)}
+            self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}

@@ -56,7 +56,8 @@ def _metadata_changed(fold: FlowFold, event: MetadataChanged, at: int) -> None:
 @RUN_HANDLERS.of(FlowStarted)
 def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
     fold.executions, fold.segment, fold.worker, fold.name = event.ordinal, event.segment, event.worker or "", event.flow
-    fold.remember(event.key, said(event) if event.key is not None else "")
+    if event.key is not None:
+        fold.remember(event.key, said(event), ran=event.flow)
     graph = graph_of(event.definition)
     view = View(vars=Layers(event.vars), messages=Log(event.messages), artifacts=Log(event.artifacts))
     fold.run = RunFold(

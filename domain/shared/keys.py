@@ -14,11 +14,13 @@ __all__ = ["KeyUse", "said", "use_of"]
 class KeyUse(Value, frozen=True):
     """The command that came with a key. `what` is what was `said`, or the name of a command without messages.
 
-    `execution` is the ordinal of the execution that the command began, or of the newest one at that time.
+    `execution` is the ordinal of the execution that the command began, or of the newest one at that time. `ran` is the
+    name of the agent or workflow that the command was to run; None when it named none.
     """
 
     execution: int
     what: str
+    ran: str | None = None
 
 
 def said(*messages: Message, context: JsonValue = None) -> str:
@@ -30,10 +32,13 @@ def said(*messages: Message, context: JsonValue = None) -> str:
     return words if context is None else f"{words}\n{digest_of(context)}"
 
 
-def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: str, session: str) -> KeyUse | None:
+def use_of(
+    keys: Mapping[str, KeyUse], key: str | None, what: str, *, runs: str | None = None, command: str, session: str
+) -> KeyUse | None:
     """Return the earlier use of `key` for the same command; None when the key is new, or is None itself.
 
-    A command without a context is the same as one with the same words and any context.
+    A command without a context is the same as one with the same words and any context. `runs` is the name of the agent
+    or workflow that the command is to run; None when it names none, which is the same as any.
 
     Raises `CommandRejected` when the key was used for something else, because its result would be taken for the result
     of this command.
@@ -43,5 +48,8 @@ def use_of(keys: Mapping[str, KeyUse], key: str | None, what: str, *, command: s
     use = keys.get(key)
     if use is not None and what not in {use.what, use.what.partition("\n")[0]}:
         why = f"the key {shown(key)} came with another input, context or command before: use another key for this one"
+        raise CommandRejected(command, session, why)
+    if use is not None and runs is not None and use.ran not in {None, runs}:
+        why = f"the key {shown(key)} came with {shown(use.ran)} before, not {shown(runs)}: use another key for this one"
         raise CommandRejected(command, session, why)
     return use

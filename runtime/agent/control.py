@@ -178,10 +178,10 @@ class SessionControl:
     def _asked_before(self, state: AgentState, start: Start) -> int | None:
         """Return the ordinal of the execution that has this input already; None when a new one is to begin.
 
-        Raises `CommandRejected` for the newest input with another context, and for a key with another input.
+        Raises `CommandRejected` for the newest input with another context, and for a key with another input or agent.
         """
         key, context = start.key, start.context
-        if (use := self._use(state, key, _said(start.input, key, context), "run")) is not None:
+        if (use := self._use(state, key, _said(start.input, key, context), "run", start.runs)) is not None:
             return use.execution
         is_the_newest = state.execution is not None and state.execution.input == start.input
         if not is_the_newest or not (state.is_open or key is None):
@@ -191,8 +191,10 @@ class SessionControl:
             raise CommandRejected("run", self._session, why)
         return state.fold.executions
 
-    def _use(self, state: AgentState, key: str | None, what: str, command: str) -> KeyUse | None:
-        return use_of(state.fold.keys, key, what, command=command, session=self._session)
+    def _use(
+        self, state: AgentState, key: str | None, what: str, command: str, runs: str | None = None
+    ) -> KeyUse | None:
+        return use_of(state.fold.keys, key, what, runs=runs, command=command, session=self._session)
 
     async def _answer(
         self,
@@ -251,7 +253,7 @@ class SessionControl:
         journal = await self.stream.journal()
         while True:
             state = journal.committed
-            if (use := self._use(state, key, _said(message, key, context), "send to")) is not None:
+            if (use := self._use(state, key, _said(message, key, context), "send to", agent.snapshot.name)) is not None:
                 if state.fold.newest_try(use.execution) <= len(state.fold.ended_at_version):
                     return await self._answer(journal, agent, use.execution)
                 return await self._joined(journal, agent, by)
@@ -282,7 +284,7 @@ class SessionControl:
         joining, beginning = _to_say(agent, message, None, by=by, key=key, context=context)
 
         def command_for(state: AgentState) -> Command | None:
-            if self._use(state, key, _said(message, key, context), "send to") is not None:
+            if self._use(state, key, _said(message, key, context), "send to", agent.snapshot.name) is not None:
                 return None
             if state.is_open:
                 return joining

@@ -65,7 +65,7 @@ class FlowControl:
         self.stream = self._owner.stream
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
-        """StartFlow an execution, go on with the one that has this input, or return where that one ended.
+        """Start an execution, go on with the one that has this input, or return where that one ended.
 
         An execution is found again if it is the newest and has the same input, or if it came with the same key.
         """
@@ -77,7 +77,7 @@ class FlowControl:
 
         journal = await self.stream.journal()
         if start.key is not None:
-            was_accepted(journal.committed, start)  # refuses the key of another input
+            was_accepted(journal.committed, start)  # refuses the key of another input or workflow
         before = journal.committed.version
         state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
         return FlowResult(state, stored=state.version <= before)

@@ -2,9 +2,11 @@
 
 import pytest
 
+from steptrail import Agent, AgentBuilder
 from steptrail.errors import CommandRejected, ConfigurationError
 from steptrail.messages import Message
-from steptrail.workflow import Workflow
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import BuiltWorkflow, Workflow
 from tests.runner.kit import Crash, again_on, agent_of, crash_at, trail_of
 
 
@@ -37,6 +39,37 @@ async def test_another_input_under_a_key_that_has_not_finished_is_refused_too() 
         with pytest.raises(CommandRejected, match="came with another input"):
             await other.run(agent_of(["Paid more."]).build(), "Pay 500.", session="s", key="order-1")
         assert (await other.run(agent_of(["Paid."]).build(), "Pay 5.", session="s", key="order-1")).output == "Paid."
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+async def test_a_key_that_came_with_another_agent_or_workflow_is_refused_and_not_answered_by_that(
+    session: str | None,
+) -> None:
+    def agent(name: str) -> Agent:
+        return AgentBuilder(name).with_model(ScriptedModel([f"{name} says so."])).build()
+
+    def flow(name: str) -> BuiltWorkflow:
+        return Workflow(name).noop("a").build()
+
+    refused = r"the key 'order-1' came with 'triage' before, not 'writer': use another key for this one"
+    async with trail_of() as trail:
+        first = await trail.run(agent("triage"), "Order 1.", session=session, key="order-1")
+        at, writer = trail.session(first.session_id), agent("writer")
+        for give in (
+            lambda: trail.run(writer, "Order 1.", session=session, key="order-1"),
+            lambda: trail.start(writer, "Order 1.", session=session, key="order-1"),
+            lambda: at.send(writer, "Order 1.", key="order-1"),
+            lambda: at.post(writer, "Order 1.", key="order-1"),
+        ):
+            with pytest.raises(CommandRejected, match=refused):
+                await give()
+        assert (await trail.run(agent("triage"), "Order 1.", session=session, key="order-1")).stored
+        done = await trail.run(flow("triage"), {"order": 1}, session=session, key="order-1")
+        for start in (trail.run, trail.start):
+            with pytest.raises(CommandRejected, match=refused):
+                await start(flow("writer"), {"order": 1}, session=session, key="order-1")
+        assert (await trail.run(flow("triage"), {"order": 1}, session=session, key="order-1")).stored
+        assert done.status.value == "completed"
 
 
 async def test_a_key_of_something_that_was_sent_is_none_of_the_run_it_was_sent_to() -> None:

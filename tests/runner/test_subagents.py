@@ -281,6 +281,20 @@ async def test_a_crash_after_any_commit_of_the_tree_repeats_no_child_and_bills_i
         assert (tree.usage, tree.own_usage) == (times(5), times(2))
 
 
+@pytest.mark.parametrize("crash", range(3, 8))
+async def test_a_child_that_has_another_name_after_a_crash_goes_on_with_the_call_that_it_is_for(crash: int) -> None:
+    def parent(name: str) -> Agent:
+        child = named(name, call("look"), "looked").with_tools(look).build()
+        return boss([SpawnSubagent({"a": child})], spawns(("a", "go")), "Done.").build()
+
+    async with trail_of(reach=crash_at("after-append", crash)) as trail:
+        with pytest.raises(Crash):
+            await trail.run(parent("old"), "go", session="s")
+        result = await again_on(trail).run(parent("new"), "go", session="s")
+        assert (result.output, result.usage) == ("Done.", times(4))
+        assert result.state.steps[0].tool_executions[0].text == "[Subagent: a] looked"
+
+
 async def test_processes_that_keep_dying_while_a_child_gets_on_do_not_stop_the_parent() -> None:
     child = named("worker", *[call("look")] * 6, "looked").with_tools(look).build()
     parent = boss([SubagentTool(child)], asks("worker", "go"), "Done.").build()
