@@ -6,7 +6,7 @@ in the order of the reply.
 """
 
 from steptrail.domain.agent.call_phases import CallPhase
-from steptrail.domain.agent.call_starts import refused_by_count
+from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.effects import KeepWaiting, Record
 from steptrail.domain.agent.events import ApprovalExpired, ApprovalRequested, WaitEnded, WaitStarted
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
@@ -62,7 +62,7 @@ def _demand(execution: ExecutionFold, call: ToolExecution) -> Hold | None:
     spec = execution.agent.tool(call.name)
     by_its_tool = Hold(spec.approval, call.name) if spec is not None and spec.approval is not None else None
     hold = call.hold or by_its_tool
-    if hold is None or refused_by_count(execution, call, spec, execution.tool_calls) is not None:
+    if hold is None or no_room_for(execution, call) is not None:
         return None
     return hold
 

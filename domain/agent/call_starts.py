@@ -11,9 +11,8 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.run import CutBy
-from steptrail.domain.tools import ToolSpec
 
-__all__ = ["refuse_altered", "refused_by_count", "start_calls"]
+__all__ = ["no_room_for", "refuse_altered", "start_calls"]
 
 
 def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy | None) -> tuple[AgentEvent, ...]:
@@ -50,7 +49,7 @@ def _start(
 ) -> AgentEvent:
     spec = execution.agent.tool(call.name)
     # A second try of a call does not count as a second call.
-    if call.attempt == 0 and (refused := refused_by_count(execution, call, spec, made)) is not None:
+    if call.attempt == 0 and (refused := no_room_for(execution, call, made)) is not None:
         return refused
     if cut_by is not None:
         return ToolCallCancelled(position=call.position, reason="the run's time is up", cut_by=cut_by)
@@ -68,10 +67,14 @@ def _start(
     )
 
 
-def refused_by_count(
-    execution: ExecutionFold, call: ToolExecution, spec: ToolSpec | None, made: Mapping[str, int]
+def no_room_for(
+    execution: ExecutionFold, call: ToolExecution, made: Mapping[str, int] | None = None
 ) -> ToolCallCancelled | None:
-    """Return why the call does not run after all those that were `made`, by tool; None while there is room for it."""
+    """Return why the call does not run after all those that were `made`, by tool; None while there is room for it.
+
+    Without `made` those are meant that the execution has made by now.
+    """
+    made, spec = execution.tool_calls if made is None else made, execution.agent.tool(call.name)
     most = execution.agent.limits.binding("max_tool_calls")
     if most is not None and sum(made.values()) >= most:
         reason = f"the run has made all of its {most} tool calls"

@@ -9,6 +9,7 @@ turn of such a call, all questions about the calls that are left are asked, and 
 
 from steptrail.domain.agent.asking import ask, must_ask
 from steptrail.domain.agent.call_phases import CANCELLABLE, CallPhase
+from steptrail.domain.agent.call_starts import no_room_for
 from steptrail.domain.agent.deadline import deadline_of
 from steptrail.domain.agent.effects import Effect, Record, RunCalls, RunHooks, ScheduleToolRetry
 from steptrail.domain.agent.events import (
@@ -92,6 +93,8 @@ def _begin(execution: ExecutionFold, step: StepFold, first: ToolExecution, now: 
             return hooks
     if asks:
         return ask(execution, step, now)
+    if first.phase is CallPhase.HELD and (refused := no_room_for(execution, first)) is not None:
+        return Record((refused,))  # nobody is asked about it, and without a yes it cannot start
     free = [call for call in group if call.phase is not CallPhase.SUSPENDED]
     for place, call in enumerate(free):
         if call.due_at is None or call.due_at <= recorded_at:

@@ -46,10 +46,13 @@ def use_of(
     if key is None:
         return None
     use = keys.get(key)
-    if use is not None and what not in {use.what, use.what.partition("\n")[0]}:
-        why = f"the key {shown(key)} came with another input, context or command before: use another key for this one"
-        raise CommandRejected(command, session, why)
-    if use is not None and runs is not None and use.ran not in {None, runs}:
-        why = f"the key {shown(key)} came with {shown(use.ran)} before, not {shown(runs)}: use another key for this one"
-        raise CommandRejected(command, session, why)
+    if use is None:
+        return None
+    why = None
+    if what not in {use.what, use.what.partition("\n")[0]}:
+        why = "another input, context or command before"
+    elif use.ran is not None and runs is not None and use.ran != runs:
+        why = f"{shown(use.ran)} before, not {shown(runs)}"
+    if why is not None:
+        raise CommandRejected(command, session, f"the key {shown(key)} came with {why}: use another key for this one")
     return use

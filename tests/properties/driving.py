@@ -237,6 +237,7 @@ class Life:
     def land(self, calls: RunCalls) -> None:
         """Let some of the calls in flight end, or none before the time that was asked for."""
         flying = sorted((*calls.starts, *calls.running))
+        assert flying, "an effect that does nothing is due again for ever"
         ended = self.draw(st.lists(st.sampled_from(flying), unique=True).map(sorted))
         if calls.until is not None and not ended:
             self.now = max(self.now, calls.until)

@@ -209,17 +209,24 @@ def _events(records: Sequence[Recorded[AgentEvent]]) -> list[AgentEvent]:
     return [record.event for record in records]
 
 
+@pytest.mark.parametrize("demanded", ["the tool", "a hook"])
 @pytest.mark.parametrize("limited", ["the tool", "the run"])
-async def test_nobody_is_asked_about_a_call_that_is_one_too_many_whatever_is_answered(limited: str) -> None:
+async def test_nobody_is_asked_about_a_call_that_is_one_too_many_whatever_is_answered(
+    limited: str, demanded: str
+) -> None:
     """A person would say yes to what is refused then, and the run would wait for days for nothing."""
+    rule = ApprovalRule(expires=3600) if demanded == "the tool" else None
 
-    @tool(effect=ToolEffect.KEYED, approval=ApprovalRule(expires=3600), max_calls=1 if limited == "the tool" else None)
+    @tool(effect=ToolEffect.KEYED, approval=rule, max_calls=1 if limited == "the tool" else None)
     def pay(cents: int) -> str:
         """Pay."""
         return f"paid {cents}"
 
     both = calls(("pay", {"cents": 2}), ("pay", {"cents": 3}))
     builder = AgentBuilder("shop").with_model(ScriptedModel([call("pay", cents=1), both, "Done."])).with_tools(pay)
+    if demanded == "a hook":
+        hold = hook("careful", lambda state: state.with_held_tool_call("money", expires=3600))
+        builder.with_hook(HookType.PRE_TOOL_USE, hold)
     agent = builder.with_max_tool_calls(1 if limited == "the run" else None).build()
     async with trail_of() as trail:
         await trail.run(agent, "Pay", session="s")
