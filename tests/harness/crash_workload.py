@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import AgentEvent, ToolExecutionCompleted
+from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.hook import CallableHook
@@ -30,11 +31,13 @@ from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, calls
+from tests.harness.first_clock import FirstClock
 from tests.harness.store_urls import opened
 
 __all__ = ["VARIANTS", "Ending", "Variant", "Workload", "go", "perform"]
@@ -162,14 +165,17 @@ def go(workload: Workload, fault: Fault | None = None) -> Ending:
 
 async def perform(workload: Workload, reach: Reach) -> Ending:
     """Run the workload, or go on with it, to its end."""
-    store = opened(workload.url)
-    async with Steptrail(Environment(store=store, reach=reach)) as trail:
-        pair, name = _Pair(), workload.session
+    store, name = opened(workload.url), workload.session
+    first = None if await store.version(stream_of(SessionId(name))) else FirstClock()
+    async with Steptrail(Environment(store=store, clock=first or SystemClock(), reach=reach)) as trail:
+        pair = _Pair()
         agent = workload.agent(pair)
 
         def told(records: Sequence[Recorded[AgentEvent]]) -> None:
             workload.told(records)
             pair.told(records)
+            if first is not None:
+                first.told(records)
 
         # The key makes the same command safe to repeat also after its end.
         result = await trail.run(agent, "Run the errands.", session=name, key=name, on_commit=told)

@@ -24,6 +24,7 @@ from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
+from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 from steptrail.runtime.kernel.ids import new_id
@@ -31,6 +32,7 @@ from steptrail.testing.crash import Fault, Ledger, kill_at
 from steptrail.testing.scripted_model import ScriptedModel, call
 from steptrail.workflow import Envelope, RetryPolicy, RunOptions, Workflow
 from tests.harness.crash_workload import Ending
+from tests.harness.first_clock import FirstClock
 from tests.harness.store_urls import opened
 
 __all__ = ["FLOW_VARIANTS", "FlowVariant", "FlowWorkload", "go_flow", "perform_flow"]
@@ -196,17 +198,17 @@ def go_flow(workload: FlowWorkload, fault: Fault | None = None) -> Ending:
 
 async def perform_flow(workload: FlowWorkload, reach: Reach) -> Ending:
     """Run the workload, or go on with it, to its end."""
-    store = opened(workload.url)
-    async with Steptrail(Environment(store=store, reach=reach)) as trail:
-        name = workload.session
-        # Who goes on with a run may find some of the tries at their end, and nobody to wait for.
-        turns = None if await store.version(flow_stream(name)) else _Turns()
+    store, name = opened(workload.url), workload.session
+    is_first = await store.version(flow_stream(name)) == 0
+    # Who goes on with a run may find some of the tries at their end, and nobody to wait for.
+    first, turns = (FirstClock(), _Turns()) if is_first else (None, None)
+    async with Steptrail(Environment(store=store, clock=first or SystemClock(), reach=reach)) as trail:
         flow = workload.flow(turns)
 
         def told(records: Sequence[Recorded[FlowEvent]]) -> None:
             workload.told(records)
-            if turns is not None:
-                turns.told(records)
+            for listener in [each for each in (first, turns) if each is not None]:
+                listener.told(records)
 
         # The key makes the same command safe to repeat also after its end.
         result = await trail.run(flow, session=name, key=name, options=_STAYS, on_commit=told)
