@@ -215,7 +215,7 @@ async def test_nobody_is_asked_about_a_call_that_is_one_too_many_whatever_is_ans
     limited: str, demanded: str
 ) -> None:
     """A person would say yes to what is refused then, and the run would wait for days for nothing."""
-    rule = ApprovalRule(expires=3600) if demanded == "the tool" else None
+    rule = ApprovalRule(expires=3600) if demanded == "the tool" else False
 
     @tool(effect=ToolEffect.KEYED, approval=rule, max_calls=1 if limited == "the tool" else None)
     def pay(cents: int) -> str:
