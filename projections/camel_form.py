@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["camel", "camel_fields", "camel_form"]
 
 
+@cache
 def camel(name: str) -> str:
     """Return the name of a field in camel case."""
     head, *rest = name.split("_")

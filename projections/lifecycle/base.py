@@ -7,7 +7,6 @@ shows them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import cache
 from typing import ClassVar
 
 from steptrail.domain.instants import to_datetime
@@ -64,7 +63,9 @@ class RunEvent:
 
     def _said(self) -> dict[str, JsonValue]:
         """Return what the class adds: each of its own fields, unless it says otherwise."""
-        return {key: _told(name, getattr(self, name)) for name, key in _own_fields(type(self)).items()}
+        own = [each for each in fields(self) if each.name not in _SHARED]
+        keys = {each.name: key for each in own if (key := each.metadata.get(_KEY, _usual_key(each.name))) is not None}
+        return {key: _told(name, getattr(self, name)) for name, key in keys.items()}
 
     def _line(self) -> str:
         return type(self).__name__
@@ -83,17 +84,15 @@ def told_as(key: str | None) -> Mapping[str, str | None]:
     return {_KEY: key}
 
 
-@cache
-def _own_fields(kind: type[RunEvent]) -> Mapping[str, str]:
-    """Return the fields that a class adds and tells, each with its key: the name in camel case, but for durations."""
-    own = [each for each in fields(kind) if each.name not in _SHARED]
-    usual = {each.name: each.name if each.name == "duration_ms" else camel(each.name) for each in own}
-    return {each.name: key for each in own if (key := each.metadata.get(_KEY, usual[each.name])) is not None}
+def _usual_key(name: str) -> str:
+    """Return the name in camel case, but that of a duration as it is: so front ends know it."""
+    return name if name == "duration_ms" else camel(name)
 
 
 def _told(name: str, value: object) -> JsonValue:
-    is_instant = name in _INSTANTS and isinstance(value, int)
-    told: JsonValue = to_datetime(value).isoformat() if is_instant else camel_form(value)
+    if name in _INSTANTS and isinstance(value, int):
+        return to_datetime(value).isoformat()
+    told: JsonValue = camel_form(value)
     return told
 
 
