@@ -4,20 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from functools import cache
 from typing import TYPE_CHECKING, Any, cast
+
+from steptrail.domain.camel_case import camel
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["camel", "camel_fields", "camel_form"]
-
-
-@cache
-def camel(name: str) -> str:
-    """Return the name of a field in camel case."""
-    head, *rest = name.split("_")
-    return head + "".join(map(str.capitalize, rest))
+__all__ = ["camel_fields", "camel_form"]
 
 
 def camel_fields(value: "DataclassInstance") -> dict[str, Any]:

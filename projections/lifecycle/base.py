@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import ClassVar
 
+from steptrail.domain.camel_case import camel
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.projections.camel_form import camel, camel_form
+from steptrail.projections.camel_form import camel_form
 
 __all__ = ["RunEvent", "error_text", "first_of", "in_ms", "told_as"]
 

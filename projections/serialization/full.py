@@ -11,10 +11,10 @@ import msgspec
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import LARGEST, place_and_fault
+from steptrail.domain.camel_case import camel
 from steptrail.domain.errors import InvalidStateData
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.projections.camel_form import camel
 from steptrail.projections.serialization.reader import Reader
 
 __all__ = ["FullAgentStateSerializer"]
