@@ -196,7 +196,6 @@ class FlowExplainer:
         self._started: list[str] = []
         self._events: dict[str, int] = {}
         self._tries: dict[TaskKey, list[FlowAttempt]] = {}
-        self._of: str | None = None
         self._rule: str | None = None
         self._is_over = False
         self._version = 0
@@ -264,8 +263,7 @@ class FlowExplainer:
 
     def _begin(self, execution: str, version: int) -> None:
         self._started.append(execution)
-        self._of, self._rule = execution, None
-        self._events, self._tries = {"started": version}, {}
+        self._events, self._tries, self._rule = {"started": version}, {}, None
         self._visited_before, self._noted = frozenset(), {}
 
     def _note(self, record: Recorded[FlowEvent]) -> None:
