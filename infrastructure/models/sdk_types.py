@@ -100,7 +100,7 @@ class Turn(Protocol):
         """Return what puts the stream of the answer together."""
         ...
 
-    def take(self, text: str) -> ModelReply | None:
+    def take(self, text: str, /) -> ModelReply | None:
         """Read a body; return None when `body` is to be posted again for the rest of the reply."""
         ...
 
