@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["camel_fields", "camel_form"]
 
+_PLAIN = (str, int, float, bool)
+
 
 def camel_fields(value: "DataclassInstance") -> dict[str, Any]:
     """Return the fields of a dataclass as JSON, for a `to_dict` that says no more than they do."""
@@ -24,6 +26,10 @@ def camel_form(value: Any) -> Any:
 
     The keys of a dictionary are data, and stay as they are.
     """
+    if value is None or type(value) in _PLAIN:
+        return value
+    if isinstance(value, Enum):
+        return value.value
     if hasattr(value, "to_dict"):
         return {**value.to_dict()}
     if is_dataclass(value) and not isinstance(value, type):
@@ -32,6 +38,4 @@ def camel_form(value: Any) -> Any:
         return dict(cast("Mapping[str, Any]", value))
     if isinstance(value, list | tuple):
         return [camel_form(each) for each in cast("Iterable[Any]", value)]
-    if isinstance(value, Enum):
-        return value.value
     return value.isoformat() if isinstance(value, datetime) else value

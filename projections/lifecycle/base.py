@@ -64,9 +64,7 @@ class RunEvent:
 
     def _said(self) -> dict[str, JsonValue]:
         """Return what the class adds: each of its own fields, unless it says otherwise."""
-        own = [each for each in fields(self) if each.name not in _SHARED]
-        keys = {each.name: key for each in own if (key := each.metadata.get(_KEY, _usual_key(each.name))) is not None}
-        return {key: _told(name, getattr(self, name)) for name, key in keys.items()}
+        return {key: _told(name, getattr(self, name)) for name, key in _keys_of(type(self)).items()}
 
     def _line(self) -> str:
         return type(self).__name__
@@ -85,9 +83,21 @@ def told_as(key: str | None) -> Mapping[str, str | None]:
     return {_KEY: key}
 
 
-def _usual_key(name: str) -> str:
-    """Return the name in camel case, but that of a duration as it is: so front ends know it."""
-    return name if name == "duration_ms" else camel(name)
+_KEYS: dict[type[RunEvent], Mapping[str, str]] = {}
+
+
+def _keys_of(kind: type[RunEvent]) -> Mapping[str, str]:
+    """Return the fields that a class adds and tells, each with its key: in camel case, but for a duration.
+
+    They are looked up once, because listeners may ask every event for its JSON.
+    """
+    if (known := _KEYS.get(kind)) is not None:
+        return known
+    own = [each for each in fields(kind) if each.name not in _SHARED]
+    usual = {each.name: each.name if each.name == "duration_ms" else camel(each.name) for each in own}
+    keys = {each.name: each.metadata.get(_KEY, usual[each.name]) for each in own}
+    _KEYS[kind] = told = {name: key for name, key in keys.items() if key is not None}
+    return told
 
 
 def _told(name: str, value: object) -> JsonValue:
