@@ -2,28 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionResumed,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceStarted,
-    StepCompleted,
-    StepStarted,
-    ToolCallBlocked,
-    ToolCallCancelled,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.waterfall import Bar, Lane, Outcome, RowDecision, Waterfall, WaterfallRow
 from steptrail.projections.waterfall_rests import Rests
@@ -31,7 +10,7 @@ from steptrail.projections.waterfall_rests import Rests
 __all__ = ["agent_waterfall"]
 
 
-def agent_waterfall(records: Sequence[Recorded[AgentEvent]]) -> Waterfall:
+def agent_waterfall(records: Sequence[Recorded[stored.AgentEvent]]) -> Waterfall:
     """Return the waterfall of a stretch of the events of a session."""
     pen = _StepPen()
     for record in records:
@@ -47,30 +26,30 @@ class _StepPen(Rests):
         self._calls: dict[int, Lane] = {}
         self._names: tuple[str, ...] = ()
 
-    def apply(self, record: Recorded[AgentEvent]) -> None:
+    def apply(self, record: Recorded[stored.AgentEvent]) -> None:
         """Take the next event in."""
         event, at, version = record.event, record.at, record.version
         self.saw(at)
         match event:
-            case StepStarted(number=number):
+            case stored.StepStarted(number=number):
                 self._row = WaterfallRow(name=f"step {number}", began=at, version=version)
                 self.rows.append(self._row)
                 self._model, self._calls, self._names = None, {}, ()
-            case StepCompleted(errors=errors) if self._row is not None:
+            case stored.StepCompleted(errors=errors) if self._row is not None:
                 self._row.close(at, "failed" if errors else "completed")
-            case ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
+            case stored.ContinuationEvaluated() if self._row is not None and self._row.ended is not None:
                 self._row.decision = RowDecision(
                     goes_on=event.should_continue, resolved_by=event.resolved_by, version=version
                 )
-            case WaitStarted(kind=kind):
+            case stored.WaitStarted(kind=kind):
                 self.rest(kind, at, version)
-            case WaitEnded(by=by):
+            case stored.WaitEnded(by=by):
                 self.goes_on(at, by)
-            case ExecutionPaused(by=by):
+            case stored.ExecutionPaused(by=by):
                 self.rest("paused", at, version, by)
-            case ExecutionResumed(ended_by=ended_by, worker=worker):
+            case stored.ExecutionResumed(ended_by=ended_by, worker=worker):
                 self.resumed(at, version, ended_by, worker)
-            case ExecutionFinished():
+            case stored.ExecutionFinished():
                 self.goes_on(at)
                 if self._row is not None and self._row.ended is None:
                     self._row.close(at, "interrupted")
@@ -79,33 +58,33 @@ class _StepPen(Rests):
             case _:
                 pass
 
-    def _apply_call(self, row: WaterfallRow, record: Recorded[AgentEvent]) -> None:
+    def _apply_call(self, row: WaterfallRow, record: Recorded[stored.AgentEvent]) -> None:
         event, at = record.event, record.at
         match event:
-            case InferenceStarted(model=model, attempt=attempt):
+            case stored.InferenceStarted(model=model, attempt=attempt):
                 if self._model is None:
                     self._model = Lane(kind="model", name=model)
                     row.lanes.append(self._model)
                 self._model.bars.append(Bar(began=at, version=record.version, attempt=attempt))
-            case InferenceCompleted(reply=reply):
+            case stored.InferenceCompleted(reply=reply):
                 self._names = tuple(call.name for call in reply.tool_calls)
                 _end(self._model, at, "completed")
-            case InferenceFailed(error=error):
+            case stored.InferenceFailed(error=error):
                 _end(self._model, at, "failed", error.type.value)
-            case InferenceInterrupted(reason=reason):
+            case stored.InferenceInterrupted(reason=reason):
                 _end(self._model, at, "interrupted", reason)
-            case ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
+            case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
                 lane = self._call(row, position, tool)
                 lane.bars.append(Bar(began=at, version=record.version, attempt=attempt))
-            case ToolExecutionCompleted(position=position):
+            case stored.ToolExecutionCompleted(position=position):
                 _end(self._calls.get(position), at, "completed")
-            case ToolExecutionFailed(position=position, error=error):
+            case stored.ToolExecutionFailed(position=position, error=error):
                 _end(self._calls.get(position), at, "failed", error.type.value)
-            case ToolExecutionInterrupted(position=position, reason=reason):
+            case stored.ToolExecutionInterrupted(position=position, reason=reason):
                 _end(self._calls.get(position), at, "interrupted", reason)
-            case ToolExecutionSuspended(position=position, reason=reason):
+            case stored.ToolExecutionSuspended(position=position, reason=reason):
                 _end(self._calls.get(position), at, "suspended", reason)
-            case ToolCallBlocked(position=position) | ToolCallCancelled(position=position):
+            case stored.ToolCallBlocked(position=position) | stored.ToolCallCancelled(position=position):
                 name = self._names[position] if position < len(self._names) else f"call {position}"
                 bars = self._call(row, position, name).bars
                 bars.append(Bar(began=at, version=record.version, ended=at, outcome="refused"))

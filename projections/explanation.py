@@ -39,6 +39,7 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
+from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import by_whom, crash_text, error_data, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
@@ -139,15 +140,7 @@ class AgentExplanation:
             "shadowStops": [
                 {"step": stop.step, "version": stop.version, **stop.vote.to_dict()} for stop in self.shadow_stops
             ],
-            "spent": {
-                "steps": self.spent.steps,
-                "tokens": self.spent.tokens,
-                "activeSeconds": self.spent.active_seconds,
-                "wallSeconds": self.spent.wall_seconds,
-                "toolCalls": self.spent.tool_calls,
-                "failedSteps": self.spent.failed_steps,
-                "cost": self.spent.cost.to_dict() if self.spent.cost else None,
-            },
+            "spent": camel_fields(self.spent),
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
             "waitsFor": self.waits_for,

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.json_value import JsonValue
+from steptrail.projections.camel_form import camel_fields
 
 __all__ = ["COLOURS", "DrawnEdge", "DrawnFlow", "DrawnNode", "NodeMark"]
 
@@ -68,33 +69,7 @@ class DrawnFlow:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
-        return {
-            "name": self.name,
-            "nodes": [
-                {
-                    "id": node.id,
-                    "kind": node.kind,
-                    "mark": node.mark,
-                    "ran": node.ran,
-                    "tolerated": node.tolerated,
-                    "skipped": node.skipped,
-                    "tries": node.tries,
-                    "waits": node.waits,
-                    "errorsOfItems": node.errors_of_items,
-                }
-                for node in self.nodes
-            ],
-            "edges": [
-                {
-                    "source": edge.source,
-                    "target": edge.target,
-                    "when": edge.when.value,
-                    "loop": edge.loop,
-                    "taken": edge.taken,
-                }
-                for edge in self.edges
-            ],
-        }
+        return camel_fields(self)
 
     def mermaid(self) -> str:
         """Return it in the language of Mermaid. Loop edges are dotted, and edges that were taken are thick."""

@@ -40,6 +40,7 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
+from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import by_whom, crash_text, instant_text, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
@@ -106,20 +107,7 @@ class FlowAttempt:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
-        return {
-            "node": self.node,
-            "visit": self.visit,
-            "item": self.item,
-            "attempt": self.attempt,
-            "at": to_datetime(self.at).isoformat(),
-            "version": self.version,
-            "effect": None if self.effect is None else self.effect.value,
-            "effectId": self.effect_id,
-            "outcome": self.outcome,
-            "then": None if self.then is None else self.then.value,
-            "seconds": self.seconds,
-            "waitSeconds": self.wait_seconds,
-        }
+        return camel_fields(self) | {"at": to_datetime(self.at).isoformat()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,16 +176,7 @@ class FlowExplanation:
             "kept": [each.to_dict() for each in self.kept],
             "recorded": [full_form(error) for error in self.recorded],
             "notReached": list(self.not_reached),
-            "spent": {
-                "nodes": self.spent.nodes,
-                "finishedNodes": self.spent.finished_nodes,
-                "finishedVisits": self.spent.finished_visits,
-                "attempts": self.spent.attempts,
-                "tokens": self.spent.tokens,
-                "activeSeconds": self.spent.active_seconds,
-                "wallSeconds": self.spent.wall_seconds,
-                "cost": None if self.spent.cost is None else self.spent.cost.to_dict(),
-            },
+            "spent": camel_fields(self.spent),
             "waitsFor": self.waits_for,
             "waits": [full_form(wait) for wait in self.waits],
             "pausedBy": request_data(self.paused),
@@ -217,7 +196,6 @@ class FlowExplainer:
         self._started: list[str] = []
         self._events: dict[str, int] = {}
         self._tries: dict[TaskKey, list[FlowAttempt]] = {}
-        self._of: str | None = None
         self._rule: str | None = None
         self._is_over = False
         self._version = 0
@@ -285,8 +263,7 @@ class FlowExplainer:
 
     def _begin(self, execution: str, version: int) -> None:
         self._started.append(execution)
-        self._of, self._rule = execution, None
-        self._events, self._tries = {"started": version}, {}
+        self._events, self._tries, self._rule = {"started": version}, {}, None
         self._visited_before, self._noted = frozenset(), {}
 
     def _note(self, record: Recorded[FlowEvent]) -> None:

@@ -2,25 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptrail.domain.flow.events import (
-    ExecutionFinished,
-    ExecutionPaused,
-    FlowEvent,
-    FlowResumed,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeCancelled,
-    NodeCompleted,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeOpened,
-    NodeSkipped,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
@@ -30,7 +12,7 @@ from steptrail.projections.waterfall_rests import Rests
 __all__ = ["ends_visit", "flow_waterfall"]
 
 
-def flow_waterfall(records: Sequence[Recorded[FlowEvent]]) -> Waterfall:
+def flow_waterfall(records: Sequence[Recorded[stored.FlowEvent]]) -> Waterfall:
     """Return the waterfall of a stretch of the events of a workflow's runs."""
     pen = _VisitPen()
     for record in records:
@@ -41,7 +23,13 @@ def flow_waterfall(records: Sequence[Recorded[FlowEvent]]) -> Waterfall:
 def ends_visit(event: Event) -> bool:
     """Tell whether a visit of a node ends with an event."""
     match event:
-        case NodeCompleted() | NodeFailed() | NodeFailureRecorded(item=None) | NodeSkipped() | NodeCancelled():
+        case (
+            stored.NodeCompleted()
+            | stored.NodeFailed()
+            | stored.NodeFailureRecorded(item=None)
+            | stored.NodeSkipped()
+            | stored.NodeCancelled()
+        ):
             return True
         case _:
             return False
@@ -53,25 +41,25 @@ class _VisitPen(Rests):
         self._open: dict[tuple[str, int], WaterfallRow] = {}
         self._lanes: dict[tuple[str, int, int | None], Lane] = {}
 
-    def apply(self, record: Recorded[FlowEvent]) -> None:
+    def apply(self, record: Recorded[stored.FlowEvent]) -> None:
         """Take the next event in."""
         event, at, version = record.event, record.at, record.version
         self.saw(at)
         match event:
-            case NodeOpened(node=node, visit=visit):
+            case stored.NodeOpened(node=node, visit=visit):
                 name = f"{node} (visit {visit})" if visit > 1 else node
                 begun = WaterfallRow(name=name, began=at, version=version)
                 self.rows.append(begun)
                 self._open[node, visit] = begun
-            case WaitStarted(kind=kind):
+            case stored.WaitStarted(kind=kind):
                 self.rest(kind, at, version)
-            case WaitEnded(by=by):
+            case stored.WaitEnded(by=by):
                 self.goes_on(at, by)
-            case ExecutionPaused(by=by):
+            case stored.ExecutionPaused(by=by):
                 self.rest("paused", at, version, by)
-            case FlowResumed(ended_by=ended_by, worker=worker):
+            case stored.FlowResumed(ended_by=ended_by, worker=worker):
                 self.resumed(at, version, ended_by, worker)
-            case ExecutionFinished():
+            case stored.ExecutionFinished():
                 self.goes_on(at)
                 for still_open in self._open.values():
                     still_open.close(at, "interrupted")
@@ -82,28 +70,28 @@ class _VisitPen(Rests):
 
     def _apply_visit(self, row: WaterfallRow, event: VisitEvent, at: int, version: int) -> None:
         match event:
-            case NodeAttemptStarted(attempt=attempt):
+            case stored.NodeAttemptStarted(attempt=attempt):
                 self._lane(row, event).bars.append(Bar(began=at, version=version, attempt=attempt))
-            case NodeAttemptCompleted(is_kept=True):
+            case stored.NodeAttemptCompleted(is_kept=True):
                 bar = Bar(began=at, version=version, attempt=0, ended=at, outcome="kept")
                 self._lane(row, event).bars.append(bar)
-            case NodeAttemptCompleted():
+            case stored.NodeAttemptCompleted():
                 self._end(event, at, "completed")
-            case NodeAttemptFailed(failure=failure):
+            case stored.NodeAttemptFailed(failure=failure):
                 self._end(event, at, "failed", failure.value)
-            case NodeAttemptInterrupted(reason=reason):
+            case stored.NodeAttemptInterrupted(reason=reason):
                 self._end(event, at, "interrupted", reason.value)
-            case NodeAttemptSuspended(reason=reason):
+            case stored.NodeAttemptSuspended(reason=reason):
                 self._end(event, at, "suspended", reason)
-            case NodeCompleted(item_errors=errors):
+            case stored.NodeCompleted(item_errors=errors):
                 self._close(event, at, "completed", f"{errors} items failed" if errors else "")
-            case NodeFailed():
+            case stored.NodeFailed():
                 self._close(event, at, "failed", "fails the run")
-            case NodeFailureRecorded(item=None):
+            case stored.NodeFailureRecorded(item=None):
                 self._close(event, at, "failed", "tolerated")
-            case NodeSkipped():
+            case stored.NodeSkipped():
                 self._close(event, at, "refused", "skipped")
-            case NodeCancelled(reason=reason):
+            case stored.NodeCancelled(reason=reason):
                 self._close(event, at, "interrupted", f"cancelled: {reason}")
             case _:
                 pass

@@ -9,6 +9,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.projections.camel_form import camel_fields
 
 __all__ = ["ASKS_PEOPLE", "OnExpiry", "Question", "questions"]
 
@@ -43,7 +44,6 @@ class Question:
     stream: str
     agent: str
     id: str
-    asked_at: Datetime
     tool: str | None = None
     arguments: Mapping[str, JsonValue] | None = None
     node: str | None = None
@@ -53,6 +53,7 @@ class Question:
     options: tuple[str, ...] = ()
     schema: Mapping[str, JsonValue] | None = None
     digest: str | None = None
+    asked_at: Datetime
     expires_at: Datetime | None = None
     on_expiry: OnExpiry | None = None
     asked_by: str | None = None
@@ -60,26 +61,7 @@ class Question:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
-        return {
-            "kind": self.kind,
-            "stream": self.stream,
-            "agent": self.agent,
-            "id": self.id,
-            "tool": self.tool,
-            "arguments": None if self.arguments is None else dict(self.arguments),
-            "node": self.node,
-            "type": self.type,
-            "prompt": self.prompt,
-            "data": None if self.data is None else dict(self.data),
-            "options": list(self.options),
-            "schema": None if self.schema is None else dict(self.schema),
-            "digest": self.digest,
-            "askedAt": self.asked_at.isoformat(),
-            "expiresAt": None if self.expires_at is None else self.expires_at.isoformat(),
-            "onExpiry": self.on_expiry,
-            "askedBy": self.asked_by,
-            "reason": self.reason,
-        }
+        return camel_fields(self)
 
 
 def questions(stream: str, state: AgentState) -> tuple[Question, ...]:

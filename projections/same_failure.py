@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.camel_form import camel_fields
 
 __all__ = ["LATELY", "SameFailure", "TellsSameFailure"]
 
@@ -31,7 +32,7 @@ class SameFailure:
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
-        return {"signature": self.signature, "runs": self.runs, "isMore": self.is_more, "days": self.days}
+        return camel_fields(self)
 
 
 @runtime_checkable

@@ -9,19 +9,12 @@ from steptrail.domain.flow.policies import FailureClass, OnUnknownOutcome
 from steptrail.domain.flow.task import Task, of_try
 from steptrail.domain.flow.tiers import tolerates
 from steptrail.domain.tools import OnUnknown, ToolEffect
-from steptrail.domain.usage import BilledUsage
 
 __all__ = ["interrupted", "then_after"]
 
 
 def interrupted(
-    run: RunFold,
-    graph: Graph,
-    task: Task,
-    reason: CutReason,
-    *,
-    seconds: float = 0.0,
-    usage: BilledUsage | None = None,
+    run: RunFold, graph: Graph, task: Task, reason: CutReason, *, seconds: float = 0.0
 ) -> NodeAttemptInterrupted:
     """Return the event of a try that was cut off after so many seconds, with the decision what follows."""
     node = graph.node(task.node)
@@ -29,7 +22,6 @@ def interrupted(
         **of_try(task.key, task.attempt),
         reason=reason,
         then=then_after(run, node, task, reason),
-        usage=usage,
         duration_seconds=seconds,
     )
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from steptrail.domain.base import CENTURY_SECONDS, Seconds, Settings, made
+from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.json_value import JsonValue
 
 __all__ = ["Backoff", "BackoffKind"]
@@ -71,15 +72,10 @@ class Backoff(Settings, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return `kind`, `baseSeconds`, `maxSeconds` and `jitter`."""
-        return {
-            "kind": self.kind.value,
-            "baseSeconds": self.base_seconds,
-            "maxSeconds": self.max_seconds,
-            "jitter": self.jitter,
-        }
+        return in_camel_case(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "Backoff":
         """Make a rule from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
-        names = {"kind": "kind", "baseSeconds": "base_seconds", "maxSeconds": "max_seconds", "jitter": "jitter"}
+        names = fields_by_key(cls)
         return made(cls, {names.get(key, key): value for key, value in data.items()})

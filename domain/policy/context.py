@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from steptrail.domain.base import Count, Value, made
+from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView
@@ -49,31 +50,15 @@ class ErrorContext(Value, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return `type`, `consecutiveFailures`, `totalFailures`, `message`, `toolName` and `metadata`."""
-        return {
-            "type": self.type.value,
-            "consecutiveFailures": self.consecutive_failures,
-            "totalFailures": self.total_failures,
-            "message": self.message,
-            "toolName": self.tool_name,
-            "metadata": dict(self.metadata),
-        }
+        return in_camel_case(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorContext":
         """Make a context from the result of `to_dict`. Raises `ValueError` for a missing type or wrong values."""
         if data.get("type") is None:
             raise ValueError(f"an error context needs 'type'; it has {sorted(data)}")
-        return made(
-            cls,
-            {
-                "type": data["type"],
-                "consecutive_failures": data.get("consecutiveFailures", 0),
-                "total_failures": data.get("totalFailures", 0),
-                "message": data.get("message"),
-                "tool_name": data.get("toolName"),
-                "metadata": data.get("metadata") or {},
-            },
-        )
+        values = {name: data[key] for key, name in fields_by_key(cls).items() if key in data}
+        return made(cls, {**values, "metadata": data.get("metadata") or {}})
 
 
 @runtime_checkable

@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
-from steptrail.domain.base import BoundedCount, Settings, full_form, made
+from steptrail.domain.base import BoundedCount, Settings, made
+from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
@@ -17,16 +18,6 @@ from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 __all__ = ["ErrorPolicy"]
 
 _STOP, _RETRY, _IGNORE = ErrorHandlingDecision.STOP, ErrorHandlingDecision.RETRY, ErrorHandlingDecision.IGNORE
-
-_FIELDS = {
-    "onToolError": "on_tool_error",
-    "onModelError": "on_model_error",
-    "onValidationError": "on_validation_error",
-    "onRateLimitError": "on_rate_limit_error",
-    "onTimeoutError": "on_timeout_error",
-    "onUnknownError": "on_unknown_error",
-    "maxRetries": "max_retries",
-}
 
 
 class ErrorPolicy(Settings, frozen=True, kw_only=True):
@@ -144,15 +135,13 @@ class ErrorPolicy(Settings, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return `onToolError`, … `onUnknownError`, `maxRetries` and `backoff`."""
-        values: dict[str, JsonValue] = full_form(self)
-        form = {key: values[field] for key, field in _FIELDS.items()}
-        form["backoff"] = self.backoff.to_dict()
-        return form
+        return {**in_camel_case(self), "backoff": self.backoff.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorPolicy":
         """Make a policy from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
-        values: dict[str, object] = {_FIELDS.get(key, key): value for key, value in data.items()}
+        names = fields_by_key(cls)
+        values: dict[str, object] = {names.get(key, key): value for key, value in data.items()}
         backoff = data.get("backoff")
         if isinstance(backoff, dict):
             values["backoff"] = Backoff.from_dict(backoff)

@@ -16,7 +16,7 @@ from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import is_unicode, storable
-from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.infrastructure.extras import from_extra
 
 __all__ = ["LONGEST_SOURCE", "CelExpressions"]
 
@@ -39,7 +39,7 @@ class CelExpressions:
     """Evaluates CEL. Raises `MissingExtra` without the package."""
 
     def __init__(self) -> None:
-        cel = from_extra("cel_expr_python.cel", "a CEL expression", "cel-expr-python")
+        cel = from_extra("cel_expr_python.cel", "flow", "a CEL expression", "cel-expr-python")
         self._environment: Any = cel.NewEnv(variables=dict.fromkeys(_ROOTS, cel.Type.DYN))
         self._compiled = lru_cache(_KEPT)(self._compile)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
-from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.infrastructure.extras import from_extra
 from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
 
 __all__ = ["HttpxClient"]
@@ -29,7 +29,7 @@ class HttpxClient:
     """
 
     def __init__(self) -> None:
-        self._httpx: Any = from_extra("httpx", "a webhook", "httpx")
+        self._httpx: Any = from_extra("httpx", "flow", "a webhook", "httpx")
         logging.getLogger("httpx").addFilter(_is_not_ours)
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any, Final
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
-from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.infrastructure.extras import from_extra
 
 __all__ = ["JsonSchemas"]
 
@@ -22,8 +22,8 @@ class JsonSchemas:
     """
 
     def __init__(self) -> None:
-        self._jsonschema: Any = from_extra("jsonschema", "a JSON schema", "jsonschema")
-        self._referencing: Any = from_extra("referencing", "a JSON schema", "jsonschema")
+        self._jsonschema: Any = from_extra("jsonschema", "flow", "a JSON schema", "jsonschema")
+        self._referencing: Any = from_extra("referencing", "flow", "a JSON schema", "jsonschema")
 
     def problems(self, schema: Mapping[str, JsonValue], value: JsonValue) -> tuple[str, ...]:
         """Return what is wrong with a value, at most five problems; `()` for nothing.

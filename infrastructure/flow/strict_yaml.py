@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.json_value import JsonValue
-from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.infrastructure.extras import from_extra
 
 __all__ = ["OLD_BREAKS", "UNREADABLE", "Place", "Placed", "path_of", "read_yaml"]
 
@@ -48,7 +48,7 @@ class Placed(NamedTuple):
 
 def read_yaml(text: str) -> Placed:
     """Return what a text of YAML says. Raises `MissingExtra` without the package."""
-    yaml = from_extra("yaml", "YAML", "PyYAML")
+    yaml = from_extra("yaml", "flow", "YAML", "PyYAML")
     if found := next((each for each in OLD_BREAKS if each in text), None):
         before = text[: text.index(found)].split("\n")
         said = f"the character U+{ord(found):04X} ends a line to some readers"

@@ -23,7 +23,7 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
-from steptrail.infrastructure.flow.extra import from_extra
+from steptrail.infrastructure.extras import from_extra
 from steptrail.infrastructure.flow.strict_yaml import OLD_BREAKS
 
 __all__ = ["flow_document", "flow_text"]
@@ -43,7 +43,7 @@ def flow_text(definition: FlowDefinition) -> str:
     `load_flow` makes the same of it if `use` holds the code of each node under the node's id, and each function that
     decides under its recorded name. Raises `MissingExtra` without the extra `flow`.
     """
-    yaml = from_extra("yaml", "YAML", "PyYAML")
+    yaml = from_extra("yaml", "flow", "YAML", "PyYAML")
 
     # Texts with characters that end a line in YAML 1.1 alone are quoted, or they would be read as spaces.
     def written(writer: Any, text: str) -> Any:

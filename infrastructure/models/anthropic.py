@@ -4,8 +4,8 @@ A turn that the provider pauses (its own tools have been at work for long) goes 
 back, and the pieces become one reply.
 """
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec import structs
 
@@ -19,7 +19,6 @@ from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
 from steptrail.infrastructure.models.call_names import CallIds
 from steptrail.infrastructure.models.sdk_model import SdkModel
-from steptrail.infrastructure.models.sdk_types import SdkStream
 from steptrail.infrastructure.models.wire import as_list
 
 if TYPE_CHECKING:
@@ -45,22 +44,9 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
     _package = "anthropic"
     _driver = "anthropic"
+    _path = "/v1/messages"
     _reserved = RESERVED_PARAMETERS
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        parameters: Mapping[str, JsonValue] | None = None,
-        timeout: float = 60.0,
-        client: "AsyncAnthropic | None" = None,
-    ) -> None:
-        given = None if client is None else client.with_options(max_retries=0)
-        merged = {"max_tokens": 8192, **(parameters or {})}
-        super().__init__(model, parameters=merged, timeout=timeout, client=given)
-        self._base_url, self._api_key = base_url, api_key
+    _defaults: ClassVar[Mapping[str, JsonValue]] = {"max_tokens": 8192}
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type. A schema is kept to if it is strict, and does not refer to itself."""
@@ -75,21 +61,6 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
     def _turn(self, request: ModelRequest, host: str) -> "_AnthropicTurn":
         del host  # what its blocks hold is taken by whoever speaks the protocol
         return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters))
-
-    def _post(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[str]:
-        return client.post("/v1/messages", cast_to=str, body=body, options={"timeout": None})
-
-    def _open_stream(self, client: "AsyncAnthropic", body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
-        from anthropic import AsyncStream
-
-        return client.post(
-            "/v1/messages",
-            cast_to=object,
-            body=body,
-            options={"timeout": None},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
 
     def _open(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic

@@ -4,15 +4,17 @@ Bodies are rendered and read by our own modules, because compatible servers diff
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.chat_assembly import ChatAssembly
 from steptrail.infrastructure.models.chat_parsing import PROVIDER, parse_body
 from steptrail.infrastructure.models.chat_rendering import RESERVED_PARAMETERS, render_request
 from steptrail.infrastructure.models.openai_client import OpenAIClientModel
+from steptrail.infrastructure.models.sdk_types import OneBody
 
 __all__ = ["OpenAIModel"]
 
@@ -40,18 +42,8 @@ class OpenAIModel(OpenAIClientModel):
             return (OutputMode.LAST, OutputMode.TOOL, OutputMode.PROMPTED)
         return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)
 
-    def _turn(self, request: ModelRequest, host: str) -> "_ChatTurn":
+    def _turn(self, request: ModelRequest, host: str) -> OneBody:
         # Servers refuse what others have added to the protocol.
         provider = f"{PROVIDER}@{host}"
-        return _ChatTurn(render_request(self._info.model, request, self._info.parameters, provider), provider)
-
-
-class _ChatTurn:
-    def __init__(self, body: dict[str, JsonValue], provider: str) -> None:
-        self.body, self._provider = body, provider
-
-    def assembly(self) -> ChatAssembly:
-        return ChatAssembly()
-
-    def take(self, text: str) -> ModelReply:
-        return parse_body(text, self._provider)
+        body = render_request(self._info.model, request, self._info.parameters, provider)
+        return OneBody(body, ChatAssembly, partial(parse_body, provider=provider))

@@ -5,18 +5,16 @@ forked and replayed. The model's reasoning comes encrypted and goes back with th
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.openai_client import OpenAIClientModel
 from steptrail.infrastructure.models.responses_assembly import ResponsesAssembly
 from steptrail.infrastructure.models.responses_parsing import parse_body
 from steptrail.infrastructure.models.responses_rendering import RESERVED_PARAMETERS, render_request
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+from steptrail.infrastructure.models.sdk_types import OneBody
 
 __all__ = ["OpenAIResponsesModel"]
 
@@ -34,36 +32,14 @@ class OpenAIResponsesModel(OpenAIClientModel):
     _driver = "openai-responses"
     _path = "/responses"
     _reserved = RESERVED_PARAMETERS
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        parameters: Mapping[str, JsonValue] | None = None,
-        timeout: float = 60.0,
-        client: "AsyncOpenAI | None" = None,
-    ) -> None:
-        merged: dict[str, JsonValue] = {"include": ["reasoning.encrypted_content"], **(parameters or {})}
-        super().__init__(model, base_url=base_url, api_key=api_key, parameters=merged, timeout=timeout, client=client)
+    _defaults: ClassVar[Mapping[str, JsonValue]] = {"include": ["reasoning.encrypted_content"]}
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type: a schema goes together with tools."""
         del schema, with_tools
         return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)
 
-    def _turn(self, request: ModelRequest, host: str) -> "_ResponsesTurn":
+    def _turn(self, request: ModelRequest, host: str) -> OneBody:
         del host
-        return _ResponsesTurn(render_request(self._info.model, request, self._info.parameters))
-
-
-class _ResponsesTurn:
-    def __init__(self, body: dict[str, JsonValue]) -> None:
-        self.body = body
-
-    def assembly(self) -> ResponsesAssembly:
-        return ResponsesAssembly()
-
-    def take(self, text: str) -> ModelReply:
-        return parse_body(text)
+        body = render_request(self._info.model, request, self._info.parameters)
+        return OneBody(body, ResponsesAssembly, parse_body)

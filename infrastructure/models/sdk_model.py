@@ -11,7 +11,7 @@ import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
@@ -30,18 +30,31 @@ C = TypeVar("C", bound=SdkClient)
 
 
 class SdkModel(ABC, Generic[C]):
-    """The base of drivers over an SDK. `timeout` is in seconds; a `client` is used as it is and left open.
+    """The base of drivers over an SDK. `timeout` is in seconds; a `client` is used as it is, but for its retries.
 
     Raises `MissingExtra` without the package, `ConfigurationError` for a timeout or parameters that cannot be used.
     """
 
     _package: str
     _driver: str
+    _path: str
     _reserved: frozenset[str]
     _streaming: ClassVar[Mapping[str, JsonValue]] = {"stream": True}
     """The fields of the body that ask for a stream."""
+    _defaults: ClassVar[Mapping[str, JsonValue]] = {}
+    """The parameters that hold unless they are given."""
 
-    def __init__(self, model: str, *, parameters: Mapping[str, JsonValue], timeout: float, client: C | None) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        parameters: Mapping[str, JsonValue] | None = None,
+        timeout: float = 60.0,
+        client: C | None = None,
+    ) -> None:
+        parameters = {**self._defaults, **(parameters or {})}
         if importlib.util.find_spec(self._package) is None:
             raise MissingExtra(type(self).__name__, self._package, self._package)
         refuse_reserved(parameters, self._reserved)
@@ -52,7 +65,8 @@ class SdkModel(ABC, Generic[C]):
             self._info = ModelInfo(driver=self._driver, model=model, parameters=given)
         except NotStorable as error:
             raise ConfigurationError(f"the parameters of the model {model!r} are not JSON: {error}") from None
-        self._timeout, self._given = timeout, client
+        self._timeout, self._given = timeout, None if client is None else client.with_options(max_retries=0)
+        self._base_url, self._api_key = base_url, api_key
         self._clients: dict[asyncio.AbstractEventLoop, C] = {}
 
     def __repr__(self) -> str:
@@ -130,13 +144,18 @@ class SdkModel(ABC, Generic[C]):
     def _open(self) -> C:
         """Return a client without retries. Raises `ConfigurationError` without credentials."""
 
-    @abstractmethod
     def _post(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[str]:
         """Post a body and return the text of the response; the SDK keeps no time."""
+        posted: Awaitable[str] = client.post(self._path, cast_to=str, body=body, options={"timeout": None})
+        return posted
 
-    @abstractmethod
     def _open_stream(self, client: C, body: Mapping[str, JsonValue]) -> Awaitable[SdkStream]:
         """Post a body and return the stream of the response; the SDK keeps no time."""
+        stream: Any = importlib.import_module(self._package).AsyncStream
+        opened: Awaitable[SdkStream] = client.post(
+            self._path, cast_to=object, body=body, options={"timeout": None}, stream=True, stream_cls=stream[object]
+        )
+        return opened
 
     async def _reached(self, client: C, work: Awaitable[T]) -> T:
         """Wait for a response. Raises `ModelUnreachable` where the SDK has none to show, and what it raises else."""

@@ -1,12 +1,13 @@
 """The parts of an official SDK that the drivers use, and the parts that each protocol gives them."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 from steptrail.domain.inference import ModelDelta, ModelReply
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Assembly", "SdkClient", "SdkResponse", "SdkStream", "SdkUrl", "Turn"]
+__all__ = ["Assembly", "OneBody", "SdkClient", "SdkResponse", "SdkStream", "SdkUrl", "Turn"]
 
 
 class SdkUrl(Protocol):
@@ -19,11 +20,20 @@ class SdkUrl(Protocol):
 
 
 class SdkClient(Protocol):
-    """The parts of every SDK's asynchronous client that are used without speaking to the provider."""
+    """The parts of every SDK's asynchronous client that are used."""
 
     @property
     def base_url(self) -> SdkUrl:
         """Where it sends requests."""
+        ...
+
+    @property
+    def post(self) -> Callable[..., Awaitable[Any]]:
+        """Post a body to a path, and return the response as the caller wants it."""
+        ...
+
+    def with_options(self, *, max_retries: int) -> Self:
+        """Return a client with the same connections that tries again so often."""
         ...
 
     def is_closed(self) -> bool:
@@ -90,6 +100,15 @@ class Turn(Protocol):
         """Return what puts the stream of the answer together."""
         ...
 
-    def take(self, text: str) -> ModelReply | None:
+    def take(self, text: str, /) -> ModelReply | None:
         """Read a body; return None when `body` is to be posted again for the rest of the reply."""
         ...
+
+
+@dataclass
+class OneBody:
+    """The turn of a protocol in which one body is the whole reply: `assembly` makes what `take` reads."""
+
+    body: dict[str, JsonValue]
+    assembly: Callable[[], Assembly]
+    take: Callable[[str], ModelReply]

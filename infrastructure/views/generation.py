@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.views.aging import Aging
-from steptrail.infrastructure.views.database import Database, Statements
+from steptrail.infrastructure.views.database import Answer, Database, Statements
 from steptrail.infrastructure.views.ddl import quoted, statements_to_make
 from steptrail.infrastructure.views.fitting import check_tables, keys_to_drop, rows_to_put, sums_to_add
 from steptrail.infrastructure.views.public import LISTED
@@ -176,21 +176,18 @@ class Generation:
 
     def damaged(self, statements: Statements, projection: Projection[Any]) -> list[Damage]:
         """Return the records that a projection could not read, one for each stream."""
-        rows = statements.ask(
-            f"SELECT position, stream, stream_version, why FROM {self._prefix}damaged WHERE {_OF} ORDER BY position",  # noqa: S608
-            projection.name,
-            projection.version,
-        )
-        return [Damage(*row) for row in rows]
+        return [Damage(*row) for row in self._noted(statements, projection, "damaged", "why")]
 
     def skipped(self, statements: Statements, projection: Projection[Any]) -> list[Skipped]:
         """Return the events that a projection has passed, in the order of the log."""
-        rows = statements.ask(
-            f"SELECT position, stream, stream_version, error FROM {self._prefix}skipped WHERE {_OF} ORDER BY position",  # noqa: S608
+        return [Skipped(*row) for row in self._noted(statements, projection, "skipped", "error")]
+
+    def _noted(self, statements: Statements, projection: Projection[Any], book: str, why: str) -> Answer:
+        return statements.ask(
+            f"SELECT position, stream, stream_version, {why} FROM {self._prefix}{book} WHERE {_OF} ORDER BY position",  # noqa: S608
             projection.name,
             projection.version,
         )
-        return [Skipped(*row) for row in rows]
 
     def write(
         self,
@@ -214,22 +211,18 @@ class Generation:
                 aging = Aging(projection, self._prefix)
                 aging.after(statements, changes, pruned_before)
                 aging.sweep(statements, pruned_before, _LEFT_OVER)
-            for each in damage:
-                statements.change(
-                    f"INSERT INTO {self._prefix}damaged (name, version, position, stream, stream_version, why) "  # noqa: S608
-                    "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-                    projection.name,
-                    projection.version,
-                    *each._replace(stream=_plain(each.stream), why=_plain(each.why)),
-                )
-            for one in skipped:
-                statements.change(
-                    f"INSERT INTO {self._prefix}skipped (name, version, position, stream, stream_version, error) "  # noqa: S608
-                    "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-                    projection.name,
-                    projection.version,
-                    *one._replace(stream=_plain(one.stream), error=_plain(one.error)),
-                )
+            for noted, book, why in ((damage, "damaged", "why"), (skipped, "skipped", "error")):
+                for position, stream, stream_version, said in noted:
+                    statements.change(
+                        f"INSERT INTO {self._prefix}{book} (name, version, position, stream, stream_version, {why}) "  # noqa: S608
+                        "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+                        projection.name,
+                        projection.version,
+                        position,
+                        _plain(stream),
+                        stream_version,
+                        _plain(said),
+                    )
 
         self.database.write(work)
 

@@ -19,7 +19,7 @@ from steptrail.runtime.kernel.ports import EventStore
 __all__ = ["folder_of", "open_series"]
 
 
-def open_series(store: EventStore, name: str = "views") -> Series:
+def open_series(store: EventStore) -> Series:
     """Return the generations of a set of read models of an open store.
 
     Raises `ConfigurationError` for a store that was not opened at an address.
@@ -32,23 +32,23 @@ def open_series(store: EventStore, name: str = "views") -> Series:
         from steptrail.infrastructure.views.postgres import PostgresSeries
 
         address = PostgresAddress.parse(origin.url)
-        return PostgresSeries(address, patience=origin.patience, name=name, read_only=origin.is_read_only)
+        return PostgresSeries(address, patience=origin.patience, read_only=origin.is_read_only)
 
     from steptrail.infrastructure.views.sqlite import SqliteSeries
 
     if origin.path is None:
         temporary = tempfile.TemporaryDirectory(prefix="steptrail-views-", ignore_cleanup_errors=True)
         return SqliteSeries(Path(temporary.name), patience=origin.patience, temporary=temporary)
-    return SqliteSeries(folder_of(origin, name), patience=origin.patience)
+    return SqliteSeries(folder_of(origin), patience=origin.patience)
 
 
-def folder_of(origin: Origin, name: str = "views") -> Path:
+def folder_of(origin: Origin) -> Path:
     """Return the folder for the read models of a SQLite file: beside it, or in the user's cache."""
     path = origin.path or Path()
-    beside = path.with_name(f"{path.name}-{name}")
+    beside = path.with_name(f"{path.name}-views")
     if os.access(beside if beside.exists() else path.parent, os.W_OK):
         return beside
-    return _cache() / "steptrail" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}-{name}"
+    return _cache() / "steptrail" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}-views"
 
 
 def _cache() -> Path:

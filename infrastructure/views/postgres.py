@@ -148,12 +148,10 @@ class _PostgresStatements:
 class PostgresSeries:
     """The schemas of all generations, `steptrail_views_1` and so on, and the schema `steptrail_views`."""
 
-    def __init__(
-        self, address: PostgresAddress, *, patience: float, name: str = "views", read_only: bool = False
-    ) -> None:
+    def __init__(self, address: PostgresAddress, *, patience: float, read_only: bool = False) -> None:
         # What is lost in a crash of the server is lost with the place behind it.
         self._connections = PostgresConnections(address, durability="normal", patience=patience, read_only=read_only)
-        self._base = f"steptrail_{name}"
+        self._base = "steptrail_views"
         self._database = PostgresViews(self._connections, self._base)
         self._opened: dict[int, Generation] = {}
         self._lock = threading.Lock()

@@ -1,50 +1,9 @@
 """One event of a workflow on one line, for `tail`, `show --events` and the progress of a run."""
 
-from steptrail.domain.flow.events import (
-    FlowEvent,
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    HumanAnswered,
-    HumanExpired,
-    HumanRequested,
-    LimitReached,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSettledLate,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeCancelled,
-    NodeCompleted,
-    NodeEvaluated,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeOpened,
-    NodeRetryScheduled,
-    NodeSkipped,
-    NodeThen,
-    StepAnswered,
-    StepHeld,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import VisitEvent
 from steptrail.domain.flow.route import Route
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.shared.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ExecutionFinished,
-    ExecutionPaused,
-    MetadataChanged,
-    PauseLifted,
-    PauseRequested,
-    SessionStarted,
-    StopRequested,
-    WaitEnded,
-    WaitStarted,
-)
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import because, clock_time, summary
@@ -54,33 +13,33 @@ __all__ = ["flow_summary", "task_name"]
 
 _CUT = 100
 _FOLLOWS = {
-    NodeThen.RERUN: "it runs again",
-    NodeThen.FAIL: "it has failed",
-    NodeThen.PARK: "a person is to say",
+    stored.NodeThen.RERUN: "it runs again",
+    stored.NodeThen.FAIL: "it has failed",
+    stored.NodeThen.PARK: "a person is to say",
 }
 """The consequences of an interruption, in the words of a summary."""
 
 Shared = (
-    SessionStarted
-    | MetadataChanged
-    | PauseRequested
-    | PauseLifted
-    | StopRequested
-    | ExecutionPaused
-    | ExecutionFinished
-    | WaitStarted
-    | WaitEnded
-    | ApprovalRequested
-    | ApprovalGranted
-    | ApprovalDenied
-    | ApprovalExpired
+    stored.SessionStarted
+    | stored.MetadataChanged
+    | stored.PauseRequested
+    | stored.PauseLifted
+    | stored.StopRequested
+    | stored.ExecutionPaused
+    | stored.ExecutionFinished
+    | stored.WaitStarted
+    | stored.WaitEnded
+    | stored.ApprovalRequested
+    | stored.ApprovalGranted
+    | stored.ApprovalDenied
+    | stored.ApprovalExpired
 )
 """The events that say the same as those of an agent."""
 
 
 def flow_summary(event: Event) -> str:
     """Return what an event says, short and on one line; nothing for a type that is not a workflow's."""
-    return one_line(_said(event), _CUT) if isinstance(event, FlowEvent) else ""
+    return one_line(_said(event), _CUT) if isinstance(event, stored.FlowEvent) else ""
 
 
 def task_name(node: str, visit: int, item: int | None = None) -> str:
@@ -92,59 +51,59 @@ def task_name(node: str, visit: int, item: int | None = None) -> str:
 # A new event is a type error here: the function returns in every case of the union, and has no other.
 
 
-def _said(event: FlowEvent) -> str:
+def _said(event: stored.FlowEvent) -> str:
     match event:
-        case FlowStarted(execution_id=name, by=by):
+        case stored.FlowStarted(execution_id=name, by=by):
             return f"{name}{f', by {by}' if by != 'user' else ''}: {result_text(event.input)}"
-        case FlowResumed(segment=segment, worker=worker, ended_by=ended_by, changes=changes):
+        case stored.FlowResumed(segment=segment, worker=worker, ended_by=ended_by, changes=changes):
             other = f", changed: {', '.join(changes)}" if changes else ""
             return f"segment {segment} on {worker}, after {ended_by.value}{other}"
-        case FlowRetried(execution_id=name, visits=visits, by=by, reason=reason):
+        case stored.FlowRetried(execution_id=name, visits=visits, by=by, reason=reason):
             return f"{name}: {many(len(visits), 'visit')} again, by {by}{because(reason)}"
-        case LimitReached(limit=limit, node=node, at_most=at_most, actual=actual):
+        case stored.LimitReached(limit=limit, node=node, at_most=at_most, actual=actual):
             return f"{f'{node}: ' if node is not None else ''}{limit} is {at_most}, and it was {actual}"
-        case NodeOpened(items=items):
+        case stored.NodeOpened(items=items):
             return _name(event) + (f", {many(items, 'item')}" if items is not None else "")
-        case NodeEvaluated(output=output, route=route):
+        case stored.NodeEvaluated(output=output, route=route):
             return f"{_name(event)}{_to(route)}: {result_text(output)}"
-        case NodeCompleted(route=route, item_errors=errors):
+        case stored.NodeCompleted(route=route, item_errors=errors):
             failed = f", {many(errors, 'item')} failed" if errors else ""
             return f"{_name(event)}{_to(route)}{failed}"
-        case NodeFailureRecorded(error=error, rule=rule, item=item):
+        case stored.NodeFailureRecorded(error=error, rule=rule, item=item):
             return f"{_name(event, item)}, {error.failure.value}, {error.tier} tier ({rule}): {error.message}"
-        case NodeFailed(error=error, rule=rule, item=item):
+        case stored.NodeFailed(error=error, rule=rule, item=item):
             return f"{_name(event, item)}, {error.failure.value} ({rule}): {error.message}"
-        case NodeSkipped(by=by, reason=reason):
+        case stored.NodeSkipped(by=by, reason=reason):
             return f"{_name(event)} by {by}{because(reason)}"
-        case NodeCancelled(reason=reason):
+        case stored.NodeCancelled(reason=reason):
             return f"{_name(event)}: {reason}"
-        case NodeAttemptStarted(effect_id=effect, attempt=attempt, item=item):
+        case stored.NodeAttemptStarted(effect_id=effect, attempt=attempt, item=item):
             return f"{_name(event, item)} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
-        case NodeAttemptCompleted(duration_seconds=seconds, output=output, item=item):
+        case stored.NodeAttemptCompleted(duration_seconds=seconds, output=output, item=item):
             how = "kept from before" if event.is_kept else f"in {seconds:.2f} s"
             said = f"said by {event.settled_by}" if event.settled_by is not None else how
             return f"{_name(event, item)} {said}: {result_text(output)}"
-        case NodeAttemptFailed(duration_seconds=seconds, failure=failure, error=error, item=item):
+        case stored.NodeAttemptFailed(duration_seconds=seconds, failure=failure, error=error, item=item):
             said = f"said by {event.settled_by}" if event.settled_by is not None else f"in {seconds:.2f} s"
             return f"{_name(event, item)} {said}, {failure.value}: {error}"
-        case NodeAttemptInterrupted(reason=reason, then=then, item=item):
+        case stored.NodeAttemptInterrupted(reason=reason, then=then, item=item):
             return f"{_name(event, item)}: {reason.value}, outcome unknown: {_FOLLOWS[then]}"
-        case NodeAttemptSuspended(stream=stream, reason=reason, item=item):
+        case stored.NodeAttemptSuspended(stream=stream, reason=reason, item=item):
             return f"{_name(event, item)}: {stream} {reason}"
-        case NodeRetryScheduled(attempt=attempt, delay_seconds=delay, item=item):
+        case stored.NodeRetryScheduled(attempt=attempt, delay_seconds=delay, item=item):
             return f"{_name(event, item)} again in {delay:.2f} s, attempt {attempt}"
-        case NodeAttemptSettledLate(effect_id=effect, error=error):
+        case stored.NodeAttemptSettledLate(effect_id=effect, error=error):
             return f"{effect}: {error or 'completed'}"
-        case HumanRequested(type=kind, prompt=prompt, expires_at=until):
+        case stored.HumanRequested(type=kind, prompt=prompt, expires_at=until):
             when = f", until {clock_time(until)}" if until is not None else ""
             return f"{_name(event)} ({kind}){when}: {prompt}"
-        case HumanAnswered(request_id=request, by=by):
+        case stored.HumanAnswered(request_id=request, by=by):
             return f"{request} by {by}: {_answer(event)}"
-        case HumanExpired(request_id=request):
+        case stored.HumanExpired(request_id=request):
             return request
-        case StepHeld(point=point):
+        case stored.StepHeld(point=point):
             return f"{_name(event)}, {point} it"
-        case StepAnswered(action=action, point=point, by=by, reason=reason):
+        case stored.StepAnswered(action=action, point=point, by=by, reason=reason):
             return f"{_name(event)}, {point} it: {action}, by {by}{because(reason)}"
         case _:
             return _shared(event)
@@ -154,7 +113,7 @@ def _shared(event: Shared) -> str:
     return summary(event)
 
 
-def _name(event: VisitEvent | HumanRequested, item: int | None = None) -> str:
+def _name(event: VisitEvent | stored.HumanRequested, item: int | None = None) -> str:
     return task_name(event.node, event.visit, item)
 
 
@@ -162,7 +121,7 @@ def _to(route: Route | None) -> str:
     return "" if route is None else f" to {', '.join(route.targets) or 'nowhere'}"
 
 
-def _answer(event: HumanAnswered) -> str:
+def _answer(event: stored.HumanAnswered) -> str:
     said = [] if event.approved is None else ["approved" if event.approved else "rejected"]
     said += [event.choice] if event.choice is not None else []
     said += [result_text(event.data)] if event.data is not None else []

@@ -5,33 +5,7 @@ Where somebody watches it appear, the model's text is shown while it is written,
 
 from collections.abc import Callable, Sequence
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    AnswerRejected,
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ContinuationEvaluated,
-    EvaluationsRecorded,
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionResumed,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceStarted,
-    RetryScheduled,
-    StepStarted,
-    ToolCallBlocked,
-    ToolCallCancelled,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
@@ -71,7 +45,7 @@ class Progress:
         self._calls = {call.position: call.name for call in state.tool_executions}
         self._asked = {asked.id: call.name for call in state.tool_executions if (asked := call.approval) is not None}
 
-    def __call__(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def __call__(self, records: Sequence[Recorded[stored.AgentEvent]]) -> None:
         """Print what these events tell."""
         for record in records:
             for line in self._lines(record.event):
@@ -93,81 +67,84 @@ class Progress:
             self._is_writing = False
             self._write("\n")
 
-    def _lines(self, event: AgentEvent) -> Sequence[str]:
+    def _lines(self, event: stored.AgentEvent) -> Sequence[str]:
         match event:
-            case StepStarted(number=number):
+            case stored.StepStarted(number=number):
                 return (f"step {number}",)
-            case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
+            case (
+                stored.InferenceStarted()
+                | stored.InferenceCompleted()
+                | stored.InferenceFailed()
+                | stored.InferenceInterrupted()
+            ):
                 return self._inference(event)
-            case EvaluationsRecorded(votes=votes):
+            case stored.EvaluationsRecorded(votes=votes):
                 self._votes += votes
                 return ()
-            case ContinuationEvaluated():
+            case stored.ContinuationEvaluated():
                 return self._decision(event)
-            case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
+            case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
                 return (f"retry in {delay:.1f} s after failure {failures} ({kind.value})",)
-            case WaitStarted(kind="unknown_outcome", position=position):
+            case stored.WaitStarted(kind="unknown_outcome", position=position):
                 return (f"waiting for somebody to say what {self._name(position)} did",)
-            case WaitStarted(kind="resources", problem=problem):
+            case stored.WaitStarted(kind="resources", problem=problem):
                 return (f"waiting: its resources could not be opened ({problem})",)
-            case ExecutionResumed(ended_by=ended_by, segment=segment):
+            case stored.ExecutionResumed(ended_by=ended_by, segment=segment):
                 return (f"resumed after {ended_by.value} (segment {segment})",)
-            case ExecutionPaused(by=by, reason=reason):
+            case stored.ExecutionPaused(by=by, reason=reason):
                 return (f"paused by {by}{f': {reason}' if reason else ''}",)
-            case ExecutionFinished(status=status, stop_reason=reason, answered=answered):
+            case stored.ExecutionFinished(status=status, stop_reason=reason, answered=answered):
                 return (f"finished: {status.value} ({how_it_stopped(reason, answered=answered)})",)
             case _:
                 return self._call(event)
 
-    def _inference(
-        self, event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted
-    ) -> Sequence[str]:
+    def _inference(self, event: stored.InferenceEvent) -> Sequence[str]:
         match event:
-            case InferenceStarted(model=model, attempt=attempt):
+            case stored.InferenceStarted(model=model, attempt=attempt):
                 return (f"  model {model} called{f', attempt {attempt}' if attempt > 1 else ''}",)
-            case InferenceCompleted(reply=reply, duration_seconds=seconds):
+            case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
                 self._calls = {i: call.name for i, call in enumerate(reply.tool_calls)}
                 wanted = f", calls {', '.join(self._calls.values())}" if self._calls else ""
                 return (f"  model replied in {seconds:.2f} s, {reply.usage.total} tokens{wanted}",)
-            case InferenceFailed(error=error, duration_seconds=seconds):
+            case stored.InferenceFailed(error=error, duration_seconds=seconds):
                 return (f"  model failed in {seconds:.2f} s ({error.type.value}): {error}",)
-            case InferenceInterrupted():
+            case stored.InferenceInterrupted():
                 return (f"  model call interrupted: {why_cut(event)}",)
 
-    def _call(self, event: AgentEvent) -> Sequence[str]:
+    def _call(self, event: stored.AgentEvent) -> Sequence[str]:
         match event:
-            case ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
+            case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
                 self._calls[position] = tool
                 return (f"  {tool} started{f', attempt {attempt}' if attempt > 1 else ''}",)
-            case ToolExecutionCompleted(position=position, duration_seconds=seconds):
+            case stored.ToolExecutionCompleted(position=position, duration_seconds=seconds):
                 return (f"  {self._name(position)} finished in {seconds:.2f} s",)
-            case ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):
+            case stored.ToolExecutionFailed(position=position, duration_seconds=seconds, error=error):
                 return (f"  {self._name(position)} failed in {seconds:.2f} s ({error.type.value}): {error}",)
-            case ToolExecutionInterrupted(position=position):
+            case stored.ToolExecutionInterrupted(position=position):
                 return (f"  {self._name(position)} interrupted: {why_cut(event)}",)
-            case ToolExecutionSuspended(position=position, session=session, reason=reason):
+            case stored.ToolExecutionSuspended(position=position, session=session, reason=reason):
                 return (f"  {self._name(position)} rests: session {session} {reason}",)
-            case ApprovalRequested(position=position, asked_by=asked_by, approval_id=approval):
+            case stored.ApprovalRequested(position=position, asked_by=asked_by, approval_id=approval):
                 self._asked[approval] = self._name(position)
                 return (f"  {self._name(position)} needs approval, asked for by {asked_by}",)
-            case ApprovalGranted(by=by, arguments=edited, approval_id=approval):
+            case stored.ApprovalGranted(by=by, arguments=edited, approval_id=approval):
                 how = " with other arguments" if edited is not None else ""
                 return (f"  {self._asked.get(approval, 'a call')} approved by {by}{how}",)
-            case ApprovalDenied(by=by, reason=reason, approval_id=approval):
+            case stored.ApprovalDenied(by=by, reason=reason, approval_id=approval):
                 why = f": {reason}" if reason else ""
                 return (f"  {self._asked.get(approval, 'a call')} denied by {by}{why}",)
-            case ApprovalExpired(approval_id=approval):
+            case stored.ApprovalExpired(approval_id=approval):
                 return (f"  {self._asked.get(approval, 'a call')} not run: nobody approved it in time",)
-            case AnswerRejected(problems=problems):
+            case stored.AnswerRejected(problems=problems):
                 return (f"  answer rejected: {'; '.join(map(str, problems))}",)
-            case ToolCallBlocked(position=position, reason=reason, hook=hook):
+            case stored.ToolCallBlocked(position=position, reason=reason, hook=hook):
                 return (f"  {self._name(position)} blocked by {hook}: {reason}",)
-            case ToolCallCancelled(position=position, reason=reason):
+            case stored.ToolCallCancelled(position=position, reason=reason):
                 return (f"  {self._name(position)} not run: {reason}",)
             case _:
                 return ()
 
-    def _decision(self, event: ContinuationEvaluated) -> Sequence[str]:
+    def _decision(self, event: stored.ContinuationEvaluated) -> Sequence[str]:
         votes, self._votes = self._votes, []
         if event.should_continue:
             return ()

@@ -1,58 +1,6 @@
 """One event on one line, for `tail` and `show --events`."""
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    AnswerAccepted,
-    AnswerRejected,
-    ApprovalDenied,
-    ApprovalEvent,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ContinuationEvaluated,
-    DecisionEvent,
-    EvaluationsRecorded,
-    ExecutionEvent,
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionResumed,
-    ExecutionStarted,
-    HookEvent,
-    HooksRan,
-    InferenceCompleted,
-    InferenceEvent,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceRequestAmended,
-    InferenceStarted,
-    MessagesAppended,
-    MetadataChanged,
-    OutputEvent,
-    PauseLifted,
-    PauseRequested,
-    RetryScheduled,
-    SessionEvent,
-    SessionForked,
-    SessionStarted,
-    StepCompleted,
-    StepStarted,
-    StopRequested,
-    ToolCallAmended,
-    ToolCallBlocked,
-    ToolCallCancelled,
-    ToolCallHeld,
-    ToolEvent,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSettledLate,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
-    UsageRecorded,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.base import full_form
 from steptrail.domain.failures import ErrorInfo
@@ -104,144 +52,144 @@ def record_data(record: Recorded[Event]) -> dict[str, JsonValue]:
 
 def summary(event: Event) -> str:
     """Return what an event says, short and on one line; nothing for a type that is not an agent's."""
-    return one_line(_said(event), _CUT) if isinstance(event, AgentEvent) else ""
+    return one_line(_said(event), _CUT) if isinstance(event, stored.AgentEvent) else ""
 
 
 # A new event is a type error here: each function returns in every case of its union, and has no other.
 
 
-def _said(event: AgentEvent) -> str:
-    if isinstance(event, SessionEvent):
+def _said(event: stored.AgentEvent) -> str:
+    if isinstance(event, stored.SessionEvent):
         return _session(event)
-    if isinstance(event, ExecutionEvent):
+    if isinstance(event, stored.ExecutionEvent):
         return _execution(event)
-    if isinstance(event, InferenceEvent):
+    if isinstance(event, stored.InferenceEvent):
         return _inference(event)
-    if isinstance(event, OutputEvent):
+    if isinstance(event, stored.OutputEvent):
         return _output(event)
-    if isinstance(event, HookEvent):
+    if isinstance(event, stored.HookEvent):
         return _hook(event)
-    if isinstance(event, ToolEvent):
+    if isinstance(event, stored.ToolEvent):
         return _call(event)
-    return _approval(event) if isinstance(event, ApprovalEvent) else _decision(event)
+    return _approval(event) if isinstance(event, stored.ApprovalEvent) else _decision(event)
 
 
-def _session(event: SessionEvent) -> str:
+def _session(event: stored.SessionEvent) -> str:
     match event:
-        case SessionStarted(name=name):
+        case stored.SessionStarted(name=name):
             return name
-        case SessionForked(source=source, version=version, by=by, reason=reason):
+        case stored.SessionForked(source=source, version=version, by=by, reason=reason):
             return f"{source} after {version} events, by {by}{because(reason)}"
-        case MessagesAppended(messages=messages, by=by):
+        case stored.MessagesAppended(messages=messages, by=by):
             return f"{by}: {messages[-1].text if messages else ''}"
-        case MetadataChanged(changes=changes, removed=removed, by=by):
+        case stored.MetadataChanged(changes=changes, removed=removed, by=by):
             return f"{by}: {', '.join([*changes, *(f'-{name}' for name in removed)])}"
 
 
-def _execution(event: ExecutionEvent) -> str:
+def _execution(event: stored.ExecutionEvent) -> str:
     match event:
-        case ExecutionStarted(execution_id=name, input=None):
+        case stored.ExecutionStarted(execution_id=name, input=None):
             return f"{name}: retry of {event.retry_of}, by {event.by}{because(event.reason)}"
-        case ExecutionStarted(execution_id=name, input=asked, by=by):
+        case stored.ExecutionStarted(execution_id=name, input=asked, by=by):
             return f"{name}{f', by {by}' if by != 'user' else ''}: {asked.text if asked is not None else ''}"
-        case ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
+        case stored.ExecutionResumed(segment=segment, worker=worker, ended_by=ended_by, context=context):
             other = ", with another context" if context is not None else ""
             return f"segment {segment} on {worker}, after {ended_by.value}{other}"
-        case ExecutionPaused() | StopRequested() | PauseRequested() | PauseLifted():
+        case stored.ExecutionPaused() | stored.StopRequested() | stored.PauseRequested() | stored.PauseLifted():
             return f"{event.by}{because(event.reason)}"
-        case StepStarted(number=number):
+        case stored.StepStarted(number=number):
             return f"step {number}"
-        case StepCompleted(number=number, duration_seconds=seconds, errors=errors):
+        case stored.StepCompleted(number=number, duration_seconds=seconds, errors=errors):
             return f"step {number} in {seconds:.2f} s{_errors(errors)}"
-        case ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
+        case stored.ExecutionFinished(status=status, stop_reason=reason, resolved_by=by, answered=answered):
             recorded = _errors(event.recorded_errors).replace(",", " with", 1)
             return f"{status.value}{recorded} ({how_it_stopped(reason, answered=answered)}), by {by}"
 
 
-def _inference(event: InferenceEvent) -> str:
+def _inference(event: stored.InferenceEvent) -> str:
     match event:
-        case InferenceStarted(model=model, message_count=messages):
+        case stored.InferenceStarted(model=model, message_count=messages):
             return f"{model}, {many(messages, 'message')}"
-        case InferenceCompleted(reply=reply, duration_seconds=seconds):
+        case stored.InferenceCompleted(reply=reply, duration_seconds=seconds):
             wanted = ", ".join(call.name for call in reply.tool_calls)
             said = f"calls {wanted}" if wanted else reply.text
             return f"{seconds:.2f} s, {reply.usage.total} tokens, {reply.finish_reason.value}: {said}"
-        case InferenceFailed(error=error, duration_seconds=seconds):
+        case stored.InferenceFailed(error=error, duration_seconds=seconds):
             return f"{seconds:.2f} s, {_error(error)}"
-        case InferenceInterrupted():
+        case stored.InferenceInterrupted():
             return why_cut(event)
 
 
-def _output(event: OutputEvent) -> str:
+def _output(event: stored.OutputEvent) -> str:
     match event:
-        case AnswerAccepted(is_changed=True, value=value):
+        case stored.AnswerAccepted(is_changed=True, value=value):
             return f"as {result_text(value)}"
-        case AnswerAccepted():
+        case stored.AnswerAccepted():
             return "as it is"
-        case AnswerRejected(problems=problems):
+        case stored.AnswerRejected(problems=problems):
             return "; ".join(map(str, problems))
 
 
-def _hook(event: HookEvent) -> str:
+def _hook(event: stored.HookEvent) -> str:
     match event:
-        case HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
+        case stored.HooksRan(hook_type=hook_type, hooks=hooks, forbidden_by=by):
             return f"{hook_type}: {', '.join(hooks)}{f'; {by} forbade it' if by else ''}"
-        case InferenceRequestAmended(hook=hook):
+        case stored.InferenceRequestAmended(hook=hook):
             return f"by {hook}"
-        case UsageRecorded(hook=hook, usage=usage):
+        case stored.UsageRecorded(hook=hook, usage=usage):
             return f"{usage.total} tokens, by {hook}"
 
 
-def _decision(event: DecisionEvent) -> str:
+def _decision(event: stored.DecisionEvent) -> str:
     match event:
-        case EvaluationsRecorded(phase=phase, votes=votes):
+        case stored.EvaluationsRecorded(phase=phase, votes=votes):
             return f"{phase}: {', '.join(f'{vote.criterion_class} {vote.decision.value}' for vote in votes)}"
-        case ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
+        case stored.ContinuationEvaluated(should_continue=goes_on, resolved_by=by, stop_reason=reason):
             return f"go on, by {by}" if goes_on else f"stop ({reason.value}), by {by}"
-        case RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
+        case stored.RetryScheduled(error_type=kind, failures=failures, delay_seconds=delay):
             return f"failure {failures} ({kind.value}), again in {delay:.2f} s"
-        case WaitStarted(kind=kind, until=until, problem=problem):
+        case stored.WaitStarted(kind=kind, until=until, problem=problem):
             why = f" ({problem})" if problem else ""
             return f"{kind}{why}{f' until {clock_time(until)}' if until is not None else ''}"
-        case WaitEnded(reason=reason, by=by):
+        case stored.WaitEnded(reason=reason, by=by):
             return f"{reason}{f' by {by}' if by else ''}"
 
 
-def _call(event: ToolEvent) -> str:
+def _call(event: stored.ToolEvent) -> str:
     match event:
-        case ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
+        case stored.ToolExecutionStarted(tool=tool, effect_id=effect, attempt=attempt):
             return f"{tool} ({effect}){f', attempt {attempt}' if attempt > 1 else ''}"
-        case ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
+        case stored.ToolExecutionCompleted(position=position, result=result, duration_seconds=seconds):
             return f"call {position} in {seconds:.2f} s: {result_text(result)}"
-        case ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
+        case stored.ToolExecutionFailed(position=position, error=error, duration_seconds=seconds):
             return f"call {position} in {seconds:.2f} s, {_error(error)}"
-        case ToolExecutionInterrupted(position=position, then=then):
+        case stored.ToolExecutionInterrupted(position=position, then=then):
             return f"call {position}: {why_cut(event)}, outcome unknown: {_FOLLOWS[then]}"
-        case ToolExecutionSuspended(position=position, session=session, reason=reason):
+        case stored.ToolExecutionSuspended(position=position, session=session, reason=reason):
             return f"call {position}: session {session} {reason}"
-        case ToolRetryScheduled(position=position, delay_seconds=delay):
+        case stored.ToolRetryScheduled(position=position, delay_seconds=delay):
             return f"call {position} again in {delay:.2f} s"
-        case ToolExecutionSettledLate(effect_id=effect, error=error):
+        case stored.ToolExecutionSettledLate(effect_id=effect, error=error):
             return f"{effect}: {_error(error) if error else 'completed'}"
-        case ToolCallBlocked(position=position, hook=hook, reason=reason):
+        case stored.ToolCallBlocked(position=position, hook=hook, reason=reason):
             return f"call {position} by {hook}: {reason}"
-        case ToolCallAmended(position=position, hook=hook):
+        case stored.ToolCallAmended(position=position, hook=hook):
             return f"call {position} by {hook}"
-        case ToolCallCancelled(position=position, reason=reason):
+        case stored.ToolCallCancelled(position=position, reason=reason):
             return f"call {position}: {reason}"
 
 
-def _approval(event: ApprovalEvent) -> str:
+def _approval(event: stored.ApprovalEvent) -> str:
     match event:
-        case ToolCallHeld(position=position, hook=hook, rule=rule):
+        case stored.ToolCallHeld(position=position, hook=hook, rule=rule):
             return f"call {position} by {hook}{because(rule.reason)}"
-        case ApprovalRequested(approval_id=approval, tool=tool, expires_at=until):
+        case stored.ApprovalRequested(approval_id=approval, tool=tool, expires_at=until):
             return f"{approval} for {tool}, until {clock_time(until)}"
-        case ApprovalGranted(approval_id=approval, by=by, arguments=edited):
+        case stored.ApprovalGranted(approval_id=approval, by=by, arguments=edited):
             return f"{approval} by {by}{', with other arguments' if edited is not None else ''}"
-        case ApprovalDenied(approval_id=approval, by=by, reason=reason):
+        case stored.ApprovalDenied(approval_id=approval, by=by, reason=reason):
             return f"{approval} by {by}{because(reason)}"
-        case ApprovalExpired(approval_id=approval):
+        case stored.ApprovalExpired(approval_id=approval):
             return approval
 
 

@@ -16,6 +16,7 @@ from steptrail.interfaces.cli.parser import Commands, age, amount, projection_op
 from steptrail.interfaces.python.loading_projections import load_projections
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.interfaces.python.views import PruneReport, SqlAnswer, ViewsStatus
+from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import many
 
 __all__ = ["register"]
@@ -62,7 +63,7 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
 
     found = asyncio.run(looked())
     if output.as_json:
-        output.data([_status_data(each) for each in found])
+        output.data([camel_fields(each) for each in found])
         return Exit.OK
     rows = [
         [
@@ -187,21 +188,3 @@ def _plain(value: object) -> JsonValue:
         return int(text) if text.lstrip("-").isdigit() else float(text)
     except ValueError:
         return text
-
-
-def _status_data(each: ViewsStatus) -> dict[str, JsonValue]:
-    return {
-        "name": each.name,
-        "version": each.version,
-        "generation": each.generation,
-        "position": each.position,
-        "at": each.at.isoformat() if each.at is not None else None,
-        "lag": each.lag,
-        "bytes": each.bytes,
-        "errorPosition": each.error_position,
-        "error": each.error,
-        "skipped": each.skipped,
-        "damaged": each.damaged,
-        "prunedBefore": each.pruned_before.isoformat() if each.pruned_before is not None else None,
-        "place": each.place,
-    }

@@ -4,15 +4,20 @@ A lifecycle event is derived from one event of the log, and says which. Its text
 shows them.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
+from typing import ClassVar
 
+from steptrail.domain.camel_case import camel
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.camel_form import camel_form
 
-__all__ = ["RunEvent", "error_text", "first_of", "in_ms"]
+__all__ = ["RunEvent", "error_text", "first_of", "in_ms", "told_as"]
 
+_INSTANTS = {"until", "due_at", "expires_at", "started", "ended"}
 _ID_SHOWN = 8
 _MOST_SHOWN = 200
 
@@ -36,16 +41,20 @@ class RunEvent:
     index: int = 0
     position: int | None = field(default=None, compare=False)
 
+    _NOUN: ClassVar = "Agent"
+    _ID_KEYS: ClassVar = ("agentId", "parentAgentId")
+
     @property
     def timestamp(self) -> datetime:
         """When it happened, in UTC."""
         return to_datetime(self.at)
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return it as JSON values: `agentId`, `parentAgentId`, `executionId`, and what the class adds."""
+        """Return it as JSON values: its `agentId` or `flowId`, the id above, `executionId`, and what the class adds."""
+        own, parent = self._ID_KEYS
         return {
-            "agentId": self.session_id,
-            "parentAgentId": self.parent_session_id,
+            own: self.session_id,
+            parent: self.parent_session_id,
             "executionId": self.execution_id,
             **self._said(),
         }
@@ -54,14 +63,48 @@ class RunEvent:
         return f"{self._who()} {self._line()}"
 
     def _said(self) -> dict[str, JsonValue]:
-        return {}
+        """Return what the class adds: each of its own fields, unless it says otherwise."""
+        return {key: _told(name, getattr(self, name)) for name, key in _keys_of(type(self)).items()}
 
     def _line(self) -> str:
         return type(self).__name__
 
     def _who(self) -> str:
         parent = f" [parent={first_of(self.parent_session_id)}]" if self.parent_session_id is not None else ""
-        return f"Agent [{first_of(self.session_id)}]{parent}"
+        return f"{self._NOUN} [{first_of(self.session_id)}]{parent}"
+
+
+_SHARED = frozenset(each.name for each in fields(RunEvent))
+_KEY = "key"
+
+
+def told_as(key: str | None) -> Mapping[str, str | None]:
+    """Return the metadata of a field with a key of its own in the JSON; None for a field that is not part of it."""
+    return {_KEY: key}
+
+
+_KEYS: dict[type[RunEvent], Mapping[str, str]] = {}
+
+
+def _keys_of(kind: type[RunEvent]) -> Mapping[str, str]:
+    """Return the fields that a class adds and tells, each with its key: in camel case, but for a duration.
+
+    They are looked up once, because listeners may ask every event for its JSON.
+    """
+    if (known := _KEYS.get(kind)) is not None:
+        return known
+    own = [each for each in fields(kind) if each.name not in _SHARED]
+    usual = {each.name: each.name if each.name == "duration_ms" else camel(each.name) for each in own}
+    keys = {each.name: each.metadata.get(_KEY, usual[each.name]) for each in own}
+    _KEYS[kind] = told = {name: key for name, key in keys.items() if key is not None}
+    return told
+
+
+def _told(name: str, value: object) -> JsonValue:
+    if name in _INSTANTS and isinstance(value, int):
+        return to_datetime(value).isoformat()
+    told: JsonValue = camel_form(value)
+    return told
 
 
 def first_of(session: str) -> str:

@@ -3,12 +3,11 @@
 from dataclasses import dataclass, field
 
 from steptrail.domain.agent.events.session import MessageSource
-from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle.base import RunEvent, error_text
+from steptrail.projections.lifecycle.base import RunEvent, error_text, told_as
 
 __all__ = [
     "AgentExecutionCompleted",
@@ -33,9 +32,6 @@ class AgentExecutionStarted(RunEvent):
     messages: int
     tools: int
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"messages": self.messages, "tools": self.tools}
-
     def _line(self) -> str:
         return f"execution started (messages: {self.messages}, tools: {self.tools})"
 
@@ -45,9 +41,6 @@ class AgentExecutionResumed(RunEvent):
     """The execution goes on; `ended_by` says what had ended its last stretch."""
 
     ended_by: SegmentEnd
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"endedBy": self.ended_by.value}
 
     def _line(self) -> str:
         return f"execution resumed (after: {self.ended_by.value})"
@@ -59,9 +52,6 @@ class _SaidOfExecution(RunEvent):
 
     by: str
     reason: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"by": self.by, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +79,6 @@ class AgentExecutionWaiting(RunEvent):
     tool: str | None
     tool_call_id: str | None
 
-    def _said(self) -> dict[str, JsonValue]:
-        until = None if self.until is None else to_datetime(self.until).isoformat()
-        return {"kind": self.kind, "until": until, "tool": self.tool, "toolCallId": self.tool_call_id}
-
     def _line(self) -> str:
         return f"execution waits ({self.kind}{f': {self.tool}' if self.tool is not None else ''})"
 
@@ -104,9 +90,6 @@ class AgentExecutionWaitEnded(RunEvent):
     reason: str
     by: str | None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"reason": self.reason, "by": self.by}
-
     def _line(self) -> str:
         return f"execution waits no more ({self.reason})"
 
@@ -117,9 +100,6 @@ class MessagesAdded(RunEvent):
 
     count: int
     source: MessageSource
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"count": self.count, "source": self.source.value}
 
     def _line(self) -> str:
         return f"messages were added ({self.count} by {self.source})"
@@ -154,17 +134,7 @@ class AgentExecutionEnded(RunEvent):
     usage: Usage
     errors: int
     answered: bool
-    answer: str | None = field(repr=False)
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            "status": self.status.value,
-            "stopReason": self.stop_reason.value,
-            "steps": self.steps,
-            "usage": {**self.usage.to_dict()},
-            "errors": self.errors,
-            "answered": self.answered,
-        }
+    answer: str | None = field(repr=False, metadata=told_as(None))
 
     def _counted(self) -> str:
         return f"(steps: {self.steps}, tokens: {self.usage.total})"
@@ -196,17 +166,9 @@ class AgentExecutionFailed(AgentExecutionEnded):
 class AgentExecutionStopped(AgentExecutionEnded):
     """The execution was ended before its natural end: by a limit, a guard, a person. `source` decided it."""
 
+    message: str = field(metadata=told_as("stopMessage"))
     source: str
-    message: str
-    context: dict[str, JsonValue] = field(repr=False)
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            **AgentExecutionEnded._said(self),
-            "stopMessage": self.message,
-            "source": self.source,
-            "stopContext": dict(self.context),
-        }
+    context: dict[str, JsonValue] = field(repr=False, metadata=told_as("stopContext"))
 
     def _line(self) -> str:
         return f"stopped: {self.stop_reason.value} by {self.source} {self._counted()}"

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from steptrail.domain.instants import to_datetime
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle import flow_runs as runs
 from steptrail.projections.lifecycle.base import error_text
@@ -43,9 +41,6 @@ class FlowNodeEvent(FlowRunEvent):
     visit: int
     item: int | None = None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"node": self.node, "visit": self.visit, "item": self.item}
-
     def _where(self) -> str:
         item = f" item {self.item}" if self.item is not None else ""
         return f"{self.node}{f' visit {self.visit}' if self.visit > 1 else ''}{item}"
@@ -57,9 +52,6 @@ class FlowNodeStarted(FlowNodeEvent):
 
     items: int | None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {**FlowNodeEvent._said(self), "items": self.items}
-
     def _line(self) -> str:
         return f"node {self._where()} started"
 
@@ -70,9 +62,6 @@ class FlowNodeCompleted(FlowNodeEvent):
 
     targets: tuple[str, ...]
     item_errors: int
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {**FlowNodeEvent._said(self), "targets": list(self.targets), "itemErrors": self.item_errors}
 
     def _line(self) -> str:
         chosen = f" -> {', '.join(self.targets)}" if self.targets else ""
@@ -87,10 +76,6 @@ class _FailedForGood(FlowNodeEvent):
     error: str = field(repr=False)
     attempt: int
     rule: str
-
-    def _said(self) -> dict[str, JsonValue]:
-        said: dict[str, JsonValue] = {"failure": self.failure, "error": self.error}
-        return {**FlowNodeEvent._said(self), **said, "attempt": self.attempt, "rule": self.rule}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +101,6 @@ class FlowNodeSkipped(FlowNodeEvent):
     by: str
     reason: str | None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {**FlowNodeEvent._said(self), "by": self.by, "reason": self.reason}
-
     def _line(self) -> str:
         return f"node {self._where()} skipped (by: {self.by})"
 
@@ -129,9 +111,6 @@ class FlowNodeCancelled(FlowNodeEvent):
 
     reason: str
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {**FlowNodeEvent._said(self), "reason": self.reason}
-
     def _line(self) -> str:
         return f"node {self._where()} cancelled ({self.reason})"
 
@@ -141,9 +120,6 @@ class FlowAttemptStarted(FlowNodeEvent):
     """A try began, the `attempt`-th of its visit or item."""
 
     attempt: int
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {**FlowNodeEvent._said(self), "attempt": self.attempt}
 
     def _line(self) -> str:
         return f"node {self._where()} attempt {self.attempt} started"
@@ -161,18 +137,6 @@ class FlowAttemptEnded(FlowNodeEvent):
     usage: Usage | None = None
     duration_ms: int
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            **FlowNodeEvent._said(self),
-            "attempt": self.attempt,
-            "outcome": self.outcome,
-            "failure": self.failure,
-            "error": self.error,
-            "stream": self.stream,
-            "usage": {**self.usage.to_dict()} if self.usage is not None else None,
-            "duration_ms": self.duration_ms,
-        }
-
     def _line(self) -> str:
         why = f" ({error_text(self.error, self.failure)})" if self.error is not None else ""
         return f"node {self._where()} attempt {self.attempt} {self.outcome} [{self.duration_ms}ms]{why}"
@@ -185,10 +149,6 @@ class FlowRetryScheduled(FlowNodeEvent):
     attempt: int
     delay_seconds: float
     due_at: int
-
-    def _said(self) -> dict[str, JsonValue]:
-        due: dict[str, JsonValue] = {"delaySeconds": self.delay_seconds, "dueAt": to_datetime(self.due_at).isoformat()}
-        return {**FlowNodeEvent._said(self), "attempt": self.attempt, **due}
 
     def _line(self) -> str:
         return f"node {self._where()} attempt {self.attempt} follows in {self.delay_seconds:g} s"
@@ -210,18 +170,6 @@ class FlowQuestionAsked(FlowNodeEvent):
     tool: str | None = None
     expires_at: int | None = None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            **FlowNodeEvent._said(self),
-            "questionId": self.question_id,
-            "kind": self.kind,
-            "type": self.type,
-            "prompt": self.prompt,
-            "options": list(self.options),
-            "tool": self.tool,
-            "expiresAt": None if self.expires_at is None else to_datetime(self.expires_at).isoformat(),
-        }
-
     def _line(self) -> str:
         return f"node {self._where()} asks ({self.kind})"
 
@@ -238,10 +186,6 @@ class FlowQuestionAnswered(FlowNodeEvent):
     kind: QuestionKind
     answer: str
     by: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        said: dict[str, JsonValue] = {"questionId": self.question_id, "kind": self.kind}
-        return {**FlowNodeEvent._said(self), **said, "answer": self.answer, "by": self.by}
 
     def _line(self) -> str:
         return f"node {self._where()}: {self.answer}{f' (by: {self.by})' if self.by is not None else ''}"

@@ -1,13 +1,13 @@
 """Runs of workflows: they start, rest, go on and end. Exactly one of the three endings is told of each."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.events import WaitKind
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
-from steptrail.projections.lifecycle.base import RunEvent, error_text, first_of
+from steptrail.projections.lifecycle.base import RunEvent, error_text, told_as
 
 __all__ = [
     "FlowExecutionCompleted",
@@ -29,18 +29,8 @@ __all__ = [
 class FlowRunEvent(RunEvent):
     """Something that happened in a run of a workflow. `session_id` is the id of the run, without `flow:`."""
 
-    def to_dict(self) -> dict[str, JsonValue]:
-        """Return it as JSON values: `flowId`, `parentId`, `executionId`, and what the class adds."""
-        return {
-            "flowId": self.session_id,
-            "parentId": self.parent_session_id,
-            "executionId": self.execution_id,
-            **self._said(),
-        }
-
-    def _who(self) -> str:
-        parent = f" [parent={first_of(self.parent_session_id)}]" if self.parent_session_id is not None else ""
-        return f"Workflow [{first_of(self.session_id)}]{parent}"
+    _NOUN: ClassVar = "Workflow"
+    _ID_KEYS: ClassVar = ("flowId", "parentId")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +39,6 @@ class FlowExecutionStarted(FlowRunEvent):
 
     flow: str
     is_retry: bool
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"flow": self.flow, "isRetry": self.is_retry}
 
     def _line(self) -> str:
         return f"{'is retried' if self.is_retry else 'started'}: {self.flow}"
@@ -63,9 +50,6 @@ class FlowExecutionResumed(FlowRunEvent):
 
     ended_by: SegmentEnd
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"endedBy": self.ended_by.value}
-
     def _line(self) -> str:
         return f"resumed (after: {self.ended_by.value})"
 
@@ -76,9 +60,6 @@ class _SaidOfRun(FlowRunEvent):
 
     by: str
     reason: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"by": self.by, "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +85,6 @@ class FlowExecutionWaiting(FlowRunEvent):
     kind: WaitKind
     until: int | None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"kind": self.kind, "until": None if self.until is None else to_datetime(self.until).isoformat()}
-
     def _line(self) -> str:
         return f"waits ({self.kind})"
 
@@ -118,9 +96,6 @@ class FlowExecutionWaitEnded(FlowRunEvent):
     reason: str
     by: str | None
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"reason": self.reason, "by": self.by}
-
     def _line(self) -> str:
         return f"waits no more ({self.reason})"
 
@@ -131,9 +106,6 @@ class FlowStopSignalReceived(FlowRunEvent):
 
     source: str
     message: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"source": self.source, "message": self.message}
 
     def _line(self) -> str:
         return f"was asked to stop (by: {self.source})"
@@ -153,17 +125,7 @@ class FlowExecutionEnded(FlowRunEvent):
     visits: int
     errors: int
     usage: Usage
-    output: JsonValue = field(repr=False)
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            "status": self.status.value,
-            "stopReason": self.stop_reason.value,
-            "source": self.source,
-            "visits": self.visits,
-            "errors": self.errors,
-            "usage": {**self.usage.to_dict()},
-        }
+    output: JsonValue = field(repr=False, metadata=told_as(None))
 
     def _counted(self) -> str:
         return f"(visits: {self.visits}, recorded errors: {self.errors}, tokens: {self.usage.total})"
@@ -187,14 +149,6 @@ class FlowExecutionFailed(FlowExecutionEnded):
     error: str = field(repr=False)
     node: str | None
     failure: str | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            **FlowExecutionEnded._said(self),
-            "error": self.error,
-            "node": self.node,
-            "failure": self.failure,
-        }
 
     def _line(self) -> str:
         at = f"at {self.node}: " if self.node is not None else ""

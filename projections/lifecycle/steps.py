@@ -29,9 +29,6 @@ class AgentStepStarted(RunEvent):
     messages: int
     tools: int
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"step": self.step, "messages": self.messages, "tools": self.tools}
-
     def _line(self) -> str:
         return f"step {self.step} started (messages: {self.messages}, tools: {self.tools})"
 
@@ -75,9 +72,6 @@ class TokenUsageReported(RunEvent):
     operation: str
     usage: Usage
     context: dict[str, JsonValue]
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {"operation": self.operation, "usage": {**self.usage.to_dict()}, "context": dict(self.context)}
 
     def _line(self) -> str:
         return f"used {self.usage.total} tokens ({self.operation})"
@@ -140,9 +134,6 @@ class InferenceRequestStarted(RunEvent):
     messages: int
     model: str
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {"step": self.step, "attempt": self.attempt, "messages": self.messages, "model": self.model}
-
     def _line(self) -> str:
         return f"step {self.step} asks {self.model} (messages: {self.messages})"
 
@@ -157,15 +148,6 @@ class InferenceResponseReceived(RunEvent):
     finish_reason: str
     duration_ms: int
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            "step": self.step,
-            "inputTokens": self.input_tokens,
-            "outputTokens": self.output_tokens,
-            "finishReason": self.finish_reason,
-            "duration_ms": self.duration_ms,
-        }
-
     def _line(self) -> str:
         tokens = f"{self.input_tokens} in, {self.output_tokens} out"
         return f"step {self.step} got a reply [{self.duration_ms}ms] ({tokens}, {self.finish_reason})"
@@ -179,10 +161,6 @@ class InferenceRequestFailed(RunEvent):
     error: str = field(repr=False)
     error_type: str
     duration_ms: int | None
-
-    def _said(self) -> dict[str, JsonValue]:
-        failed = {"error": self.error, "errorType": self.error_type}
-        return {"step": self.step, **failed, "duration_ms": self.duration_ms}
 
     def _line(self) -> str:
         return f"step {self.step} got no reply: {error_text(self.error, self.error_type)}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.projections.lifecycle.base import RunEvent, error_text, first_of
+from steptrail.projections.lifecycle.base import RunEvent, error_text, first_of, told_as
 
 __all__ = [
     "CallBlocked",
@@ -32,17 +32,9 @@ class ToolCallEvent(RunEvent):
     """
 
     step: int
-    tool: str
     tool_call_id: str
     message_id: str
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            "step": self.step,
-            "toolCallId": self.tool_call_id,
-            "messageId": self.message_id,
-            "tool": self.tool,
-        }
+    tool: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +45,7 @@ class ToolCallStarted(ToolCallEvent):
     attempt: int
 
     def _said(self) -> dict[str, JsonValue]:
-        at = to_datetime(self.at).isoformat()
-        return {**ToolCallEvent._said(self), "args": dict(self.args), "attempt": self.attempt, "at": at}
+        return {**ToolCallEvent._said(self), "at": to_datetime(self.at).isoformat()}
 
     def __str__(self) -> str:
         return f"Tool call started: {self.tool}({', '.join(self.args)})"
@@ -68,23 +59,12 @@ class ToolCallCompleted(ToolCallEvent):
     """
 
     success: bool
-    result: JsonValue = field(repr=False)
     error: str | None = field(repr=False)
-    error_type: str | None
+    error_type: str | None = field(metadata=told_as(None))
+    result: JsonValue = field(repr=False)
     started: int
     ended: int
     duration_ms: int
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {
-            **ToolCallEvent._said(self),
-            "success": self.success,
-            "error": self.error,
-            "result": self.result,
-            "started": to_datetime(self.started).isoformat(),
-            "ended": to_datetime(self.ended).isoformat(),
-            "duration_ms": self.duration_ms,
-        }
 
     def __str__(self) -> str:
         if self.success:
@@ -100,9 +80,6 @@ class CallBlocked(ToolCallEvent):
     reason: str = field(repr=False)
     hook: str
 
-    def _said(self) -> dict[str, JsonValue]:
-        return {**ToolCallEvent._said(self), "args": dict(self.args), "reason": self.reason, "hook": self.hook}
-
     def __str__(self) -> str:
         return f"Tool call blocked: {self.tool} (by {self.hook})"
 
@@ -112,9 +89,6 @@ class CallCancelled(ToolCallEvent):
     """The call will not run, or not to its end."""
 
     reason: str
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {**ToolCallEvent._said(self), "reason": self.reason}
 
     def __str__(self) -> str:
         return f"Tool call cancelled: {self.tool} ({self.reason})"
@@ -126,9 +100,6 @@ class ToolCallSuspended(ToolCallEvent):
 
     subagent_id: str
     reason: str
-
-    def _said(self) -> dict[str, JsonValue]:
-        return {**ToolCallEvent._said(self), "subagentId": self.subagent_id, "reason": self.reason}
 
     def __str__(self) -> str:
         return f"Tool call suspended: {self.tool} (session {first_of(self.subagent_id)})"

@@ -1,22 +1,6 @@
 """Handlers of the runs of workflows: they begin, go on, are retried, wait no more and end."""
 
-from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    ExecutionFinished,
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    HumanAnswered,
-    HumanExpired,
-    HumanRequested,
-    LimitReached,
-    StepAnswered,
-    StepHeld,
-    WaitEnded,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -30,8 +14,8 @@ __all__ = ["FLOW_RUN_HANDLERS"]
 FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 
-@FLOW_RUN_HANDLERS.of(FlowStarted)
-def _started(memory: StreamMemory, event: FlowStarted, moment: RunMoment) -> None:
+@FLOW_RUN_HANDLERS.of(stored.FlowStarted)
+def _started(memory: StreamMemory, event: stored.FlowStarted, moment: RunMoment) -> None:
     memory.name = plain(event.flow)
     run = run_at(memory, event.ordinal, event.worker, moment)
     run.standing = ExecutionStatus.PENDING if event.worker is None else None
@@ -39,8 +23,8 @@ def _started(memory: StreamMemory, event: FlowStarted, moment: RunMoment) -> Non
     begin_run(memory, run, moment)
 
 
-@FLOW_RUN_HANDLERS.of(FlowRetried)
-def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> None:
+@FLOW_RUN_HANDLERS.of(stored.FlowRetried)
+def _retried(memory: StreamMemory, event: stored.FlowRetried, moment: RunMoment) -> None:
     """Begin another execution with the visits that had not ended well."""
     before = memory.run
     run = run_at(memory, event.ordinal, event.worker, moment)
@@ -53,8 +37,8 @@ def _retried(memory: StreamMemory, event: FlowRetried, moment: RunMoment) -> Non
         take_up_again(run, before.visits.values(), moment)
 
 
-@FLOW_RUN_HANDLERS.of(FlowResumed)
-def _resumed(memory: StreamMemory, event: FlowResumed, moment: RunMoment) -> None:
+@FLOW_RUN_HANDLERS.of(stored.FlowResumed)
+def _resumed(memory: StreamMemory, event: stored.FlowResumed, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     # A segment that has crashed lived until its last event.
@@ -65,21 +49,21 @@ def _resumed(memory: StreamMemory, event: FlowResumed, moment: RunMoment) -> Non
     resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 
-@FLOW_RUN_HANDLERS.of(WaitEnded)
-def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> None:
+@FLOW_RUN_HANDLERS.of(stored.WaitEnded)
+def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         run.wait = None
         end_rest(run, moment, event.reason, event.by)
 
 
-@FLOW_RUN_HANDLERS.of(ExecutionFinished)
-def _finished(memory: StreamMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+@FLOW_RUN_HANDLERS.of(stored.ExecutionFinished)
+def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         count_cut_visits(memory, run, moment)
         end_run(memory, run, event, moment)
 
 
-@FLOW_RUN_HANDLERS.of(ApprovalRequested, HumanRequested)
+@FLOW_RUN_HANDLERS.of(stored.ApprovalRequested, stored.HumanRequested)
 def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     del event
     if (run := memory.run) is not None:
@@ -87,14 +71,14 @@ def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
 
 
 @FLOW_RUN_HANDLERS.of(
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    HumanAnswered,
-    HumanExpired,
-    LimitReached,
-    StepAnswered,
-    StepHeld,
+    stored.ApprovalDenied,
+    stored.ApprovalExpired,
+    stored.ApprovalGranted,
+    stored.HumanAnswered,
+    stored.HumanExpired,
+    stored.LimitReached,
+    stored.StepAnswered,
+    stored.StepHeld,
 )
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: the wait for it ends, or the run does."""

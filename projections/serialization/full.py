@@ -11,6 +11,7 @@ import msgspec
 from steptrail.domain.agent.snapshot import FORMAT, SNAPSHOTS
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.base import LARGEST, place_and_fault
+from steptrail.domain.camel_case import camel
 from steptrail.domain.errors import InvalidStateData
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
@@ -92,7 +93,7 @@ class FullAgentStateSerializer:
 def _spelt(given: _Object, names: Mapping[str, str]) -> _Object:
     spelt: _Object = {}
     for name, value in given.items():
-        key = names.get(name) or _camel(name)
+        key = names.get(name) or camel(name)
         spelt[key] = to_datetime(value).isoformat() if key in _TIMES and isinstance(value, int) else value
     return spelt
 
@@ -109,12 +110,7 @@ def _read(given: Reader, without: tuple[str, ...]) -> _Object:
 
 def _place_of(error: Exception) -> str:
     place = place_and_fault(error)[0] if isinstance(error, msgspec.ValidationError) else ""
-    return "" if place.startswith("[") else _camel(place)
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(map(str.capitalize, rest))
+    return "" if place.startswith("[") else camel(place)
 
 
 def _snake(key: str) -> str:

@@ -1,28 +1,7 @@
 """The spans of an agent: a segment, in it its steps, in a step the model calls and the tries of tool calls."""
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    ExecutionResumed,
-    ExecutionStarted,
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceStarted,
-    RetryScheduled,
-    SessionForked,
-    SessionStarted,
-    StepCompleted,
-    StepStarted,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSettledLate,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
-)
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.inference import ModelReply
@@ -69,30 +48,30 @@ class AgentSpans:
     def apply(self, event: Event, version: int, at: int) -> None:
         """Apply an event."""
         self._apply(event, version, at)
-        if self._told is not None and isinstance(event, AgentEvent):
+        if self._told is not None and isinstance(event, stored.AgentEvent):
             self._told.apply(event, version, at)
 
     def _apply(self, event: Event, version: int, at: int) -> None:
         spans = self._spans
         match event:
-            case SessionStarted(name=name):
+            case stored.SessionStarted(name=name):
                 self._agent = name
-            case SessionForked(name=name, executions=executions):
+            case stored.SessionForked(name=name, executions=executions):
                 self._agent = name
                 spans.begin_execution(f"{id_of(self._stream)}:{executions}")
-            case ExecutionStarted():
+            case stored.ExecutionStarted():
                 self._describe(event.agent)
                 self._step = 0
                 spans.begin_execution(event.execution_id, goes_on=event.retry_of is not None)
                 if event.worker is not None:
                     spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
-            case ExecutionResumed():
+            case stored.ExecutionResumed():
                 if event.agent is not None:
                     self._describe(event.agent)
                 if event.limits is not None:
                     self._prices = event.limits.prices
                 spans.begin_segment(self.name, version, at, self._segment(event.segment), event.context)
-            case ContinuationEvaluated():
+            case stored.ContinuationEvaluated():
                 about: dict[str, Attribute] = {
                     Own.DECISION: event.decision.value,
                     Own.SHOULD_CONTINUE: event.should_continue,
@@ -103,31 +82,31 @@ class AgentSpans:
                 if not event.should_continue:
                     about[Own.STOP_REASON] = event.stop_reason.value
                 spans.event(Own.DECISION, at, about)
-            case RetryScheduled():
+            case stored.RetryScheduled():
                 spans.event(Own.RETRY, at, {Name.ERROR_TYPE: event.error_type.value, Own.FAILURES: event.failures})
-            case StepStarted(number=number):
+            case stored.StepStarted(number=number):
                 self._step = number
                 spans.begin_part(_STEP, f"step {number}", version, at, {Own.STEP: number})
-            case StepCompleted():
+            case stored.StepCompleted():
                 spans.end_part(_STEP, at, {Own.ERRORS: event.errors})
                 self._calls.clear()
                 self._failures.clear()
                 if event.cost is not None:
                     spans.note_segment({Own.COST: float(event.cost.usd)})
-            case InferenceStarted() | InferenceCompleted() | InferenceFailed() | InferenceInterrupted():
+            case (
+                stored.InferenceStarted()
+                | stored.InferenceCompleted()
+                | stored.InferenceFailed()
+                | stored.InferenceInterrupted()
+            ):
                 self._inference(event, version, at)
             case _:
                 self._call(event, version, at)
 
-    def _inference(
-        self,
-        event: InferenceStarted | InferenceCompleted | InferenceFailed | InferenceInterrupted,
-        version: int,
-        at: int,
-    ) -> None:
+    def _inference(self, event: stored.InferenceEvent, version: int, at: int) -> None:
         spans = self._spans
         match event:
-            case InferenceStarted():
+            case stored.InferenceStarted():
                 self._step, self._model = event.step, event.model
                 about: dict[str, Attribute] = {
                     Name.OPERATION: Operation.CHAT.value,
@@ -141,21 +120,21 @@ class AgentSpans:
                     about |= self._told.request()
                 name = f"{Operation.CHAT} {event.model}"
                 spans.begin_try(_CHAT, name, version, at, about, part=_STEP, kind=SpanKind.CLIENT)
-            case InferenceCompleted():
+            case stored.InferenceCompleted():
                 told = self._content.reply(event.reply) if self._content is not None else {}
                 cost = self._cost(event.reply)
                 spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply), **cost, **told})
-            case InferenceFailed():
+            case stored.InferenceFailed():
                 failed: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: event.error.error_class}
                 failed |= self._words(event.error)
                 spans.end_try(_CHAT, at, failed, is_error=True)
-            case InferenceInterrupted():
+            case stored.InferenceInterrupted():
                 spans.end_try(_CHAT, at, {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason})
 
     def _call(self, event: Event, version: int, at: int) -> None:
         spans = self._spans
         match event:
-            case ToolExecutionStarted():
+            case stored.ToolExecutionStarted():
                 key = f"call {event.position}"
                 self._calls[f"{event.effect_id} {event.attempt}"] = key
                 about: dict[str, Attribute] = {
@@ -172,25 +151,25 @@ class AgentSpans:
                 effect = event.effect_id if event.attempt == 1 else None
                 name = f"{Operation.EXECUTE_TOOL} {event.tool}"
                 spans.begin_try(key, name, version, at, about, part=_STEP, effect=effect)
-            case ToolExecutionCompleted(position=position):
+            case stored.ToolExecutionCompleted(position=position):
                 spans.end_try(f"call {position}", at, {Own.STATUS: "completed", **self._result(event.result)})
-            case ToolExecutionFailed(position=position, error=error):
+            case stored.ToolExecutionFailed(position=position, error=error):
                 self._failures[position] = error.type.value
                 self._failed(f"call {position}", at, error)
-            case ToolExecutionInterrupted(position=position):
+            case stored.ToolExecutionInterrupted(position=position):
                 reason: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason}
                 if event.then is Then.FAIL:
                     reason[Name.ERROR_TYPE] = event.reason
                 spans.end_try(f"call {position}", at, reason, is_error=event.then is Then.FAIL)
-            case ToolExecutionSuspended(position=position):
+            case stored.ToolExecutionSuspended(position=position):
                 spans.end_try(f"call {position}", at, {Own.STATUS: "suspended"})
-            case ToolExecutionSettledLate():
+            case stored.ToolExecutionSettledLate():
                 key = self._calls.get(f"{event.effect_id} {event.attempt}", "")
                 if event.error is not None:
                     self._failed(key, at, event.error)
                 else:
                     spans.end_try(key, at, {Own.STATUS: "completed", **self._result(event.result)})
-            case ToolRetryScheduled():
+            case stored.ToolRetryScheduled():
                 kind = self._failures.get(event.position, ErrorType.UNKNOWN.value)
                 spans.event(Own.RETRY, at, {Name.ERROR_TYPE: kind, Own.FAILURES: event.failures})
             case _:

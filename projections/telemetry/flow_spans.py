@@ -1,27 +1,7 @@
 """The spans of a workflow: a segment of its run, in it the visits of nodes, in a visit the tries."""
 
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.events import (
-    FlowResumed,
-    FlowRetried,
-    FlowStarted,
-    LimitReached,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSettledLate,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeCancelled,
-    NodeCompleted,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeOpened,
-    NodeRetryScheduled,
-    NodeSkipped,
-    NodeThen,
-    SessionStarted,
-)
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import TaskEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
@@ -61,9 +41,9 @@ class FlowSpans:
         """Apply an event."""
         spans = self._spans
         match event:
-            case SessionStarted(name=name):
+            case stored.SessionStarted(name=name):
                 self._flow = name
-            case FlowStarted():
+            case stored.FlowStarted():
                 self._flow = event.flow
                 self._begun.clear()
                 self._failures.clear()
@@ -73,34 +53,34 @@ class FlowSpans:
                     given = self._told(Own.INPUT, event.input)
                     about = {**self._segment(event.segment), **given}
                     spans.begin_segment(self.name, version, at, about, event.context)
-            case FlowResumed():
+            case stored.FlowResumed():
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
-            case FlowRetried():
+            case stored.FlowRetried():
                 spans.begin_execution(event.execution_id, goes_on=True)
                 spans.begin_segment(self.name, version, at, self._segment(event.segment))
                 for number in event.visits:
                     if (visit := self._unfinished.get(number)) is not None:
                         self._begin_visit(*visit, version, at)
-            case LimitReached():
+            case stored.LimitReached():
                 spans.event(Own.LIMIT, at, {Own.LIMIT: event.limit, Own.NODE: event.node or ""})
             case _:
                 self._visit(event, version, at)
 
     def _visit(self, event: Event, version: int, at: int) -> None:
         match event:
-            case NodeOpened(node=node, visit=visit):
+            case stored.NodeOpened(node=node, visit=visit):
                 self._unfinished[event.number] = (node, visit)
                 self._begin_visit(node, visit, version, at)
-            case NodeCompleted(node=node, visit=visit):
+            case stored.NodeCompleted(node=node, visit=visit):
                 self._end_visit(node, visit, at, {Own.STATUS: "completed"}, is_over=True)
-            case NodeFailureRecorded(node=node, visit=visit, item=None):
+            case stored.NodeFailureRecorded(node=node, visit=visit, item=None):
                 why: dict[str, Attribute] = {Own.STATUS: "recorded", Name.ERROR_TYPE: event.error.failure.value}
                 self._end_visit(node, visit, at, why, is_over=True)
-            case NodeFailed(node=node, visit=visit):
+            case stored.NodeFailed(node=node, visit=visit):
                 self._end_visit(node, visit, at, {Own.STATUS: "failed", Name.ERROR_TYPE: event.error.failure.value})
-            case NodeSkipped(node=node, visit=visit):
+            case stored.NodeSkipped(node=node, visit=visit):
                 self._end_visit(node, visit, at, {Own.STATUS: "skipped"}, is_over=True)
-            case NodeCancelled(node=node, visit=visit):
+            case stored.NodeCancelled(node=node, visit=visit):
                 self._end_visit(node, visit, at, {Own.STATUS: "cancelled"})
             case _:
                 self._try(event, version, at)
@@ -108,24 +88,24 @@ class FlowSpans:
     def _try(self, event: Event, version: int, at: int) -> None:
         spans = self._spans
         match event:
-            case NodeAttemptStarted():
+            case stored.NodeAttemptStarted():
                 self._begin_try(event, version, at)
-            case NodeAttemptCompleted():
+            case stored.NodeAttemptCompleted():
                 spans.end_try(_key(event), at, {Own.STATUS: "completed", **self._told(Own.OUTPUT, event.output)})
-            case NodeAttemptFailed():
+            case stored.NodeAttemptFailed():
                 self._failures[_key(event)] = event.error.type.value
                 self._failed(_key(event), at, event.error)
-            case NodeAttemptInterrupted():
+            case stored.NodeAttemptInterrupted():
                 about: dict[str, Attribute] = {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason.value}
-                if event.then is NodeThen.FAIL:
+                if event.then is stored.NodeThen.FAIL:
                     about[Name.ERROR_TYPE] = event.reason.value
-                spans.end_try(_key(event), at, about, is_error=event.then is NodeThen.FAIL)
-            case NodeAttemptSuspended():
+                spans.end_try(_key(event), at, about, is_error=event.then is stored.NodeThen.FAIL)
+            case stored.NodeAttemptSuspended():
                 spans.end_try(_key(event), at, {Own.STATUS: "suspended"})
-            case NodeAttemptSettledLate():
+            case stored.NodeAttemptSettledLate():
                 # The run does not go on with it: its try has ended, or ends with the interruption that follows.
                 pass
-            case NodeRetryScheduled():
+            case stored.NodeRetryScheduled():
                 kind = self._failures.pop(_key(event), ErrorType.UNKNOWN.value)
                 why: dict[str, Attribute] = {Name.ERROR_TYPE: kind, Own.NODE: event.node, Own.ATTEMPT: event.attempt}
                 spans.event(Own.RETRY, at, why)
@@ -142,7 +122,7 @@ class FlowSpans:
         if is_over:
             self._unfinished = {number: each for number, each in self._unfinished.items() if each != (node, visit)}
 
-    def _begin_try(self, event: NodeAttemptStarted, version: int, at: int) -> None:
+    def _begin_try(self, event: stored.NodeAttemptStarted, version: int, at: int) -> None:
         key = _key(event)
         about: dict[str, Attribute] = {
             Own.NODE: event.node,

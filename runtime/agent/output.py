@@ -113,7 +113,7 @@ class TypedOutput(Generic[OutputT]):
         from steptrail.runtime.agent.stored_types import StoredType
 
         self._type: StoredType[OutputT] = StoredType(kind)
-        self._mode, self._validators = mode, tuple[Validator[OutputT], ...]()
+        self._validators = tuple[Validator[OutputT], ...]()
         self._schema, is_wrapped = object_schema(self._type.schema, WRAPPED_IN)
         try:
             self._asked = None if mode == "auto" else OutputMode(mode)

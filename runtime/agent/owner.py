@@ -38,7 +38,7 @@ class SessionOwner:
     ) -> None:
         if on_update is not None:
             a_plain_function(on_update, "`on_update`")
-        self._env, self._session, self._on_update = environment, session, on_update
+        self._env, self._on_update = environment, on_update
         self.stream: AgentStream = AgentStream(
             AGENT,
             environment,
