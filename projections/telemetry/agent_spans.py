@@ -79,6 +79,8 @@ class AgentSpans:
                 self._agent = name
             case SessionForked(name=name, executions=executions):
                 self._agent = name
+                if event.agent is not None:
+                    self._describe(event.agent)
                 spans.begin_execution(f"{id_of(self._stream)}:{executions}")
             case ExecutionStarted():
                 self._describe(event.agent)
