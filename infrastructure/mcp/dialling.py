@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
 from steptrail.infrastructure.mcp.connection import Dial
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
     async def dial() -> "AsyncGenerator[TransportStreams]":
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
-
-        from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
 
         # How long a call may take is its tool's business: a server that says nothing may be at work.
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)

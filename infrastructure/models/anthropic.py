@@ -14,6 +14,7 @@ from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.domain.output_schema import NotStrict, is_recursive, strict_schema
+from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
@@ -94,8 +95,6 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
     def _open(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-
-        from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 
         hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True)]}
         http = DefaultAsyncHttpxClient(event_hooks=hooks, headers=dict(ASKS_FOR))

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.sdk_model import SdkModel
 from steptrail.infrastructure.models.sdk_types import SdkStream
@@ -63,8 +64,6 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
 
     def _open(self) -> "AsyncOpenAI":
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
-
-        from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 
         key = self._api_key or os.environ.get("OPENAI_API_KEY")
         if not key and (self._base_url or os.environ.get("OPENAI_BASE_URL")):

@@ -80,7 +80,7 @@ async def test_a_fork_has_the_tenant_the_tags_the_model_and_the_prices_of_its_pa
             ("agent:g", "acme", "large", 1, usd, False, True),
         ]
         sums = await trail.views.sql("SELECT sum(calls), sum(cost_usd), sum(unpriced_calls) FROM models_daily")
-        assert [float(each) for each in sums.rows[0]] == [4, 4 * usd, 0]
+        assert [float(str(each)) for each in sums.rows[0]] == [4, 4 * usd, 0]
         tags = await trail.views.sql("SELECT name, value FROM tags ORDER BY execution")
         assert [tuple(row) for row in tags.rows] == [("user", "u7"), ("arm", "b"), ("arm", "b")]
         assert len((await trail.views.of("acme").runs()).rows) == 3
