@@ -1,4 +1,4 @@
-"""Responses over HTTP that hold no more than a service has room for, plain or compressed, whoever reads them.
+"""Responses over HTTP that hold no more than a service has room for, plain or compressed.
 
 The SDKs of models and of tool servers read a body whole, also that of an error. Ten megabytes of it may be ten
 gigabytes of what they were compressed from.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ASKS_FOR", "MOST_BYTES", "bounded"]
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""Of one body, as it is read."""
+"""The longest that one body may be, unpacked."""
 
 ASKS_FOR: Final[Mapping[str, str]] = {"accept-encoding": "gzip"}
 """The header of requests whose responses are bounded: what else a body may be coded in is not read."""
