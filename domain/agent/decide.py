@@ -268,6 +268,7 @@ def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:
             status=ExecutionStatus.PAUSED if state.is_open else state.status,
             executions=state.fold.executions,
             steps=state.step_count,
-            metadata=command.metadata,
+            metadata={**state.metadata, **command.metadata},
+            agent=state.execution.agent if state.execution is not None and state.is_open else None,
         ),
     )

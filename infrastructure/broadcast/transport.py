@@ -70,7 +70,7 @@ class Delivery:
         taken = 0
         for batch in _batches(messages, self.transport.most_messages):
             try:
-                await self.transport.send(batch)
+                await self._handed_over(batch)
             except Exception as error:
                 _log.debug("the transport did not take %d messages that may get lost: %s", len(batch), error)
                 break
@@ -101,9 +101,7 @@ class Delivery:
         failures = 0
         while True:
             try:
-                sending = cast(object, self.transport.send(batch))
-                if is_async := isawaitable(sending):
-                    await sending
+                is_async = await self._handed_over(batch)
             except MessageRefused:
                 raise
             except Exception as error:
@@ -123,6 +121,19 @@ class Delivery:
                     _log.info("the transport takes messages again, after %d tries", failures)
                 self.counts.sent += len(batch)
                 return
+
+    async def _handed_over(self, batch: Sequence[BroadcastEnvelope]) -> bool:
+        """Have the transport send; tell whether its `send` is async. What it cancels unasked has failed."""
+        caller = asyncio.current_task()
+        try:
+            sending = cast(object, self.transport.send(batch))
+            if is_async := isawaitable(sending):
+                await sending
+        except asyncio.CancelledError:
+            if caller is not None and caller.cancelling():
+                raise
+            raise TransportUnavailable("it cancelled itself, and nobody had asked it to") from None
+        return is_async
 
 
 def _seconds(asked_for: Any) -> float | None:

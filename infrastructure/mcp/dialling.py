@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
 from steptrail.infrastructure.mcp.connection import Dial
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["http_dial", "stdio_dial"]
 
 _CONNECT_SECONDS = 30.0
-_MOST_BYTES_OF_A_RESULT = 64 * 1024 * 1024
 
 
 def stdio_dial(
@@ -51,9 +51,10 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
 
         # How long a call may take is its tool's business: a server that says nothing may be at work.
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
+        hooks = {"response": [bounded(httpx2.DecodingError, with_streams=False)]}
         async with (
-            httpx2.AsyncClient(headers=dict(headers or {}), timeout=timeout) as client,
-            streamable_http_client(url, http_client=client, max_sse_event_size=_MOST_BYTES_OF_A_RESULT) as streams,
+            httpx2.AsyncClient(headers={**ASKS_FOR, **(headers or {})}, timeout=timeout, event_hooks=hooks) as client,
+            streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
         ):
             yield streams
 

@@ -162,6 +162,8 @@ class SdkModel(ABC, Generic[C]):
         try:
             return await work
         except importlib.import_module(self._package).APIConnectionError as error:
+            if isinstance(error.__cause__, ModelReplyInvalid):
+                raise error.__cause__ from None
             raise ModelUnreachable(self._info.model, str(client.base_url), error) from error
         finally:
             # Servers repeat the key that they refuse. A client that fetches its key has it by now.
@@ -173,6 +175,8 @@ class SdkModel(ABC, Generic[C]):
         """Wait for what comes next of a stream. Raises `StreamBroken` when the connection breaks."""
         try:
             return await work
+        except ModelReplyInvalid:
+            raise
         except Exception as error:
             where = address_of(str(client.base_url))
             raise StreamBroken(f"the reply of the model {self._info.model!r} at {where} broke off") from error

@@ -50,6 +50,8 @@ def _forked(memory: StreamMemory, event: SessionForked, moment: RunMoment) -> No
     if event.status in _OPEN:
         run = run_at(memory, event.executions, None, moment)
         run.standing = ExecutionStatus.PAUSED
+        if event.agent is not None:
+            _take(run, event.agent)
         begin_run(memory, run, moment)
         begin_rest(run, RestMemory(moment.version, "pause", True, moment.at, by=event.by), moment)
 

@@ -58,6 +58,8 @@ class AgentSpans:
                 self._agent = name
             case stored.SessionForked(name=name, executions=executions):
                 self._agent = name
+                if event.agent is not None:
+                    self._describe(event.agent)
                 spans.begin_execution(f"{id_of(self._stream)}:{executions}")
             case stored.ExecutionStarted():
                 self._describe(event.agent)

@@ -8,7 +8,9 @@ import pytest
 from steptrail import Steptrail, ToolEffect
 from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
 from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.testing import ManualClock
 from steptrail.workflow import (
     BuiltWorkflow,
     Envelope,
@@ -54,6 +56,19 @@ async def test_the_time_of_a_node_stands_still_while_the_run_is_paused() -> None
         clock.advance(DAY)
         result = await trail.flow("f").resume(flow)
     assert (result.status, world.done["a"]) == (ExecutionStatus.COMPLETED, 2)
+
+
+@pytest.mark.parametrize("hours", [3, 24 * 365 * 75])
+async def test_a_run_that_a_machine_with_a_fast_clock_began_goes_on_when_its_answer_is_there(
+    store_url: str, hours: int
+) -> None:
+    flow = Workflow("t").human("q", prompt="?").noop("a").chain("q", "a").build()
+    right = ManualClock()
+    fast = ManualClock(to_datetime(right.utc() + hours * 3600 * 10**6))
+    async with Steptrail.open(store_url, clock=fast) as ahead, Steptrail.open(store_url, clock=right) as trail:
+        await ahead.run(flow, session="f")
+        await trail.flow("f").answer("q", approved=True, by="ana")
+        assert (await trail.flow("f").resume(flow)).status == ExecutionStatus.COMPLETED
 
 
 async def test_the_time_of_a_node_stands_still_while_a_person_is_asked() -> None:

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from steptrail import AgentBuilder, Steptrail
+from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.domain.agent.events import StepCompleted
 from steptrail.domain.errors import ConfigurationError, QueryRefused
+from steptrail.domain.inference import ModelReply
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.prices import PriceTable
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, call, say
@@ -19,6 +23,12 @@ STATUSES = "SELECT stream, status FROM executions ORDER BY execution"
 
 class Question(BaseModel):
     prompt: str
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
 
 
 def agent(*replies: str) -> Agent:
@@ -41,6 +51,39 @@ async def test_what_was_stored_before_the_question_is_in_the_answer(store_url: s
         assert (status.name, status.version, status.generation, status.lag, status.error) == ("runs", 1, 1, 0, None)
         assert await trail.views.rebuild() == 2
         assert len((await trail.views.sql(STATUSES, fresh=None)).rows) == 2
+
+
+async def test_a_fork_has_the_tenant_the_tags_the_model_and_the_prices_of_its_past(store_url: str) -> None:
+    prices = PriceTable.of({"large": {"input": 3, "output": 15}}, version="1")
+
+    def priced(*replies: ModelReply) -> Agent:
+        model = ScriptedModel(list(replies), name="large")
+        return AgentBuilder("desk").with_model(model).with_tools(look).with_prices(prices).build()
+
+    async with Steptrail.open(store_url) as trail:
+        about: dict[str, JsonValue] = {"tenant": "acme", "tags": {"user": "u7"}}
+        await trail.run(priced(call("look"), say("Done.")), "go", session="s", metadata=about)
+        step = next(each for each in await trail.session("s").history() if isinstance(each.event, StepCompleted))
+        fork = await trail.session("s").fork(at=step.version, session="f", metadata={"tags": {"arm": "b"}})
+        await fork.fork(session="g")
+        for name in ("f", "g"):
+            await trail.session(name).resume(priced(call("look"), say("Done.")))
+        counted = await trail.views.sql(
+            "SELECT stream, tenant, model, steps, cost_usd, is_unpriced, fingerprint IS NOT NULL "
+            "FROM executions ORDER BY execution"
+        )
+        one = (await trail.session("s").state()).steps[0].usage
+        usd = float(prices.models["large"].picodollars(one)) / 1e12
+        assert [tuple(row) for row in counted.rows] == [
+            ("agent:s", "acme", "large", 2, 2 * usd, False, True),
+            ("agent:f", "acme", "large", 1, usd, False, True),
+            ("agent:g", "acme", "large", 1, usd, False, True),
+        ]
+        sums = await trail.views.sql("SELECT sum(calls), sum(cost_usd), sum(unpriced_calls) FROM models_daily")
+        assert [float(str(each)) for each in sums.rows[0]] == [4, 4 * usd, 0]
+        tags = await trail.views.sql("SELECT name, value FROM tags ORDER BY execution")
+        assert [tuple(row) for row in tags.rows] == [("user", "u7"), ("arm", "b"), ("arm", "b")]
+        assert len((await trail.views.of("acme").runs()).rows) == 3
 
 
 async def test_the_runs_below_a_run_are_of_its_tenant_and_in_its_sums(store_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.base import Count, Positive
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
@@ -21,12 +22,13 @@ class SessionForked(Event, frozen=True, kw_only=True):
     """A session was opened as a fork. Its past is the first `version` events of `source`, which are not copied.
 
     `digest` is that of the commit with the last of those events, in hexadecimal. `status`, `executions` and `steps` (of
-    the last execution) describe that past, for lists that read no other session.
+    the last execution) describe that past, for lists that read no other session. So do `agent`, that of the execution
+    that goes on here, None when none is open, and `metadata`, with what the past has.
     """
 
     TYPE = "session.forked.v1"
     KIND = EventKind.INTENT
-    STATE = frozenset({"by", "digest", "metadata", "name", "reason", "source"})
+    STATE = frozenset({"agent", "by", "digest", "metadata", "name", "reason", "source"})
     name: str
     source: str
     version: Positive
@@ -37,6 +39,7 @@ class SessionForked(Event, frozen=True, kw_only=True):
     executions: Count
     steps: Count
     metadata: dict[str, JsonValue] = {}
+    agent: AgentSnapshot | None = None
 
 
 class MessageSource(StrEnum):

@@ -106,6 +106,23 @@ async def test_a_wait_that_is_no_time_is_passed_over(asked: Any) -> None:
         assert len(transport.sent) > 0
 
 
+async def test_a_send_that_cancels_itself_is_tried_again() -> None:
+    class Cancelling(KeepingTransport):
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+            self.tries += 1
+            if self.tries == 1:
+                raise asyncio.CancelledError
+            self.sent.extend(messages)
+
+    transport = Cancelling()
+    async with trail_of() as trail:
+        await trail.run(agent_of(["done"]).build(), "go", session="s")
+        async with asyncio.timeout(30), Broadcaster(trail, transport, config=CONFIG) as broadcaster:
+            await broadcaster.caught_up()
+            assert (await broadcaster.stats()).retries == 1
+        assert len(transport.sent) > 0
+
+
 async def test_a_broadcaster_that_is_at_work_is_not_begun_again() -> None:
     transport = KeepingTransport()
     async with trail_of() as trail:

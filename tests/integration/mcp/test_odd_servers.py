@@ -9,6 +9,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.tools.mcp import McpServer
+from tests.harness.bombs import bomb_server
 from tests.integration.mcp.shop import by_name, call
 
 SERVER = """
@@ -74,3 +75,13 @@ async def test_a_tool_that_cannot_be_read_is_left_out_by_name(script: str) -> No
     with pytest.raises(ConfigurationError, match=r"has no tool 'd'; its tools are: a, b, c"):
         async with McpServer.stdio(sys.executable, [script, "mixed"], name="odd", include=["d"]):
             pass
+
+
+@pytest.mark.parametrize(
+    ("way", "said"), [("plain", "longer than 67,108,864"), ("gzip", "longer than 67,108,864"), ("br", "'br'")]
+)
+async def test_a_server_whose_answer_does_not_end_cannot_be_reached(way: str, said: str) -> None:
+    async with bomb_server() as url:
+        with pytest.raises(McpServerUnavailable, match=said):
+            async with McpServer.http(f"{url}/{way}", name="odd"):
+                pass

@@ -4,7 +4,7 @@ import pytest
 
 from steptrail.domain.agent.commands import Fork
 from steptrail.domain.agent.effects import RunCalls, RunHooks, TakeDecision
-from steptrail.domain.agent.events import AgentEvent, SessionForked, WaitStarted
+from steptrail.domain.agent.events import AgentEvent, MetadataChanged, SessionForked, WaitStarted
 from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.fold import ForkRef
@@ -64,6 +64,7 @@ def test_a_fork_between_two_steps_names_its_source_and_the_digest_there() -> Non
         status=ExecutionStatus.PAUSED,
         executions=1,
         steps=1,
+        agent=agent(hooks=(HookType.AFTER_STEP,)),
     )
 
 
@@ -75,6 +76,14 @@ def test_a_fork_has_the_past_of_its_source_and_a_name_of_its_own() -> None:
     assert list(state.messages) == list(source.state.messages)
     assert list(state.steps) == list(source.state.steps)
     assert dict(state.metadata) == {"arm": "b"}
+
+
+def test_a_fork_tells_the_metadata_of_its_past_and_no_agent_where_no_execution_is_open() -> None:
+    over = (decided(1), *answered(2), done(2), finished())
+    source = one_step(*over, MetadataChanged(changes={"tenant": "acme", "arm": "a"}, by="ana"))
+    (event,) = source.machine.decide(source.state, Fork(by="ana", digest="d", metadata={"arm": "b"}))
+    assert isinstance(event, SessionForked)
+    assert (event.metadata, event.agent) == ({"tenant": "acme", "arm": "b"}, None)
 
 
 def test_a_fork_waits_for_a_resume_and_then_goes_on_between_the_steps() -> None:

@@ -200,6 +200,25 @@ def test_a_fork_of_an_open_run_begins_with_that_run_at_rest_and_counts_from_ther
     assert only(tables, TAGS)["name"] == "why"
 
 
+def test_a_fork_knows_the_tools_and_the_prices_that_its_run_goes_on_with() -> None:
+    fork = SessionForked(
+        name="fork",
+        source="t",
+        version=9,
+        digest="d",
+        by="ana",
+        status=ExecutionStatus.PAUSED,
+        executions=1,
+        steps=1,
+        agent=AGENT,
+    )
+    tables = told(fork, resumed(SegmentEnd.PAUSE), StepStarted(number=2), ASKED, REPLY, call(), DONE)
+    run = only(tables, EXECUTIONS)
+    assert (run["name"], run["model"], run["fingerprint"]) == ("desk", "m", "f1")
+    assert run["cost_nanos"] is not None
+    assert str(only(tables, TOOL_CALLS)["child"]).startswith("agent:")
+
+
 def test_a_fork_of_a_run_that_has_ended_has_no_run_yet() -> None:
     fork = SessionForked(
         name="desk", source="t", version=9, digest="d", by="a", status=ExecutionStatus.FAILED, executions=3, steps=2
