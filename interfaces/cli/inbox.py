@@ -27,14 +27,6 @@ _LOOK_SECONDS = 10.0
 _REST_SECONDS = 0.2
 """How long nothing is looked at after a look, however much is stored meanwhile."""
 
-_THEN = {
-    "deny": "then it is denied, and the call does not run",
-    "default": "then the default is taken as the answer",
-    "fail": "then the node fails",
-    "skip": "then the run goes on without an answer",
-    "fail_run": "then the run fails",
-}
-
 
 def register(commands: Commands) -> None:
     """Add the command."""
@@ -128,7 +120,7 @@ def _print_question(output: Output, question: Question, store: str | None, *, of
     if question.data:
         output.line(_below(f"about {result_text(dict(question.data))}"))
     who = f"by {question.asked_by}, " if question.asked_by is not None else ""
-    then = "" if question.on_expiry is None else f": {_THEN[question.on_expiry]}"
+    then = "" if question.then is None else f": then {question.then}"
     until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC{then}" if question.expires_at is not None else ""
     output.line(_below(f"asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
     if question.reason:

@@ -111,7 +111,7 @@ async def _questions(store: EventStore, rows: Sequence[RunSummary], now: int) ->
         for row in rows
         if row.stream in states and (projections := PROJECTIONS.of(row.stream)) is not None
     ]
-    return [each for those in found for each in those if each.expires_at is None or each.expires_at > to_datetime(now)]
+    return [each for those in found for each in those if each.is_open_at(now)]
 
 
 async def tree_of(store: EventStore, stream: str) -> RunTree | None:

@@ -28,7 +28,8 @@ class Told:
 
     `said` is the sentence, `facts` are lines with their labels, and `command` is what takes the run further. `events`
     maps what happened to the number of its event. `damage` is why no more could be read. `is_newest` says whether no
-    execution came after this one, and `can_be_retried` whether it ended without an answer.
+    execution came after this one, and `can_be_retried` whether it ended without an answer. `questions` are those that
+    can be answered, and `expired` those that nobody answered in time, while nobody has gone on with the run.
     """
 
     said: str
@@ -40,6 +41,7 @@ class Told:
     facts: Sequence[tuple[str, str]]
     command: str
     questions: Sequence[Question]
+    expired: Sequence[Question]
     events: Mapping[str, int]
     damage: str | None
 
@@ -51,6 +53,8 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
     data = kind_shown(stream).why_data(explained, store)
     projections = PROJECTIONS.of(stream)
     asked = projections.questions(stream, of_kind.state) if projections is not None and is_newest else ()
+    in_time = [each for each in asked if each.is_open_at(of_kind.state.as_of)]
+    expired = [each for each in asked if each not in in_time]
     is_open = status in {
         ExecutionStatus.PENDING,
         ExecutionStatus.IN_PROGRESS,
@@ -59,7 +63,7 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
     }
     command = data.get("next")
     return Told(
-        said=_said(status, data, asked, masking),
+        said=_said(status, data, in_time, expired, masking),
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
         is_open=is_open,
         is_newest=is_newest,
@@ -67,7 +71,8 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
         execution=of_kind.execution_id,
         facts=tuple(_facts(data, masking)),
         command=command if isinstance(command, str) else "",
-        questions=tuple(asked),
+        questions=in_time,
+        expired=expired,
         events=explained.events,
         damage=explained.damage,
     )
@@ -92,12 +97,17 @@ def asked_text(question: Question) -> str:
             return f"what {question.tool or question.node} did: nobody knows how it ended"
 
 
-def _said(status: ExecutionStatus, data: _Data, asked: Sequence[Question], masking: Masking) -> str:
+def _said(
+    status: ExecutionStatus, data: _Data, asked: Sequence[Question], expired: Sequence[Question], masking: Masking
+) -> str:
     # A verdict about questions repeats their arguments, which are shown below as they may be.
     if status is ExecutionStatus.WAITING and asked:
         return f"Waiting for somebody {', and '.join(asked_text(each) for each in asked[:3])}" + (
             f", and {len(asked) - 3} more" if len(asked) > 3 else ""
         )
+    if status is ExecutionStatus.WAITING and expired:
+        late = "; ".join(f"{asked_text(each)}: {each.then}" for each in expired[:3])
+        return f"Waiting to be gone on with, as nobody came in time {late}"
     if masking.shows_values:
         verdict = masking.text(str(data["verdict"]))
         # The status stands in front of the sentence already.
