@@ -24,6 +24,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.projections.rendering import many
 from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow
 from steptrail.projections.waterfall_rests import Rests
 
@@ -96,7 +97,7 @@ class _VisitPen(Rests):
             case NodeAttemptSuspended(reason=reason):
                 self._end(event, at, "suspended", reason)
             case NodeCompleted(item_errors=errors):
-                self._close(event, at, "completed", f"{errors} items failed" if errors else "")
+                self._close(event, at, "completed", f"{many(errors, 'item')} failed" if errors else "")
             case NodeFailed():
                 self._close(event, at, "failed", "fails the run")
             case NodeFailureRecorded(item=None):

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionErased
-from steptrail.domain.instants import Datetime, from_datetime, to_datetime
+from steptrail.domain.instants import Datetime, from_datetime
 from steptrail.domain.kernel.given import a_text
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.events import WaitKind
