@@ -7,7 +7,7 @@ from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed
+from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed, valued
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
@@ -37,7 +37,7 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
     asked = questions_of_flow(stream, state)
     match state.status:
         case ExecutionStatus.COMPLETED:
-            again = typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code))
+            again = typed(store, "run", who, "INPUT", options=(*valued("--id", state.flow_id), *code))
             return WayOn(again, of=ForRun.NEXT)
         case ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             return WayOn(typed(store, "retry", who, name, options=code))

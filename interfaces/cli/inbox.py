@@ -9,7 +9,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import answers_to, store_given, typed
+from steptrail.interfaces.cli.going_on import answers_to, store_given, typed, valued
 from steptrail.interfaces.cli.listing import PAGE, paged, place_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, store_of
@@ -65,7 +65,7 @@ async def _listed(arguments: argparse.Namespace, output: Output) -> None:
         output.note("steptrail: nobody is asked anything")
     if is_cut:
         limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
-        after = ("--after", name_of(found[-1].stream))
+        after = valued("--after", name_of(found[-1].stream))
         output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=(*limit, *after))}`")
 
 
