@@ -84,3 +84,11 @@ async def test_why_says_that_the_time_of_a_question_of_a_workflow_has_passed(nam
         clock.advance(HOUR + 1)
         verdict = (await trail.flow(name).why()).verdict
     assert verdict.endswith(" until 2026-05-01 01:00:00 UTC, which has passed: it can go on")
+
+
+async def test_a_run_that_was_answered_says_that_nobody_goes_on_with_it_yet() -> None:
+    async with asked() as (trail, _, client):
+        await trail.flow("fail").answer("ask", approved=True, by="ana")
+        said = words((await client.get("/runs/flow:fail")).text)
+    assert "▶ in progress At ask " in said
+    assert "owner no process runs it" in said

@@ -15,7 +15,7 @@ from steptrail.interfaces.http.inspector.words import Status, duration, status_w
 from steptrail.projections.kinds import PROJECTIONS, Explanation
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import many
+from steptrail.projections.rendering import many, owner_text
 
 __all__ = ["Told", "asked_text", "told"]
 
@@ -111,7 +111,9 @@ def _said(
     if masking.shows_values:
         verdict = masking.text(str(data["verdict"]))
         # The status stands in front of the sentence already.
-        return _capital(verdict.removeprefix(f"{status.value}, ").removeprefix("not stopped: "))
+        for known in (f"{status.value}, ", "completed (completed): ", "not stopped: "):
+            verdict = verdict.removeprefix(known)
+        return _capital(verdict.replace("in_progress: ", "at ", 1))
     by, reason = data.get("resolvedBy"), data.get("stopReason")
     return _capital(status.value.replace("_", " ") + (f" ({reason})" if reason else "") + (f", by {by}" if by else ""))
 
@@ -120,12 +122,15 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     shown: _Data = _object(masking.value(dict(data))) if masking.shows_values else {}
     error = _object(shown.get("error"))
     if error:
+        # A workflow tells the error of the node, and in it that of the code.
+        known = _object(error.get("error")) or error
         where = f", in tool {error['tool']}" if error.get("tool") else ""
-        yield "error", f"{error.get('class') or ''}: {error.get('message') or ''}{where}".strip(": ")
-        if error.get("place"):
-            yield "at", str(error["place"])
-    for cause in _list(error.get("causes"))[1:4]:
-        yield "caused by", str(cause)
+        name = known.get("class") or known.get("error_class") or ""
+        yield "error", f"{name}: {error.get('message') or ''}{where}".strip(": ")
+        for frame in _list(known.get("frames"))[:1]:
+            yield "at", str(frame)
+        for cause in _list(known.get("causes"))[1:4]:
+            yield "caused by", str(cause)
     for label, key in (("paused", "pausedBy"), ("unpaused", "unpausedBy"), ("stop asked", "stopRequestedBy")):
         asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
         if asked:
@@ -133,6 +138,8 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     for label, key in (("retry of", "retryOf"), ("retried as", "retriedAs"), ("rule", "rule"), ("damage", "damage")):
         if data.get(key):
             yield label, str(data[key])
+    if data.get("status") == ExecutionStatus.IN_PROGRESS.value and data.get("owned") is not None:
+        yield "owner", owner_text(data["owned"] is True)
     if shown.get("rejectedAnswer"):
         yield "last answer", str(shown["rejectedAnswer"])
     for change in _list(data.get("continuesWith")):
