@@ -119,6 +119,8 @@ def _print_question(output: Output, question: Question, store: str | None, *, of
     output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_what(question)}"))
     if question.data:
         output.line(_below(f"about {result_text(dict(question.data))}"))
+    if question.schema is not None:
+        output.line(_below(f"the data has to fit {result_text(dict(question.schema))}"))
     who = f"by {question.asked_by}, " if question.asked_by is not None else ""
     then = "" if question.then is None else f": then {question.then}"
     until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC{then}" if question.expires_at is not None else ""

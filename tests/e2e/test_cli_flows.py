@@ -308,3 +308,13 @@ def test_what_begins_with_a_dash_stands_in_printed_commands_so_that_they_can_be_
     assert flows("resume", "choosing.py", "flow:-b").code == 0
     again = flows("why", "--json", "--", "flow:-b").json["next"].replace("INPUT", "2")
     assert flows(*told(again)).code == 4
+
+
+def test_the_inbox_says_what_the_data_of_an_answer_has_to_fit(flows: Cli) -> None:
+    (flows.folder / "giving.py").write_text(
+        "from steptrail.workflow import Workflow\n"
+        'flow = Workflow("giving").human("ask", type="input", schema={"type": "integer"}).build()\n',
+        encoding="utf-8",
+    )
+    assert flows("run", "giving.py", "1", "--id", "g").code == 4
+    assert '  the data has to fit {"type":"integer"}' in flows("inbox").lines

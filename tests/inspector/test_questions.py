@@ -92,3 +92,13 @@ async def test_a_run_that_was_answered_says_that_nobody_goes_on_with_it_yet() ->
         said = words((await client.get("/runs/flow:fail")).text)
     assert "▶ in progress At ask " in said
     assert "owner no process runs it" in said
+
+
+async def test_a_question_for_data_shows_what_the_data_must_fit() -> None:
+    schema = {"type": "object", "properties": {"zip": {"type": "string", "pattern": "^[0-9]{5}$"}}, "required": ["zip"]}
+    flow = Workflow("w").human("ask", type="input", prompt="Where?", schema=schema).build()
+    async with asked() as (trail, _, client):
+        await trail.run(flow, session="data")
+        pages = [words((await client.get(page)).text) for page in ("/runs/flow:data", "/inbox")]
+    for said in pages:
+        assert '"pattern": "^[0-9]{5}$"' in said.partition("What the data must fit")[2]
