@@ -265,3 +265,14 @@ async def test_the_page_of_a_workflow_names_the_class_and_the_place_of_its_error
     assert "caused by builtins:OSError: the disk is full" in failed
     assert re.search(r"flow:child-\w+ inner error, 0 steps, ", tree)
     assert "✓ completed Nothing was left to do" in good
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/runs/failed/1/2", "/act/failed", "/favicon.ico"])
+async def test_an_address_without_a_page_is_answered_with_one_that_leads_on(
+    opened: Opened, path: str
+) -> None:
+    async with opened() as client:
+        answer = await client.get(path)
+        nobody = await client.get("/runs/nobody")
+    assert (answer.status_code, answer.text) == (404, nobody.text)
+    assert '<a href="/runs">Runs</a>' in answer.text
