@@ -67,11 +67,11 @@ class Question:
 
     @property
     def then(self) -> str | None:
-        """What becomes of it when nobody answers in time, in words; None for one that does not expire."""
+        """The end of the question when nobody answers in time, in words; None for one that does not expire."""
         return None if self.on_expiry is None else _THEN[self.on_expiry]
 
     def is_open_at(self, now: int) -> bool:
-        """Tell whether an answer is taken at an instant, in microseconds of UTC: it has not expired by then."""
+        """Tell whether an answer is taken at `now`, in microseconds of UTC: the question has not expired by then."""
         return self.expires_at is None or self.expires_at > to_datetime(now)
 
     def to_dict(self) -> dict[str, JsonValue]:

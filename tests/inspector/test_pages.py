@@ -268,9 +268,7 @@ async def test_the_page_of_a_workflow_names_the_class_and_the_place_of_its_error
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/runs/failed/1/2", "/act/failed", "/favicon.ico"])
-async def test_an_address_without_a_page_is_answered_with_one_that_leads_on(
-    opened: Opened, path: str
-) -> None:
+async def test_an_address_without_a_page_is_answered_with_one_that_leads_on(opened: Opened, path: str) -> None:
     async with opened() as client:
         answer = await client.get(path)
         nobody = await client.get("/runs/nobody")

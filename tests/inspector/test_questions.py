@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 
-from steptrail import AgentBuilder, Steptrail, tool
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.inspector import Access, inspector
 from steptrail.testing import ManualClock, ScriptedModel, call
@@ -19,7 +19,7 @@ HOUR = 3600.0
 SECRET: dict[str, JsonValue] = {"cents": 5, "password": "hunter2"}
 
 
-@tool(effect="unsafe", approval=ApprovalRule(expires=HOUR))
+@tool(effect=ToolEffect.UNSAFE, approval=ApprovalRule(expires=HOUR))
 def pay(cents: int, password: str = "") -> str:
     """Pay."""
     return f"{cents} paid, {len(password)}"
