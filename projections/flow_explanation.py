@@ -456,6 +456,8 @@ def verdict_of(state: FlowState) -> str:
     if (waits_for := _waits_for(state)) is not None:
         until = run.wait.until if run.wait is not None else None
         when = f" until {to_datetime(until):%Y-%m-%d %H:%M:%S} UTC" if until is not None else ""
+        if until is not None and until <= state.as_of:
+            return f"waiting for {waits_for}{when}, which has passed: it can go on"
         alone = "; nothing else can run" if run.wait is not None else ""
         return f"waiting for {waits_for}{when}{alone}"
     running = sorted({task.node for task in state.tasks})

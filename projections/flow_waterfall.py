@@ -6,6 +6,7 @@ from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.projections.rendering import many
 from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow
 from steptrail.projections.waterfall_rests import Rests
 
@@ -84,7 +85,7 @@ class _VisitPen(Rests):
             case stored.NodeAttemptSuspended(reason=reason):
                 self._end(event, at, "suspended", reason)
             case stored.NodeCompleted(item_errors=errors):
-                self._close(event, at, "completed", f"{errors} items failed" if errors else "")
+                self._close(event, at, "completed", f"{many(errors, 'item')} failed" if errors else "")
             case stored.NodeFailed():
                 self._close(event, at, "failed", "fails the run")
             case stored.NodeFailureRecorded(item=None):

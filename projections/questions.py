@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.state import AgentState
@@ -20,6 +20,13 @@ ASKS_PEOPLE = ("approval", "unknown_outcome", "human", "step")
 OnExpiry = Literal["deny", "default", "fail", "fail_run", "skip"]
 """The end of a question that nobody answers: it is denied, answered with the default, its node fails, the run
 fails, or it goes on without an answer."""
+_THEN: Final[Mapping[OnExpiry, str]] = {
+    "deny": "it is denied, and the call does not run",
+    "default": "the default is taken as the answer",
+    "fail": "the node fails",
+    "skip": "the run goes on without an answer",
+    "fail_run": "the run fails",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,15 @@ class Question:
     on_expiry: OnExpiry | None = None
     asked_by: str | None = None
     reason: str | None = None
+
+    @property
+    def then(self) -> str | None:
+        """The end of the question when nobody answers in time, in words; None for one that does not expire."""
+        return None if self.on_expiry is None else _THEN[self.on_expiry]
+
+    def is_open_at(self, now: int) -> bool:
+        """Tell whether an answer is taken at `now`, in microseconds of UTC: the question has not expired by then."""
+        return self.expires_at is None or self.expires_at > to_datetime(now)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""

@@ -232,6 +232,16 @@ class EventStoreContract(LogContract, IndexContract):
 
         run_on(opener, scenario)
 
+    def test_to_read_nothing_behind_a_head_is_to_stay_there(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+            last = await store.append(STREAM, first, commit_of("c2", Noted()))
+            for head, is_end in ((EMPTY_STREAM, False), (first, False), (last, True)):
+                stream = await store.read(STREAM, after=head, limit=0)
+                assert (list(stream.records), stream.head, stream.is_end) == ([], head, is_end)
+
+        run_on(opener, scenario)
+
     @pytest.mark.parametrize("text", ["", "naïve ☕ 日本語 🦜", "\x00\x1f\\\"'\n", "x" * 1_000_000], ids=len)
     def test_text_comes_back_as_it_was(self, opener: Opener, text: str) -> None:
         async def scenario(store: EventStore) -> None:

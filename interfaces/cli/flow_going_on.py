@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import TaskPhase
+from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed
+from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers_to, typed, valued
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
@@ -34,17 +34,23 @@ def how_a_flow_goes_on(state: FlowState, given: GivenWords) -> WayOn:
     stream, store = flow_stream(state.flow_id), given.store
     name, (who, *code) = name_of(stream), code_of_flow(state, given)
     resume = typed(store, "resume", who, name, options=code)
+    asked = questions_of_flow(stream, state)
     match state.status:
         case ExecutionStatus.COMPLETED:
-            again = typed(store, "run", who, "INPUT", options=("--id", state.flow_id, *code))
+            again = typed(store, "run", who, "INPUT", options=(*valued("--id", state.flow_id), *code))
             return WayOn(again, of=ForRun.NEXT)
         case ExecutionStatus.FAILED | ExecutionStatus.STOPPED:
             return WayOn(typed(store, "retry", who, name, options=code))
-        case ExecutionStatus.WAITING if asked := questions_of_flow(stream, state):
-            first, *others = answers_to(replace(asked[0], digest=None), store=store)
+        case ExecutionStatus.WAITING if in_time := [each for each in asked if each.is_open_at(state.as_of)]:
+            first, *others = answers_to(replace(in_time[0], digest=None), store=store)
             return WayOn(first, " or ".join(f"`{other}`" for other in others))
-        case ExecutionStatus.WAITING if below := [task for task in state.tasks if task.phase is TaskPhase.SUSPENDED]:
+        case ExecutionStatus.WAITING if not asked and (below := _below(state)):
             child = typed(store, "why", name_of(below[0].stream or stream))
             return WayOn(child, f"`{resume}` when that one can go on", None)
         case _:
             return WayOn(resume)
+
+
+def _below(state: FlowState) -> Sequence[Task]:
+    """Return the tasks that wait with a run of their own."""
+    return [task for task in state.tasks if task.phase is TaskPhase.SUSPENDED]

@@ -89,7 +89,7 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
         if asked is not None:
             yield what, f"{by_whom(asked)}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
-        yield "waits for" if number == 0 else "", _question(question)
+        yield "waits for" if number == 0 else "", _question(question, state.as_of)
     others = [wait for wait in explained.waits if wait.kind not in ASKS_PEOPLE]
     for text in wait_texts(others, state.as_of):
         yield "waits", text
@@ -155,8 +155,9 @@ def _recorded(error: NodeError) -> str:
     return f"{name} ({error.tier} tier): {error.failure.value}{after}: {one_line(said, _MOST)}"
 
 
-def _question(question: Question) -> str:
+def _question(question: Question, now: int) -> str:
     until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC" if question.expires_at is not None else ""
+    until += "" if question.is_open_at(now) else f", which has passed: {question.then}"
     asked = f"asked {question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"
     match question.kind:
         case "human":

@@ -35,6 +35,7 @@ __all__ = [
     "is_option",
     "store_given",
     "typed",
+    "valued",
     "why_of",
 ]
 
@@ -155,7 +156,7 @@ def _answers(question: Question) -> list[tuple[str, ...]]:
         case "approval":
             return [("--approve",), ("--reject",)]
         case "choice":
-            return [("--choice", option) for option in question.options]
+            return [valued("--choice", option) for option in question.options]
         case _:
             return [("--data", "JSON"), ("--reject",)]
 
@@ -167,6 +168,11 @@ def typed(store: str | None, command: str, *places: str, options: Sequence[str] 
     if any(place.startswith("-") for place in places):
         return shlex.join(["steptrail", command, *options, "--", *places])
     return shlex.join(["steptrail", command, *places, *options])
+
+
+def valued(option: str, value: str) -> tuple[str, ...]:
+    """Return the words of an option with its value, which may begin with a dash."""
+    return (f"{option}={value}",) if value.startswith("-") else (option, value)
 
 
 def _options(advice: Advice | None) -> Sequence[str]:

@@ -9,7 +9,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.exits import Exit
-from steptrail.interfaces.cli.going_on import answers_to, store_given, typed
+from steptrail.interfaces.cli.going_on import answers_to, store_given, typed, valued
 from steptrail.interfaces.cli.listing import PAGE, paged, place_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import Commands, store_of
@@ -26,14 +26,6 @@ _LOOK_SECONDS = 10.0
 
 _REST_SECONDS = 0.2
 """How long nothing is looked at after a look, however much is stored meanwhile."""
-
-_THEN = {
-    "deny": "then it is denied, and the call does not run",
-    "default": "then the default is taken as the answer",
-    "fail": "then the node fails",
-    "skip": "then the run goes on without an answer",
-    "fail_run": "then the run fails",
-}
 
 
 def register(commands: Commands) -> None:
@@ -73,7 +65,7 @@ async def _listed(arguments: argparse.Namespace, output: Output) -> None:
         output.note("steptrail: nobody is asked anything")
     if is_cut:
         limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
-        after = ("--after", name_of(found[-1].stream))
+        after = valued("--after", name_of(found[-1].stream))
         output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=(*limit, *after))}`")
 
 
@@ -127,8 +119,10 @@ def _print_question(output: Output, question: Question, store: str | None, *, of
     output.line(one_line(f"{name_of(question.stream)} ({question.agent}) asks {_what(question)}"))
     if question.data:
         output.line(_below(f"about {result_text(dict(question.data))}"))
+    if question.schema is not None:
+        output.line(_below(f"the data has to fit {result_text(dict(question.schema))}"))
     who = f"by {question.asked_by}, " if question.asked_by is not None else ""
-    then = "" if question.on_expiry is None else f": {_THEN[question.on_expiry]}"
+    then = "" if question.then is None else f": then {question.then}"
     until = f", until {question.expires_at:%Y-%m-%d %H:%M:%S} UTC{then}" if question.expires_at is not None else ""
     output.line(_below(f"asked {who}{question.asked_at:%Y-%m-%d %H:%M:%S} UTC{until}"))
     if question.reason:

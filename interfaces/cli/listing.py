@@ -15,7 +15,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.filtering import VIEW_FILTERS, add_filters, list_asked, needs_views
-from steptrail.interfaces.cli.going_on import store_given, typed
+from steptrail.interfaces.cli.going_on import store_given, typed, valued
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, one_of, option_of, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
@@ -114,9 +114,9 @@ def _next_page(arguments: argparse.Namespace, after: str) -> str:
         given = value if isinstance(value, list) else [value]
         for each in given:
             if each is not None:
-                words += [option_of(name), each.isoformat() if isinstance(each, datetime) else str(each)]
+                words += valued(option_of(name), each.isoformat() if isinstance(each, datetime) else str(each))
     limit = () if arguments.limit == PAGE else ("--limit", str(arguments.limit))
-    return typed(store_given(arguments), "runs", options=(*words, *limit, "--after", after))
+    return typed(store_given(arguments), "runs", options=(*words, *limit, *valued("--after", after)))
 
 
 def _status(run: RunSummary) -> str:

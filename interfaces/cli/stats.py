@@ -9,6 +9,7 @@ from typing import Literal
 
 from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit
+from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment
 from steptrail.interfaces.cli.plots import bar, sparkline
@@ -47,7 +48,7 @@ def _stats(arguments: argparse.Namespace, output: Output) -> int:
     if output.as_json:
         output.data(found.to_dict())
         return Exit.OK
-    page = _Page(output, found, arguments.limit)
+    page = _Page(output, found, arguments.limit, store_given(arguments))
     if not found.total.runs:
         page.line("no run has ended in this time")
     elif group is not None:
@@ -69,8 +70,8 @@ def _stats(arguments: argparse.Namespace, output: Output) -> int:
 class _Page:
     """Prints an answer, a table below the other. Each has `limit` rows at most."""
 
-    def __init__(self, output: Output, found: Stats, limit: int) -> None:
-        self._output, self._found, self._limit = output, found, limit
+    def __init__(self, output: Output, found: Stats, limit: int, store: str | None) -> None:
+        self._output, self._found, self._limit, self._store = output, found, limit, store
         self._width = max(8, min(_WIDEST_BAR, shutil.get_terminal_size().columns - _BESIDE_BAR))
         self._is_first = True
 
@@ -157,7 +158,7 @@ class _Page:
                 each.last_day,
                 self._trend(each.days),
                 " ".join(part for part in (each.tool, _error(each)) if part),
-                "" if each.sample is None else f"steptrail why {name_of(each.sample)}",
+                "" if each.sample is None else typed(self._store, "why", name_of(each.sample)),
             ]
             for each in self._found.failures
         ]

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionErased
-from steptrail.domain.instants import Datetime, from_datetime, to_datetime
+from steptrail.domain.instants import Datetime, from_datetime
 from steptrail.domain.kernel.given import a_text
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.events import WaitKind
@@ -111,7 +111,7 @@ async def _questions(store: EventStore, rows: Sequence[RunSummary], now: int) ->
         for row in rows
         if row.stream in states and (projections := PROJECTIONS.of(row.stream)) is not None
     ]
-    return [each for those in found for each in those if each.expires_at is None or each.expires_at > to_datetime(now)]
+    return [each for those in found for each in those if each.is_open_at(now)]
 
 
 async def tree_of(store: EventStore, stream: str) -> RunTree | None:

@@ -286,7 +286,7 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
         """
         into = checked_session_id(new_id("run") if session is None else session)
         if at is not None:
-            a_whole(at, "`at`, a version,")
+            a_whole(at, "`at`, a version,", least=1)
         command = Fork(by=by, name=name, reason=reason, metadata=metadata or {})
         await self._control.fork(into, command, at=at)
         return Session(self._env, into)

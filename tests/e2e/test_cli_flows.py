@@ -1,6 +1,7 @@
 """Workflows on the command line: the same commands as for agents, and what people say to them."""
 
 import json
+import re
 import shlex
 
 import pytest
@@ -289,3 +290,31 @@ def test_a_run_is_exported_as_it_is_stored_without_the_values_of_redacted_keys(f
     assert started["state"]["input"] == {"path": out, "id": out, "deep": [{"ID": out}]}
     assert flows("export", "p", "--as-test", "--agent", "flows.py:agent").code == 2
     assert flows("export", "flow:nobody").code == 2
+
+
+def test_what_begins_with_a_dash_stands_in_printed_commands_so_that_they_can_be_typed(flows: Cli) -> None:
+    (flows.folder / "choosing.py").write_text(
+        "from steptrail.workflow import Workflow\n"
+        'flow = Workflow("choosing").human("ask", type="choice", options=("-no", "--by")).build()\n',
+        encoding="utf-8",
+    )
+    for name in ("-a", "-b"):
+        assert flows("run", "choosing.py", "1", f"--id={name}").code == 4
+    (question, *_) = flows("inbox", "--limit", "1", "--json").json
+    for command in ("inbox", "runs"):
+        (more,) = re.findall(r"`(steptrail [^`]+)`", flows(command, "--limit", "1").err)
+        assert "flow:-a" in flows(*told(more)).out
+    assert flows(*told(question["answers"][1])).code == 0
+    assert flows("resume", "choosing.py", "flow:-b").code == 0
+    again = flows("why", "--json", "--", "flow:-b").json["next"].replace("INPUT", "2")
+    assert flows(*told(again)).code == 4
+
+
+def test_the_inbox_says_what_the_data_of_an_answer_has_to_fit(flows: Cli) -> None:
+    (flows.folder / "giving.py").write_text(
+        "from steptrail.workflow import Workflow\n"
+        'flow = Workflow("giving").human("ask", type="input", schema={"type": "integer"}).build()\n',
+        encoding="utf-8",
+    )
+    assert flows("run", "giving.py", "1", "--id", "g").code == 4
+    assert '  the data has to fit {"type":"integer"}' in flows("inbox").lines

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
+import httpx
 import pytest
 
+from steptrail import Steptrail
 from steptrail.domain.agent.events import (
     InferenceCompleted,
     InferenceFailed,
@@ -17,10 +19,13 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.inspector import inspector
 from steptrail.interfaces.http.inspector.bar_choice import BARS, ChosenBars, chosen_bars
 from steptrail.interfaces.http.inspector.bars import drawn_rows
+from steptrail.interfaces.http.inspector.run import WINDOW
 from steptrail.testing import say
-from tests.inspector.conftest import Opened
+from steptrail.workflow import Workflow
+from tests.inspector.conftest import Opened, everything
 from tests.inspector.test_pages import words
 from tests.inspector.test_waterfall import ERROR, SECOND, model_asked
 
@@ -128,3 +133,25 @@ async def test_a_word_that_there_is_not_shows_all_and_is_in_no_link(opened: Open
 
 def test_the_words_are_those_of_the_page() -> None:
     assert set(chosen([]).counts) == set(BARS)
+
+
+async def test_a_visit_that_is_longer_than_a_stretch_is_in_an_earlier_one_to_which_a_link_leads() -> None:
+    flow = (
+        Workflow("many")
+        .function("items", lambda envelope: list(range(WINDOW // 2)), output="items")
+        .map("each", over="items", function=lambda envelope: 1, concurrency=100)
+        .chain("items", "each")
+        .build()
+    )
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(flow, session="many")
+        app = inspector(trail, authorize=everything)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8400") as client:
+            last = (await client.get("/runs/flow:many")).text
+            (earlier,) = re.findall(r'<a href="([^"]+#bars)">Earlier</a>', last)
+            first = (await client.get(unescape(earlier))).text
+            whole = (await client.get(f"/runs/flow:many?w={WINDOW}")).text
+    assert "No visit begins in these events." in words(last)
+    assert shown(first) == ["items", "each"]
+    unsaid, undrawn = map(int, re.findall(r"; item 6 [^;]+; (\d+) more; (\d+) not drawn", words(whole))[0])
+    assert unsaid - undrawn == 40 - 6

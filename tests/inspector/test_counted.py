@@ -13,6 +13,7 @@ from steptrail.inspector import inspector
 from steptrail.interfaces.http.inspector.charts import DaySeries, chart, days_between
 from steptrail.interfaces.http.inspector.words import usd
 from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import Workflow
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk
 from tests.inspector.test_pages import words
@@ -224,3 +225,15 @@ def test_a_chart_has_every_day_and_its_highest_column_is_as_high_as_it_is() -> N
 )
 def test_dollars_are_said_as_far_as_they_can_be_seen(dollars: float, said: str) -> None:
     assert usd(dollars) == said
+
+
+async def test_the_sums_say_how_many_nodes_are_left_out() -> None:
+    flow = Workflow("wide")
+    for number in range(60):
+        flow = flow.noop(f"n{number}")
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(flow.build())
+        await trail.views.wait()
+        app = inspector(trail, authorize=everything)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8400") as client:
+            assert "10 more, each called no more often." in words((await client.get("/stats")).text)

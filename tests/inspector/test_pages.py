@@ -12,6 +12,7 @@ from starlette.routing import Mount
 
 from steptrail import Steptrail
 from steptrail.inspector import inspector
+from steptrail.workflow import Envelope, Workflow
 from tests.harness.hands import change_by_hand
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import HOSTILE, desk
@@ -83,7 +84,7 @@ async def test_a_run_that_waits_says_for_what_and_how_to_answer(opened: Opened) 
     for page in (run, inbox):
         said = words(page)
         assert '{"order": "A-7", "cents": 900, "password": "…"}' in said
-        assert "without an answer it is a no" in said
+        assert "without an answer it is denied, and the call does not run" in said
         assert re.search(r"steptrail approve asks asks:1:1:0 --by WHO --digest [0-9a-f]{64}", said)
         assert "hunter2" not in page
     assert "Waiting for somebody to approve refund" in words(run)
@@ -242,3 +243,34 @@ async def test_a_record_that_cannot_be_read_is_named_and_what_is_before_it_is_sh
     assert "Damaged:" in page.text
     assert re.findall(r'<tr id="e(\d+)"', page.text) == ["1", "2", "3", "4", "5"]
     assert "It cannot be read" in body
+
+
+async def test_the_page_of_a_workflow_names_the_class_and_the_place_of_its_error_and_how_those_below_ended() -> None:
+    def fail(envelope: Envelope) -> object:
+        raise KeyError(envelope.input) from OSError("the disk is full")
+
+    inner = Workflow("inner").function("fail", fail).build()
+    outer = Workflow("outer").flow("below", inner, input="{{ input }}", on_error="continue").build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(inner, "tea", session="inner")
+        await trail.run(outer, "tea", session="outer")
+        await trail.run(Workflow("good").noop("only").build(), session="good")
+        app = inspector(trail, authorize=everything)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8400") as client:
+            failed, tree, good = [
+                words((await client.get(f"/runs/flow:{name}")).text) for name in ("inner", "outer", "good")
+            ]
+    assert "error builtins:KeyError: 'tea'" in failed
+    assert re.search(r" at tests/inspector/test_pages\.py:\d+ in fail ", failed)
+    assert "caused by builtins:OSError: the disk is full" in failed
+    assert re.search(r"flow:child-\w+ inner error, 0 steps, ", tree)
+    assert "✓ completed Nothing was left to do" in good
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/runs/failed/1/2", "/act/failed", "/favicon.ico"])
+async def test_an_address_without_a_page_is_answered_with_one_that_leads_on(opened: Opened, path: str) -> None:
+    async with opened() as client:
+        answer = await client.get(path)
+        nobody = await client.get("/runs/nobody")
+    assert (answer.status_code, answer.text) == (404, nobody.text)
+    assert '<a href="/runs">Runs</a>' in answer.text

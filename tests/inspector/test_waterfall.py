@@ -254,6 +254,7 @@ def test_a_workflow_has_a_row_a_visit_and_a_lane_an_item() -> None:
             FINISHED,
         )
     )
+    assert next(row.said for row in drawn.rows if not isinstance(row, Rest)) == "1 item failed"
     assert bars(drawn) == [
         (
             "n",

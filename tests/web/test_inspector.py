@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from steptrail import Steptrail
 from steptrail.testing import calls
+from steptrail.workflow import Workflow
 from tests.examples.running import ROOT, environment
 from tests.harness.ready_python import KILL
 from tests.inspector.inspected import WANTED, build, desk
@@ -391,3 +392,25 @@ def test_of_two_tabs_the_one_that_is_late_is_told_so(chromium: Browser, tmp_path
         other.get_by_role("heading", name="Nothing was done").wait_for()
         other.get_by_role("link", name="asks as it stands now").click()
         assert other.get_by_role("button", name="Deny", exact=True).count() == 0
+
+
+def test_the_names_of_nodes_fit_into_their_boxes(chromium: Browser, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    names = ["W" * 40, "MM_" * 20, "NORMALIZE_ADDRESS_RECORDS_OF_CUSTOMERS", "summarise_what_was_said_meanwhile", "i"]
+
+    def run() -> None:
+        flow = Workflow("named")
+        for name in names:
+            flow = flow.noop(name)
+        with Steptrail.open_sync(store) as trail:
+            trail.run(flow.build(), session="named")
+
+    in_thread(run)
+    with serving(store) as address, opened(chromium, address) as page:
+        page.goto(f"{address}/runs/flow:named")
+        widths = page.evaluate(
+            "[...document.querySelectorAll('.node')].map(node => [node.querySelector('rect').getBBox().width, "
+            "...[...node.querySelectorAll('text')].map(text => text.getBBox().width)])"
+        )
+    assert len(widths) == len(names)
+    assert [texts for box, *texts in widths if max(texts) > box] == []

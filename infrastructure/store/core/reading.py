@@ -77,6 +77,8 @@ def read_sound(
     if rows and rows[-1].topic == Erased.TYPE:
         check_not_erased(recorder, stream)
     is_end = limit is None or len(rows) <= limit
+    if limit == 0:
+        return [], after, is_end
     if limit is not None and not is_end:
         wanted, ends = limit, _ends(rows)
         while not ends and len(rows) > wanted:

@@ -151,6 +151,7 @@ class Answering:
             prompt=None if question.prompt is None else self.masking.text(question.prompt),
             reason=None if question.reason is None else self.masking.text(question.reason),
             hides=not self.masking.shows_values or shown != (arguments if arguments is not None else data),
+            schema=pretty(self.masking.value(dict(question.schema))) if question.schema is not None else None,
             commands=answers_to(question, store=self.store),
         )
 
@@ -159,7 +160,7 @@ class Answering:
 class Card:
     """A question as a page shows it: its values as they may be shown, and the commands that answer it.
 
-    `hides` tells that some of its values are not shown.
+    `hides` tells that some of its values are not shown, and `schema` is what the data of an answer must fit.
     """
 
     name: str
@@ -168,6 +169,7 @@ class Card:
     hides: bool
     prompt: str | None
     reason: str | None
+    schema: str | None
     commands: Sequence[str]
 
 

@@ -101,6 +101,7 @@ def inspector(
             Route("/act/{session}", acting.answer(acting.act), methods=["POST"]),
             Route("/live", pages.answer(pages.live)),
             Route("/static/{place:path}", _StaticFiles(_HERE / "static").answer),
+            Route("/{place:path}", pages.answer(pages.nothing)),
         ],
         middleware=[Middleware(Guarded, hosts=hosts)],
     )

@@ -16,6 +16,8 @@ LANE = 14
 _LEAST = 3.0
 """The width of a bar at least, so that it can be seen."""
 _MOST_LANES = 40
+_MOST_SAID = 6
+"""So many lanes of a row are said in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,14 @@ def _rest(rest: Rest, axis: TimeAxis, unended: str) -> DrawnRow:
 
 def _row(row: WaterfallRow, axis: TimeAxis, unended: str) -> DrawnRow:
     lanes = row.lanes[:_MOST_LANES]
+    unsaid = [f"{len(row.lanes) - _MOST_SAID} more"] if len(row.lanes) > _MOST_SAID else []
     alone = [] if lanes else [_bar(axis, row.began, row.ended, 0, row.outcome, row.name)]
     bars = alone + [_of_lane(lane, bar, axis, number * LANE) for number, lane in enumerate(lanes) for bar in lane.bars]
     return DrawnRow(
         row=row,
         is_rest=False,
         name=row.name,
-        said="; ".join([*(_words(lane) for lane in lanes[:6]), *([row.said] if row.said else [])]),
+        said="; ".join([*map(_words, lanes[:_MOST_SAID]), *unsaid, *([row.said] if row.said else [])]),
         took=_took(row.began, row.ended, axis, unended),
         height=LANE * max(1, len(lanes)),
         bars=bars,

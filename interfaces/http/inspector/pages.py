@@ -61,6 +61,10 @@ class Pages(Answering):
             request, "inbox.html", tag=tag, cards=cards, after=found.after, is_first=not after, page="inbox"
         )
 
+    async def nothing(self, request: "Request", access: Access) -> "Response":
+        """Answer at an address where there is no page, as for a run that is not there."""
+        raise NotThere
+
     async def health(self, request: "Request", access: Access) -> "Response":
         """Answer with what can be said of the store at a glance."""
         from importlib.metadata import version

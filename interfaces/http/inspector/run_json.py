@@ -33,9 +33,9 @@ def run_json(stream: str, explained: Explanation, masking: Masking, store: str |
     """
     data = dict(kind_shown(stream).why_data(explained, store))
     head = told(stream, explained, masking, store)
-    if head.questions:
+    if asks := [*head.questions, *head.expired]:
         # Both repeat the arguments that people are asked about, which `approvals` has as they may be shown.
-        asked = "somebody " + ", and ".join(map(asked_text, head.questions))
+        asked = "somebody " + ", and ".join(map(asked_text, asks))
         data |= {"verdict": head.said, "waitsFor": asked}
     elif not masking.shows_values:
         data["verdict"] = head.said

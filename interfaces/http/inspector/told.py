@@ -15,7 +15,7 @@ from steptrail.interfaces.http.inspector.words import Status, duration, status_w
 from steptrail.projections.kinds import PROJECTIONS, Explanation
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import many
+from steptrail.projections.rendering import many, owner_text
 
 __all__ = ["Told", "asked_text", "told"]
 
@@ -28,7 +28,8 @@ class Told:
 
     `said` is the sentence, `facts` are lines with their labels, and `command` is what takes the run further. `events`
     maps what happened to the number of its event. `damage` is why no more could be read. `is_newest` says whether no
-    execution came after this one, and `can_be_retried` whether it ended without an answer.
+    execution came after this one, and `can_be_retried` whether it ended without an answer. `questions` are those that
+    can be answered, and `expired` those that nobody answered in time, while nobody has gone on with the run.
     """
 
     said: str
@@ -40,6 +41,7 @@ class Told:
     facts: Sequence[tuple[str, str]]
     command: str
     questions: Sequence[Question]
+    expired: Sequence[Question]
     events: Mapping[str, int]
     damage: str | None
 
@@ -51,6 +53,8 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
     data = kind_shown(stream).why_data(explained, store)
     projections = PROJECTIONS.of(stream)
     asked = projections.questions(stream, of_kind.state) if projections is not None and is_newest else ()
+    in_time = [each for each in asked if each.is_open_at(of_kind.state.as_of)]
+    expired = [each for each in asked if each not in in_time]
     is_open = status in {
         ExecutionStatus.PENDING,
         ExecutionStatus.IN_PROGRESS,
@@ -59,7 +63,7 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
     }
     command = data.get("next")
     return Told(
-        said=_said(status, data, asked, masking),
+        said=_said(status, data, in_time, expired, masking),
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
         is_open=is_open,
         is_newest=is_newest,
@@ -67,7 +71,8 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
         execution=of_kind.execution_id,
         facts=tuple(_facts(data, masking)),
         command=command if isinstance(command, str) else "",
-        questions=tuple(asked),
+        questions=in_time,
+        expired=expired,
         events=explained.events,
         damage=explained.damage,
     )
@@ -92,16 +97,23 @@ def asked_text(question: Question) -> str:
             return f"what {question.tool or question.node} did: nobody knows how it ended"
 
 
-def _said(status: ExecutionStatus, data: _Data, asked: Sequence[Question], masking: Masking) -> str:
+def _said(
+    status: ExecutionStatus, data: _Data, asked: Sequence[Question], expired: Sequence[Question], masking: Masking
+) -> str:
     # A verdict about questions repeats their arguments, which are shown below as they may be.
     if status is ExecutionStatus.WAITING and asked:
         return f"Waiting for somebody {', and '.join(asked_text(each) for each in asked[:3])}" + (
             f", and {len(asked) - 3} more" if len(asked) > 3 else ""
         )
+    if status is ExecutionStatus.WAITING and expired:
+        late = "; ".join(f"{asked_text(each)}: {each.then}" for each in expired[:3])
+        return f"Waiting to be gone on with, as nobody came in time {late}"
     if masking.shows_values:
         verdict = masking.text(str(data["verdict"]))
         # The status stands in front of the sentence already.
-        return _capital(verdict.removeprefix(f"{status.value}, ").removeprefix("not stopped: "))
+        for known in (f"{status.value}, ", "completed (completed): ", "not stopped: "):
+            verdict = verdict.removeprefix(known)
+        return _capital(verdict.replace("in_progress: ", "at ", 1))
     by, reason = data.get("resolvedBy"), data.get("stopReason")
     return _capital(status.value.replace("_", " ") + (f" ({reason})" if reason else "") + (f", by {by}" if by else ""))
 
@@ -110,12 +122,15 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     shown: _Data = _object(masking.value(dict(data))) if masking.shows_values else {}
     error = _object(shown.get("error"))
     if error:
+        # A workflow tells the error of the node, and in it that of the code.
+        known = _object(error.get("error")) or error
         where = f", in tool {error['tool']}" if error.get("tool") else ""
-        yield "error", f"{error.get('class') or ''}: {error.get('message') or ''}{where}".strip(": ")
-        if error.get("place"):
-            yield "at", str(error["place"])
-    for cause in _list(error.get("causes"))[1:4]:
-        yield "caused by", str(cause)
+        name = known.get("class") or known.get("error_class") or ""
+        yield "error", f"{name}: {error.get('message') or ''}{where}".strip(": ")
+        for frame in _list(known.get("frames"))[:1]:
+            yield "at", str(frame)
+        for cause in _list(known.get("causes"))[1:4]:
+            yield "caused by", str(cause)
     for label, key in (("paused", "pausedBy"), ("unpaused", "unpausedBy"), ("stop asked", "stopRequestedBy")):
         asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
         if asked:
@@ -123,6 +138,8 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     for label, key in (("retry of", "retryOf"), ("retried as", "retriedAs"), ("rule", "rule"), ("damage", "damage")):
         if data.get(key):
             yield label, str(data[key])
+    if data.get("status") == ExecutionStatus.IN_PROGRESS.value and data.get("owned") is not None:
+        yield "owner", owner_text(data["owned"] is True)
     if shown.get("rejectedAnswer"):
         yield "last answer", str(shown["rejectedAnswer"])
     for change in _list(data.get("continuesWith")):

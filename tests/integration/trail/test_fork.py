@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, ToolContext, ToolEffect, tool
-from steptrail.domain.errors import CommandRejected, CorruptRecord, SessionNotFound
+from steptrail.domain.errors import CommandRejected, ConfigurationError, CorruptRecord, SessionNotFound
 from steptrail.events import SessionForked, StepCompleted
 from steptrail.projections.stop_reasons import STOP_REASON_TYPES
 from steptrail.runtime.agent.agent import Agent
@@ -110,6 +110,8 @@ async def test_where_a_step_is_open_and_into_what_exists_it_is_refused(store_url
             await session.fork(at=await after_step(trail, 1) - 1)
         with pytest.raises(CommandRejected, match=r"it has \d+ events and not 999"):
             await session.fork(at=999)
+        with pytest.raises(ConfigurationError, match="`at`, a version, is a number from 1 to"):
+            await session.fork(at=0)
         await session.fork(session="f")
         with pytest.raises(CommandRejected, match="the session 'f' exists already"):
             await session.fork(session="f")

@@ -1,6 +1,7 @@
 """`sql`, `stats` and `views`: what they print of answers that nobody expects, and of read models that are broken."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,11 @@ def test_bytes_that_are_no_text_are_refused_in_one_line(stored: Type, words: lis
     refused = stored(*words)
     assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
     assert "udcff' is not Unicode" in refused.err
+
+
+def test_the_example_of_a_failure_names_the_store_that_was_named(typed: Type) -> None:
+    with Steptrail.open_sync("sqlite:///other.db") as trail:
+        lost = AgentBuilder("desk").with_model(ScriptedModel([ValueError("no")])).build()
+        trail.run(lost, "hi", session="lost")
+    (example,) = re.findall("steptrail why .*", typed("stats", "--store", "sqlite:///other.db").out)
+    assert "lost: " in typed(*example.split()[1:]).out
