@@ -11,7 +11,7 @@ and then has them look at the new one.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -236,9 +236,17 @@ class Views:
     async def rebuild(self, *, whole: bool = False) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.
 
-        What was pruned stays out, unless it is to be `whole`. Raises `ViewsBusy` while another process does, and
-        `ProjectionStopped` when a projection fails at an event; then readers look at the present generation as before.
+        What was pruned stays out, unless it is to be `whole`. Begins again when something is erased meanwhile. Raises
+        `ViewsBusy` while another process does, and `ProjectionStopped` when a projection fails at an event; then
+        readers look at the present generation as before.
         """
+        for _ in range(_TRIES):
+            with suppress(PlaceMoved):
+                return await self._rebuilt(whole=whole)
+        raise StoreUnavailable("sessions were erased again and again while the read models were rebuilt: try again")
+
+    async def _rebuilt(self, *, whole: bool = False) -> int:
+        """Do what `rebuild` does, once. Raises `PlaceMoved` when something is erased meanwhile."""
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
@@ -346,7 +354,7 @@ class Views:
             try:
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
-                    await self.rebuild()
+                    await self._rebuilt()
                     continue
                 while await self._next(projector):
                     await self._tell()
