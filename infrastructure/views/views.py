@@ -29,6 +29,7 @@ from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.counted import AsOf, Found
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.turns import Turns
@@ -81,6 +82,7 @@ class Views:
         self._store, self.series, self._projections = store, series, (*projections, *own)
         self._asked = projections
         self._faces = [(face, projections), *((face_of(each), (each,)) for each in own)]
+        self._present = Present(series, self._projections, [each for each, _ in self._faces])
         self._reach, self._most = reach, most
         self._projectors: dict[str, Projector[Any]] = {}
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
@@ -191,8 +193,8 @@ class Views:
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
             counted = statements.ask("SELECT name, version, position, at FROM projections")
-            own = [AsOf(*each[2:]) for each in counted if each[:2] in self._names]
-            as_of = min(own) if len(own) == len(self._names) and own else AsOf(0, 0)
+            own = [AsOf(*each[2:]) for each in counted if each[:2] in self._present.names]
+            as_of = min(own) if len(own) == len(self._present.names) and own else AsOf(0, 0)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:
@@ -214,8 +216,7 @@ class Views:
 
             return generation.database.read(work)
 
-        number = await self._in(self._readers, self.series.current)
-        return 0 if number is None else await self._in(self._readers, partial(of, self.series.open(number)))
+        return await self._in(self._readers, partial(self._present.of, of)) or 0
 
     async def prune(self, before: int) -> int:
         """Delete rows that ended before an instant, and return how many, without what belonged to them. Sums stay.
@@ -262,7 +263,7 @@ class Views:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
                 )
-            generation = await self._begun(pruned)
+            generation = await self._in(self._threads, partial(self._present.begun, pruned))
             keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
             projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
@@ -311,10 +312,6 @@ class Views:
                 if await self._in(self._readers, self.series.current) == generation.number:
                     raise
         raise StoreUnavailable("the read models were rebuilt again and again while they were read: try again")
-
-    @property
-    def _names(self) -> set[tuple[str, int]]:
-        return {(each.name, each.version) for each in self._projections}
 
     async def _keep(self, projection: Projection[Any]) -> None:
         seldom = Seldom(_log)
@@ -366,6 +363,10 @@ class Views:
                     return
             except PlaceMoved:
                 continue
+            except StoreError:
+                # A generation that was removed by a rebuild is left for the one that readers look at.
+                if await self._in(self._threads, self.series.current) == generation.number:
+                    raise
 
     async def _publish(self, generation: Generation) -> None:
         """Give readers the public views of these versions, each face once its projections are counted."""
@@ -400,42 +401,15 @@ class Views:
 
     async def present(self) -> Generation:
         """Return the generation that readers look at, with the tables of all projections. Makes the first one."""
-        number = await self._in(self._threads, self.series.current)
-        if number is None:
-            generation = await self._begun()
-            # Before anything is counted, so that those who ask in SQL find the views.
-            await self._in(
-                self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
-            )
-            return generation
-        generation = self.series.open(number)
-
-        def complete() -> None:
-            found = {each[:2] for each in generation.database.read(generation.progress)}
-            if not self._names <= found:
-                self._prepare(generation)
-
-        await self._in(self._threads, complete)
-        return generation
-
-    async def _begun(self, pruned: Mapping[str, int] = _NOT_PRUNED) -> Generation:
-        generation = await self._in(self._threads, self.series.begin)
-        await self._in(self._threads, partial(self._prepare, generation, pruned))
-        return generation
-
-    def _prepare(self, generation: Generation, pruned: Mapping[str, int] = _NOT_PRUNED) -> None:
-        generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
+        return await self._in(self._threads, self._present.generation)
 
     async def _pruned(self) -> Mapping[str, int]:
         """Return the instants before which rows of the present generation are left out, by projection."""
         return {each.name: each.pruned_before for each in await self._books()}
 
     async def _books(self) -> Sequence[ViewProgress]:
-        number = await self._in(self._readers, self.series.current)
-        if number is None:
-            return ()
-        generation = self.series.open(number)
-        return await self._in(self._readers, lambda: generation.database.read(generation.progress))
+        read = partial(self._present.of, lambda generation: generation.database.read(generation.progress))
+        return await self._in(self._readers, read) or ()
 
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
         found = await self._books()
