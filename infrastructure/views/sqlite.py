@@ -128,7 +128,8 @@ class SqliteViews:
         finally:
             connection.set_progress_handler(None, 0)
             connection.set_authorizer(None)
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # SQLite ends it where a file fails, and the reason is to be told
+                connection.execute("ROLLBACK")
 
     def _opened(self, *settings: str) -> sqlite3.Connection:
         if self._is_closed:
