@@ -46,7 +46,8 @@ __all__ = ["AsOf", "Found", "Views"]
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.02
-"""How often to look how far another process has come, while somebody waits for that."""
+"""How often to look how far whoever applies the log has come, while somebody waits for that. No event loop is told by
+another one, and one trail may be used in several."""
 _AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied."""
 _TRIES = 5
@@ -86,7 +87,6 @@ class Views:
         self._reach, self._most = reach, most
         self._projectors: dict[str, Projector[Any]] = {}
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
-        self._grown = asyncio.Condition()
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
         self._turns, self._unwritten = Turns(), Seldom(_log)
@@ -159,11 +159,7 @@ class Views:
                 for each in found:
                     if each.error_position is not None and each.reached.position < position:
                         raise ProjectionStopped(each.name, each.error_position, each.error or "")
-                async with self._grown:
-                    try:
-                        await asyncio.wait_for(self._grown.wait(), _LOOK_SECONDS)
-                    except TimeoutError:
-                        continue
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def read(self, work: Callable[[Statements], T]) -> tuple[T, AsOf]:
         """Return `work(statements)` of one instant and one generation, and up to where that is counted.
@@ -354,11 +350,9 @@ class Views:
                     await self._rebuilt()
                     continue
                 while await self._next(projector):
-                    await self._tell()
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
                 else:
-                    await self._tell()
                     await self._publish(generation)
                     return
             except PlaceMoved:
@@ -414,10 +408,6 @@ class Views:
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
         found = await self._books()
         return next((each for each in found if each[:2] == (projection.name, projection.version)), None)
-
-    async def _tell(self) -> None:
-        async with self._grown:
-            self._grown.notify_all()
 
     @asynccontextmanager
     async def _alone(self, owner: str) -> AsyncGenerator[None]:
