@@ -282,7 +282,10 @@ class SqliteSeries:
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its log."""
         found: dict[int, int] = {}
-        for path in self.folder.glob("*.db"):
+        paths: list[Path] = []
+        with suppress(OSError):
+            paths += self.folder.glob("*.db")
+        for path in paths:
             if (number := _number(path.name)) is not None:
                 for each in (path, path.with_name(path.name + "-wal")):
                     with suppress(OSError):
