@@ -1,6 +1,6 @@
 """The folder of a store may not be looked into any more, while a process has the store and its read models open."""
 
-from concurrent.futures import thread  # noqa: F401 - without the rights of root it may not be importable any more
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.views.counting import Counting, note
 async def test_a_folder_that_may_not_be_looked_into_any_more_ends_questions_in_an_error_of_ours(
     unprivileged: Path,
 ) -> None:
+    assert ThreadPoolExecutor  # it is imported late, which takes rights that are gone by then
     store = open_store(url(unprivileged / "runs.db"))
     views = Views(store, open_series(store), [Counting()])
     await note(store, "agent:a", 1)
