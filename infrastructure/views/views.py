@@ -46,8 +46,8 @@ __all__ = ["AsOf", "Found", "Views"]
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.02
-"""How often to look how far whoever applies the log has come, while somebody waits for that. No event loop is told by
-another one, and one trail may be used in several."""
+"""How often to look how far the log is applied, while somebody waits for that. No event loop is told by another one,
+and one trail may be used in several."""
 _AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied."""
 _TRIES = 5

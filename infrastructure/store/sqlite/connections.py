@@ -119,7 +119,7 @@ class FileConnections:
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
         self._name = ""
-        """What SQLite calls the file, once a connection was opened."""
+        """The name that SQLite has for the file, once a connection was opened."""
         self._files: dict[str, tuple[int, int] | None] = {}
         """The file, its log and the index of that log, and which file of the disk each of them was at first."""
         self._much_log, self._writes = _MUCH_LOG, 0

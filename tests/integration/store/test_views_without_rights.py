@@ -16,7 +16,7 @@ from tests.views.counting import Counting, note
 async def test_a_folder_that_may_not_be_looked_into_any_more_ends_questions_in_an_error_of_ours(
     unprivileged: Path,
 ) -> None:
-    assert ThreadPoolExecutor  # it is imported late, which takes rights that are gone by then
+    ThreadPoolExecutor().shutdown()  # it is imported late, which takes rights that are gone by then
     store = open_store(url(unprivileged / "runs.db"))
     views = Views(store, open_series(store), [Counting()])
     await note(store, "agent:a", 1)
