@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from msgspec import structs
+
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import WaitStarted
 from steptrail.domain.agent.fold import SessionFold
@@ -64,7 +66,12 @@ def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
 
 
 def standing(state: AgentState) -> Standing:
-    """Return the standing of the session."""
+    """Return the standing of the session. What was said while it was at rest makes it due."""
+    found = _standing(state)
+    return structs.replace(found, due_at=state.fold.updated_at) if found.asked_again else found
+
+
+def _standing(state: AgentState) -> Standing:
     execution, phase, runs = state.execution, state.phase, state.fold.executions
     if execution is not None and phase in _AT_WORK and not (execution.finished or execution.wait or execution.waits):
         # By far the most usual one, because it is asked for at every commit.
@@ -113,7 +120,7 @@ def summary(state: AgentState) -> RunSummary:
         stop_reason=finished.stop_reason.value if finished is not None else None,
         resolved_by=finished.resolved_by if finished is not None else None,
         answered=finished is not None and finished.answered,
-        due_at=fold.updated_at if stands.asked_again else stands.due_at,
+        due_at=stands.due_at,
         waits=stands.waits,
         paused_by=execution.paused.by if execution is not None and execution.paused is not None else None,
         executions=fold.executions,

@@ -46,7 +46,7 @@ def folder_of(origin: Origin) -> Path:
     """Return the folder for the read models of a SQLite file: beside it, or in the user's cache."""
     path = origin.path or Path()
     beside = path.with_name(f"{path.name}-views")
-    if os.access(beside if beside.exists() else path.parent, os.W_OK):
+    if os.access(beside if os.path.exists(beside) else path.parent, os.W_OK):
         return beside
     return _cache() / "steptrail" / f"{sha256(os.fsencode(path)).hexdigest()[:32]}-views"
 

@@ -51,7 +51,8 @@ _SETTINGS = (
 
 _GRACE_SECONDS, _LONGEST_SECONDS = 5.0, 2_000_000.0
 
-_NO_RIGHT = "42501"
+_NOT_OF_A_ROW = {"42501", "42P01"}
+"""A right or a table that is not there."""
 _OF_BOOKS = {
     "projections": "SELECT name, version, generation, position, at, error_position, error, pruned_before "
     "FROM projections",
@@ -83,7 +84,7 @@ class PostgresViews:
         except ServerFailure as failure:
             # Without a code it is the driver that could not send a value.
             is_of_a_row = failure.state is None or failure.state[:2] in {"22", "23", "42", "54"}
-            if not failure.is_lost and is_of_a_row and failure.state != _NO_RIGHT:
+            if not failure.is_lost and is_of_a_row and failure.state not in _NOT_OF_A_ROW:
                 raise Unfit(failure.text) from failure
             raise translate(failure, self._connections.address.name, is_writing=True) from failure
 

@@ -128,7 +128,8 @@ class SqliteViews:
         finally:
             connection.set_progress_handler(None, 0)
             connection.set_authorizer(None)
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # SQLite ends it where a file fails, and the reason is to be told
+                connection.execute("ROLLBACK")
 
     def _opened(self, *settings: str) -> sqlite3.Connection:
         if self._is_closed:
@@ -281,7 +282,10 @@ class SqliteSeries:
     def sizes(self) -> Mapping[int, int]:
         """Return the number of bytes of each generation, with its log."""
         found: dict[int, int] = {}
-        for path in self.folder.glob("*.db"):
+        paths: list[Path] = []
+        with suppress(OSError):
+            paths += self.folder.glob("*.db")
+        for path in paths:
             if (number := _number(path.name)) is not None:
                 for each in (path, path.with_name(path.name + "-wal")):
                     with suppress(OSError):

@@ -11,7 +11,7 @@ and then has them look at the new one.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.counted import AsOf, Found
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
+from steptrail.infrastructure.views.present import Present
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.series import Series
 from steptrail.infrastructure.views.turns import Turns
@@ -45,7 +46,8 @@ __all__ = ["AsOf", "Found", "Views"]
 
 T = TypeVar("T")
 _LOOK_SECONDS = 0.02
-"""How often to look how far another process has come, while somebody waits for that."""
+"""How often to look how far the log is applied, while somebody waits for that. No event loop is told by another one,
+and one trail may be used in several."""
 _AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied."""
 _TRIES = 5
@@ -81,10 +83,10 @@ class Views:
         self._store, self.series, self._projections = store, series, (*projections, *own)
         self._asked = projections
         self._faces = [(face, projections), *((face_of(each), (each,)) for each in own)]
+        self._present = Present(series, self._projections, [each for each, _ in self._faces])
         self._reach, self._most = reach, most
         self._projectors: dict[str, Projector[Any]] = {}
         self._threads, self._readers = WorkThreads("steptrail-views"), WorkThreads("steptrail-views-reader", 2)
-        self._grown = asyncio.Condition()
         self._public: dict[str, int] = {}
         """The generation in which the face of a name was seen."""
         self._turns, self._unwritten = Turns(), Seldom(_log)
@@ -157,11 +159,7 @@ class Views:
                 for each in found:
                     if each.error_position is not None and each.reached.position < position:
                         raise ProjectionStopped(each.name, each.error_position, each.error or "")
-                async with self._grown:
-                    try:
-                        await asyncio.wait_for(self._grown.wait(), _LOOK_SECONDS)
-                    except TimeoutError:
-                        continue
+                await asyncio.sleep(_LOOK_SECONDS)
 
     async def read(self, work: Callable[[Statements], T]) -> tuple[T, AsOf]:
         """Return `work(statements)` of one instant and one generation, and up to where that is counted.
@@ -191,8 +189,8 @@ class Views:
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
             counted = statements.ask("SELECT name, version, position, at FROM projections")
-            own = [AsOf(*each[2:]) for each in counted if each[:2] in self._names]
-            as_of = min(own) if len(own) == len(self._names) and own else AsOf(0, 0)
+            own = [AsOf(*each[2:]) for each in counted if each[:2] in self._present.names]
+            as_of = min(own) if len(own) == len(self._present.names) and own else AsOf(0, 0)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:
@@ -214,8 +212,7 @@ class Views:
 
             return generation.database.read(work)
 
-        number = await self._in(self._readers, self.series.current)
-        return 0 if number is None else await self._in(self._readers, partial(of, self.series.open(number)))
+        return await self._in(self._readers, partial(self._present.of, of)) or 0
 
     async def prune(self, before: int) -> int:
         """Delete rows that ended before an instant, and return how many, without what belonged to them. Sums stay.
@@ -236,9 +233,17 @@ class Views:
     async def rebuild(self, *, whole: bool = False) -> int:
         """Build a new generation from the beginning of the log, have readers look at it, and return its number.
 
-        What was pruned stays out, unless it is to be `whole`. Raises `ViewsBusy` while another process does, and
-        `ProjectionStopped` when a projection fails at an event; then readers look at the present generation as before.
+        What was pruned stays out, unless it is to be `whole`. Begins again when something is erased meanwhile. Raises
+        `ViewsBusy` while another process does, and `ProjectionStopped` when a projection fails at an event; then
+        readers look at the present generation as before.
         """
+        for _ in range(_TRIES):
+            with suppress(PlaceMoved):
+                return await self._rebuilt(whole=whole)
+        raise StoreUnavailable("sessions were erased again and again while the read models were rebuilt: try again")
+
+    async def _rebuilt(self, *, whole: bool = False) -> int:
+        """Do what `rebuild` does, once. Raises `PlaceMoved` when something is erased meanwhile."""
         async with self._alone("a steptrail rebuild"):
             present = await self._in(self._threads, self.series.current)
             ours, _ = self._faces[0]
@@ -254,7 +259,7 @@ class Views:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
                 )
-            generation = await self._begun(pruned)
+            generation = await self._in(self._threads, partial(self._present.begun, pruned))
             keep = {generation.number, *([] if present is None else [present])}
             await self._in(self._threads, partial(self.series.clean, keep))
             projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
@@ -304,10 +309,6 @@ class Views:
                     raise
         raise StoreUnavailable("the read models were rebuilt again and again while they were read: try again")
 
-    @property
-    def _names(self) -> set[tuple[str, int]]:
-        return {(each.name, each.version) for each in self._projections}
-
     async def _keep(self, projection: Projection[Any]) -> None:
         seldom = Seldom(_log)
         while True:
@@ -346,18 +347,20 @@ class Views:
             try:
                 if not await projector.begin():
                     _log.warning("the read models are not of this log as it is now: they are built anew")
-                    await self.rebuild()
+                    await self._rebuilt()
                     continue
                 while await self._next(projector):
-                    await self._tell()
                     if await self._in(self._threads, self.series.current) != generation.number:
                         break
                 else:
-                    await self._tell()
                     await self._publish(generation)
                     return
             except PlaceMoved:
                 continue
+            except StoreError:
+                # A generation that was removed by a rebuild is left for the one that readers look at.
+                if await self._in(self._threads, self.series.current) == generation.number:
+                    raise
 
     async def _publish(self, generation: Generation) -> None:
         """Give readers the public views of these versions, each face once its projections are counted."""
@@ -392,50 +395,19 @@ class Views:
 
     async def present(self) -> Generation:
         """Return the generation that readers look at, with the tables of all projections. Makes the first one."""
-        number = await self._in(self._threads, self.series.current)
-        if number is None:
-            generation = await self._begun()
-            # Before anything is counted, so that those who ask in SQL find the views.
-            await self._in(
-                self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
-            )
-            return generation
-        generation = self.series.open(number)
-
-        def complete() -> None:
-            found = {each[:2] for each in generation.database.read(generation.progress)}
-            if not self._names <= found:
-                self._prepare(generation)
-
-        await self._in(self._threads, complete)
-        return generation
-
-    async def _begun(self, pruned: Mapping[str, int] = _NOT_PRUNED) -> Generation:
-        generation = await self._in(self._threads, self.series.begin)
-        await self._in(self._threads, partial(self._prepare, generation, pruned))
-        return generation
-
-    def _prepare(self, generation: Generation, pruned: Mapping[str, int] = _NOT_PRUNED) -> None:
-        generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
+        return await self._in(self._threads, self._present.generation)
 
     async def _pruned(self) -> Mapping[str, int]:
         """Return the instants before which rows of the present generation are left out, by projection."""
         return {each.name: each.pruned_before for each in await self._books()}
 
     async def _books(self) -> Sequence[ViewProgress]:
-        number = await self._in(self._readers, self.series.current)
-        if number is None:
-            return ()
-        generation = self.series.open(number)
-        return await self._in(self._readers, lambda: generation.database.read(generation.progress))
+        read = partial(self._present.of, lambda generation: generation.database.read(generation.progress))
+        return await self._in(self._readers, read) or ()
 
     async def _progress_of(self, projection: Projection[Any]) -> ViewProgress | None:
         found = await self._books()
         return next((each for each in found if each[:2] == (projection.name, projection.version)), None)
-
-    async def _tell(self) -> None:
-        async with self._grown:
-            self._grown.notify_all()
 
     @asynccontextmanager
     async def _alone(self, owner: str) -> AsyncGenerator[None]:

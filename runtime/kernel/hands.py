@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from steptrail.domain.errors import OwnershipLost, SessionBusy, SteptrailError, StoreError
+from steptrail.domain.errors import OwnershipLost, SessionBusy, SessionErased, SteptrailError, StoreError
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
@@ -145,6 +145,8 @@ class Hands:
                 self._leave(row, version)
         except (SessionBusy, OwnershipLost) as error:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
+        except SessionErased as error:
+            _log.debug("session %s is not there to be carried on: %s", row.session_id, error)
         except StoreError as error:
             self._told_of(row.stream).warn("session %s is left for a while: %s", row.session_id, error)
             return

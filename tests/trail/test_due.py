@@ -1,11 +1,13 @@
 """What can go on without anybody asking: waits that are over, and runs whose process died."""
 
 from steptrail import AgentBuilder, ErrorPolicy, Steptrail
+from steptrail.domain.agent.standing import summary
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.due import Due, DueCause
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store import open_store
+from steptrail.infrastructure.store.core.index import as_listed
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.environment import Environment
@@ -63,3 +65,17 @@ async def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(stor
         lease = await trail.store.acquire("agent:s", owner="somebody")
         assert await trail.due() == []
         await lease.release()
+
+
+async def test_lists_say_what_the_log_says_of_a_session_at_rest_to_which_several_things_were_said(
+    store_url: str,
+) -> None:
+    agent = _agent()
+    async with Steptrail.open(store_url) as trail:
+        session = await trail.start(agent, "go", session="s")
+        await session.pause(by="ops")
+        for text in ("And?", "And now?"):
+            await session.post(agent, text)
+        (row,) = await trail.runs()
+        assert row.stands_like(as_listed(summary(await session.state())))
+        assert [(each.session_id, each.due_at) for each in await trail.due()] == [("s", row.due_at)]

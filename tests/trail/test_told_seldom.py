@@ -45,3 +45,25 @@ async def test_runs_that_the_store_refuses_are_told_of_more_and_more_seldom(
         await try_all(1)
         anew = {record.getMessage() for record in caplog.records[-2:]}
         assert anew == {f"session {session} is left for a while: no space left" for session in ("s", "t")}
+
+
+async def test_of_a_run_that_was_erased_since_it_was_due_nothing_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, left = agent_of(["One."]).build(), list[str]()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        session = await trail.start(agent, "go", session="s")
+        (row,) = await trail.due()
+        await session.stop()
+        await trail.erase("s", by="ana", reason="asked")
+        hands = Hands(
+            Environment(store=trail.store),
+            lambda _: lambda: session.resume(agent),
+            room=Room(2),
+            grace=1.0,
+            on_left=lambda row, _: left.append(row.session_id),
+        )
+        task = await hands.take(row)
+        assert not isinstance(task, NotTaken)
+        await task
+    assert (left, caplog.records) == ([], [])

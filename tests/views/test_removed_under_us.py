@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from steptrail import Agent, AgentBuilder, Steptrail
+from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.views.sqlite import SqliteViews
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import ScriptedModel
 from tests.harness.postgres_server import PostgresServer
@@ -122,3 +124,17 @@ async def test_schemas_of_read_models_that_were_dropped_are_made_again_with_the_
         assert await streams(first) == await streams(second) == ["agent:a", "agent:b"]
         await second.views.rebuild()
         assert await streams(first) == ["agent:a", "agent:b"]
+
+
+def test_a_question_to_a_file_whose_log_is_gone_says_what_sqlite_says(tmp_path: Path) -> None:
+    path = tmp_path / "1.db"
+    path.touch()
+    views = SqliteViews(path, patience=1)
+    views.write(lambda statements: statements.change("CREATE TABLE notes (number)"))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    views.write(lambda statements: statements.change("INSERT INTO notes VALUES (1)"))
+    path.with_name("1.db-wal").unlink()
+    with pytest.raises(StoreUnavailable, match="disk I/O error"):
+        views.read(lambda statements: statements.ask("SELECT * FROM notes"))
+    views.close()

@@ -1,5 +1,6 @@
 """`trail.views`, its blocking twin and the commands, over the read models of runs."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -205,3 +206,16 @@ async def test_read_models_beside_a_file_that_is_only_read_are_made_anew_after_a
         answer = await reading.views.sql("SELECT stream FROM executions ORDER BY 1")
         assert (answer.rows, answer.lag) == ([("agent:three",), ("agent:two",)], 0)
         assert await reading.views.verify() == []
+
+
+def test_one_trail_waits_for_its_read_models_in_one_event_loop_after_another(tmp_path: Path) -> None:
+    async def waited_in_vain(trail: Steptrail) -> None:
+        await trail.run(agent("Yes."), "Hi")
+        with pytest.raises(TimeoutError):
+            await trail.views.wait(1_000_000, timeout=1)
+        await trail.views.wait(timeout=60)
+
+    trail = Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}")
+    for _ in range(2):
+        asyncio.run(waited_in_vain(trail))
+    asyncio.run(trail.close())

@@ -118,7 +118,10 @@ class FileConnections:
         self._write_lock, self._read_lock = threading.Lock(), threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
-        self._file: tuple[str, tuple[int, int] | None] | None = None
+        self._name = ""
+        """The name that SQLite has for the file, once a connection was opened."""
+        self._files: dict[str, tuple[int, int] | None] = {}
+        """The file, its log and the index of that log, and which file of the disk each of them was at first."""
         self._much_log, self._writes = _MUCH_LOG, 0
         self._is_closed = False
 
@@ -155,7 +158,7 @@ class FileConnections:
             self._is_closed = True
 
     def _open_writer(self) -> sqlite3.Connection:
-        self._check_file()
+        self._check_files(with_log=True)
         if self._writer is None:
             self._writer = self._opened(
                 "PRAGMA journal_mode = WAL",
@@ -166,17 +169,18 @@ class FileConnections:
         return self._writer
 
     def _open_reader(self) -> sqlite3.Connection:
-        self._check_file()
+        self._check_files(with_log=False)
         if self._reader is None:
             self._reader = self._opened("PRAGMA query_only = ON")
         return self._reader
 
     def _look_at_log(self) -> None:
         """Tell of a log that only grows, because SQLite keeps silent about copying that fails after a commit."""
+        self._know_log()
         self._writes += 1
-        if self._writes % _WRITES_A_LOOK or self._file is None or self._writer is None:
+        if self._writes % _WRITES_A_LOOK or self._writer is None:
             return
-        if (size := _size(self._file[0] + "-wal")) < self._much_log:
+        if (size := _size(self._name + "-wal")) < self._much_log:
             return
         self._much_log = 2 * size
         try:
@@ -189,16 +193,24 @@ class FileConnections:
                 return
         _log.warning(
             "the log of the store %s has grown to %d MB and is not copied into the file: %s",
-            self._file[0],
+            self._name,
             size >> 20,
             why,
         )
 
-    def _check_file(self) -> None:
-        # With a write-ahead log SQLite goes on writing to a file that was deleted, and nobody ever finds the commits.
-        if self._file is not None and _identity(self._file[0]) != self._file[1]:
-            msg = f"the store {self._file[0]} was moved or deleted while it was open"
-            raise StoreUnavailable(msg)
+    def _check_files(self, *, with_log: bool) -> None:
+        # SQLite goes on writing to a file or a log that was deleted, and nobody else ever finds the commits. What is
+        # read from such a log was stored, so a reader spares the time.
+        for name, known in self._files.items() if with_log else [*self._files.items()][:1]:
+            if _identity(name) != known:
+                raise StoreUnavailable(f"the store {name} was moved or deleted while it was open")
+
+    def _know_log(self) -> None:
+        """Note which files the log and its index are: the same ones while a connection that has used them is open."""
+        if len(self._files) == 1:
+            beside = {name: _identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
+            if None not in beside.values():
+                self._files = self._files | beside  # in one go: another thread may be looking
 
     def _opened(self, *settings: str) -> sqlite3.Connection:
         if self._is_closed:
@@ -207,9 +219,9 @@ class FileConnections:
         try:
             for setting in settings:
                 connection.execute(setting).fetchall()
-            if self._file is None:
-                name = connection.execute("PRAGMA database_list").fetchone()[2]
-                self._file = (name, _identity(name))
+            if not self._files:
+                self._name = connection.execute("PRAGMA database_list").fetchone()[2]
+                self._files = {self._name: _identity(self._name)}
         except BaseException:
             connection.close()
             raise

@@ -192,6 +192,21 @@ async def test_a_file_that_was_moved_away_is_told(path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+async def test_a_log_that_was_deleted_is_told_and_what_was_stored_is_kept(path: Path, ending: str) -> None:
+    beside = path.with_name(path.name + ending)
+    store = open_store(f"sqlite:///{path}")
+    head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted(number=1)))
+    beside.rename(path.with_name("elsewhere"))
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=rf"{beside.name} was moved or deleted"):
+            await store.append("agent:a", head, commit_of("c2", Noted(number=2)))
+    await store.close()
+    store = open_store(f"sqlite:///{path}")
+    assert [record.event for record in (await store.read("agent:a")).records] == [Noted(number=1)]
+    await store.close()
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -1,0 +1,73 @@
+"""The generation that readers look at: finding it, and making the first one; blocking.
+
+A rebuild removes all generations but its own and the one that readers look at as it begins. So a generation that was
+found a moment ago, or that is being made, may be gone: then there is another one, or is none yet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from steptrail.domain.errors import StoreError
+from steptrail.infrastructure.views.generation import Generation
+from steptrail.infrastructure.views.series import Series
+from steptrail.projections.kernel.face import Face
+from steptrail.projections.kernel.projection import Projection
+
+__all__ = ["Present"]
+
+T = TypeVar("T")
+_TRIES = 5
+"""How many times in a row to begin again where a generation is removed while it is looked at."""
+
+
+class Present:
+    """Finds the generation of a series that readers look at, with the tables of some projections."""
+
+    def __init__(self, series: Series, projections: Sequence[Projection[Any]], faces: Sequence[Face]) -> None:
+        self._series, self._projections, self._faces = series, projections, faces
+        self.names = {(each.name, each.version) for each in projections}
+
+    def generation(self) -> Generation:
+        """Return the generation that readers look at, with the tables of all projections. Makes the first one."""
+        tries_left = _TRIES
+        while (found := self.of(self._completed)) is None:
+            made, tries_left = self._series.begin(), tries_left - 1
+            try:
+                self._prepare(made, {})
+                # Before anything is counted, so that those who ask in SQL find the views.
+                self._series.point_at(made.number, self._faces)
+            except StoreError:
+                if not tries_left or made.number in self._series.sizes():
+                    raise
+            else:
+                return made
+        return found
+
+    def of(self, work: Callable[[Generation], T]) -> T | None:
+        """Return `work` of the generation that readers look at; None while there is none.
+
+        It is done again when the generation is removed meanwhile.
+        """
+        for tries_left in reversed(range(_TRIES)):
+            if (number := self._series.current()) is None:
+                break
+            try:
+                return work(self._series.open(number))
+            except StoreError:
+                if not tries_left or self._series.current() == number:
+                    raise
+        return None
+
+    def begun(self, pruned: Mapping[str, int]) -> Generation:
+        """Make a generation that nobody looks at, with the tables of all projections; see `Generation.prepare`."""
+        made = self._series.begin()
+        self._prepare(made, pruned)
+        return made
+
+    def _completed(self, generation: Generation) -> Generation:
+        if not self.names <= {each[:2] for each in generation.database.read(generation.progress)}:
+            self._prepare(generation, {})
+        return generation
+
+    def _prepare(self, generation: Generation, pruned: Mapping[str, int]) -> None:
+        generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))

@@ -1,0 +1,148 @@
+"""Somebody rebuilds read models while others make the first ones, apply the log, or erase what was counted."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.views.generation import Generation
+from tests.views.counting import TOTALS, note
+from tests.views.kit import rows, viewed
+
+
+def elsewhere(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Do something in a loop of another thread, to its end, while this one stands still."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+async def rebuilt(url: str, times: int) -> None:
+    async with viewed(url) as (_, views):
+        for _ in range(times):
+            await views.rebuild()
+
+
+class Eraser:
+    """Erases streams, the last of them first, each when one more page of the log has been read."""
+
+    def __init__(self, url: str, streams: list[str]) -> None:
+        self._url, self.left = url, streams
+
+    def __call__(self, point: str) -> None:
+        if point == "page-read" and self.left:
+            elsewhere(self._erase)
+
+    async def _erase(self) -> None:
+        store = open_store(self._url)
+        await store.erase({self.left.pop(): 1}, at=1, by="ana", reason="test")
+        await store.close()
+
+
+async def test_a_rebuild_begins_again_where_something_was_erased_on_the_way(store_url: str) -> None:
+    eraser = Eraser(store_url, ["agent:1", "agent:3"])
+    async with viewed(store_url, most=2, reach=eraser) as (store, views):
+        for number in range(8):
+            await note(store, f"agent:{number}", number)
+        number = await views.rebuild()
+        assert not eraser.left
+        assert (await views.present()).number == number
+        assert await rows(views, TOTALS) == [("even", 4, 12), ("odd", 2, 12)]
+
+
+async def test_a_rebuild_gives_up_where_something_is_erased_again_and_again(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with viewed(store_url) as (store, views):
+        for number in range(4):
+            await note(store, f"agent:{number}", number)
+        await views.catch_up()
+        present = await views.present()
+    monkeypatch.setattr("steptrail.infrastructure.views.views._TRIES", 1)
+    async with viewed(store_url, reach=Eraser(store_url, ["agent:1"])) as (_, views):
+        with pytest.raises(StoreUnavailable, match="erased again and again"):
+            await views.rebuild()
+        assert (await views.present()).number == present.number
+
+
+async def test_whoever_makes_the_first_read_models_goes_on_where_a_rebuild_has_removed_them(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        begin, numbers = views.series.begin, list[int]()
+
+        def begun() -> Generation:
+            made = begin()
+            numbers.append(made.number)
+            if len(numbers) == 1:
+                elsewhere(lambda: rebuilt(store_url, 1))
+            return made
+
+        monkeypatch.setattr(views.series, "begin", begun)
+        await views.catch_up()
+        assert await rows(views, TOTALS) == [("odd", 1, 1)]
+        assert numbers == [1]
+        assert (await views.present()).number == 2
+
+
+@pytest.mark.parametrize("ordinal", range(1, 5))
+async def test_whoever_looks_at_read_models_goes_on_where_two_rebuilds_have_removed_them(
+    store_url: str, ordinal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+        await note(store, "agent:a", 2)
+        current, looks = views.series.current, 0
+
+        def looked() -> int | None:
+            nonlocal looks
+            found, looks = current(), looks + 1
+            if looks == ordinal:
+                elsewhere(lambda: rebuilt(store_url, 2))
+            return found
+
+        monkeypatch.setattr(views.series, "current", looked)
+        await views.catch_up()
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 1, 1)]
+        assert [each.error for each in await views.progress()] == [None]
+        assert looks >= ordinal
+
+
+@pytest.mark.parametrize("point", ["page-read", "before-views", "after-views"])
+async def test_whoever_applies_the_log_goes_on_where_two_rebuilds_have_removed_the_read_models(
+    store_url: str, point: str
+) -> None:
+    is_removed = False
+
+    def reach(reached: str) -> None:
+        nonlocal is_removed
+        if reached == point and not is_removed:
+            is_removed = True
+            elsewhere(lambda: rebuilt(store_url, 2))
+
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+    async with viewed(store_url, most=1, reach=reach) as (store, views):
+        for number in range(2, 5):
+            await note(store, "agent:b", number)
+        await views.catch_up()
+        assert is_removed
+        assert await rows(views, TOTALS) == [("even", 2, 6), ("odd", 2, 4)]
+        assert [each.error for each in await views.progress()] == [None]
