@@ -175,9 +175,6 @@ def _wait_started(fold: FlowFold, event: WaitStarted, at: int) -> None:
 @RUN_HANDLERS.of(WaitEnded)
 def _wait_ended(fold: FlowFold, event: WaitEnded, at: int) -> None:
     if fold.run is not None:
-        for task in fold.run.tasks.values():
-            if task.phase is TaskPhase.SUSPENDED and task.until is not None and task.until <= at:
-                task.phase = TaskPhase.DUE
         fold.run.wait = None
         # What a person has ended waits for a process that goes on with it.
         fold.run.waits = _with_answers(fold.run, at) if event.is_verdict else ()

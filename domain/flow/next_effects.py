@@ -43,7 +43,7 @@ from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
-from steptrail.domain.flow.waits import next_wait, waiting_until
+from steptrail.domain.flow.waits import kind_of, next_wait, waiting_until
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
@@ -197,7 +197,7 @@ def _used(run: RunFold) -> int:
 
 
 def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
-    """Return what is done with the tasks that are due: retries whose time has come first."""
+    """Return what is done with the tasks that are due: first retries and streams below whose time has come."""
     for visit in run.open.values():
         if is_to_be_held(run, visit):
             return RecordEvents((StepHeld(node=visit.node, visit=visit.visit, point="before"),))
@@ -214,12 +214,12 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
 
 def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
     tasks = [task for task in run.tasks.values() if not _rests(run, task)]
-    retries = [
+    again = [
         task
         for task in tasks
-        if task.phase is TaskPhase.RETRYING and task.retry is not None and task.retry.due_at <= now
+        if kind_of(task) in {"node_retry", "child"} and (due_at := waiting_until(run, task)) and due_at <= now
     ]
-    yield from sorted(retries, key=_order)
+    yield from sorted(again, key=_order)
     yield from sorted((task for task in tasks if task.phase is TaskPhase.DUE), key=_order)
     for visit in run.open.values():
         node = graph.node(visit.node)

@@ -134,10 +134,14 @@ _SETTLED: dict[type[FlowEvent], TaskPhase | TaskTarget] = {
     NodeAttemptFailed: TaskPhase.LANDED,
 }
 
+_STARTED: dict[type[FlowEvent], TaskPhase | TaskTarget] = {
+    NodeAttemptStarted: TaskPhase.RUNNING,
+    **_SETTLED,  # a kept result, and a node that cannot run as it is written, or as who resumes the run has written it
+}
+
 TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTarget]] = {
     TaskPhase.DUE: {
-        NodeAttemptStarted: TaskPhase.RUNNING,
-        **_SETTLED,  # a kept result, and a node that cannot run as it is written
+        **_STARTED,
         NodeEvaluated: TaskPhase.LANDED,
         ApprovalRequested: TaskPhase.ASKED,
         HumanRequested: TaskPhase.ASKED,
@@ -154,8 +158,8 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTa
         NodeEvaluated: TaskPhase.LANDED,  # the answer of a person becomes the result of the node, or its failure
         NodeAttemptFailed: TaskPhase.LANDED,
     },
-    TaskPhase.RETRYING: {NodeAttemptStarted: TaskPhase.RUNNING},
-    TaskPhase.SUSPENDED: {FlowResumed: TaskPhase.DUE},
+    TaskPhase.RETRYING: _STARTED,
+    TaskPhase.SUSPENDED: {FlowResumed: TaskPhase.DUE, **_STARTED},
     TaskPhase.PARKED: {**_SETTLED, NodeAttemptInterrupted: TaskTarget.THEN},
     TaskPhase.ASKED: {
         ApprovalGranted: TaskTarget.BACK,

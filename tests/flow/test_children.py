@@ -5,12 +5,15 @@ from decimal import Decimal
 
 import pytest
 
-from steptrail import Agent, AgentBuilder, Limits, Steptrail, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolEffect, tool
+from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.models import PriceTable, Usage
 from steptrail.testing import ScriptedModel, call, calls, say
-from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, RetryPolicy, RunOptions, Workflow
-from tests.flow.kit import World, run_to_rest
+from steptrail.workflow import Budget, BuiltWorkflow, Envelope, FailureClass, RetryPolicy, RunOptions, Workflow
+from tests.flow.kit import World, events_of, run_to_rest
+from tests.runner.families import PATIENCE
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 
@@ -50,6 +53,31 @@ async def test_an_agent_answers_and_its_bill_is_the_nodes() -> None:
     assert result.usage == tree.children[0].usage
     assert result.usage.total > 0
     assert world.done == {"look": 1, "end": 1}
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+async def test_a_run_goes_on_with_its_agent_when_the_time_has_come_for_which_that_rested(is_beside: bool) -> None:
+    """The agent leaves at once when it has to wait. The workflow stays, or has other work, and looks after it."""
+    policy = ErrorPolicy.retry_all(3).with_backoff(Backoff.linear(0.05))
+    model = ScriptedModel([ConnectionError("away"), say("dogs")])
+    agent = AgentBuilder("critic").with_model(model).with_error_policy(policy)
+    flow = Workflow("t").agent(
+        "critic", agent.with_limits(Limits(longest_wait=0.0)).build(), prompt="go", output="said"
+    )
+
+    async def beside(_: Envelope) -> str:
+        async with asyncio.timeout(PATIENCE):
+            while len(model.requests) < 2:
+                await asyncio.sleep(0.001)
+        return "done"
+
+    if is_beside:
+        flow.function("beside", beside)
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        result = await trail.run(flow.build(), session="f")
+        waits = [event for event in await events_of(trail) if isinstance(event, WaitStarted)]
+    assert (result.status, result.envelope.vars["said"]) == (ExecutionStatus.COMPLETED, "dogs")
+    assert len(waits) == (0 if is_beside else 1)
 
 
 async def test_a_flow_waits_with_its_agent_and_goes_on_when_a_person_has_answered() -> None:

@@ -16,7 +16,7 @@ from steptrail.errors import CommandRejected, ConfigurationError, SessionNotFoun
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.flow_kind import PROJECTIONS_OF_FLOWS
 from steptrail.runtime.kernel.control import StreamControl
-from steptrail.workflow import BuiltWorkflow, Envelope, FailureClass, FunctionNode, RunOptions, Workflow
+from steptrail.workflow import BuiltWorkflow, Envelope, FailureClass, FunctionNode, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -103,6 +103,21 @@ async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_o
         assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 0)
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
     assert world.done == {"b": 1}
+
+
+async def test_a_retry_of_a_node_that_changed_code_has_no_more_fails_once() -> None:
+    world, clock = World(), HandClock()
+    world.fails["a"] = [ConnectionError("away")]
+    again = RetryPolicy(max_attempts=3, backoff=60.0)
+    old = Workflow("t").function("a", world.function("a"), retry=again).build()
+    new = Workflow("t").function("b", world.function("b")).build()
+    async with trail_of(clock) as trail:
+        assert (await trail.run(old, session="f", options=LEAVES)).status is ExecutionStatus.WAITING
+        clock.advance(60)
+        result = await trail.flow("f").resume(new)
+        assert (result.status, world.done) == (ExecutionStatus.FAILED, {"a": 1})
+        assert result.error is not None
+        assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 1)
 
 
 async def test_a_pause_and_a_stop_reach_a_run_whose_worker_died() -> None:
