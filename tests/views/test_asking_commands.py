@@ -123,7 +123,7 @@ def test_stats_say_how_runs_ended_and_what_failed(asked: Asked) -> None:
     assert "tokens 50 input, 25 output; 15 of tries that came to nothing" in lines
     (tool_line,) = [line for line in lines if line.startswith("refund 1 1 100.0 % ")]
     assert tool_line.endswith("1 tool builtins:KeyError")
-    (failure,) = [line for line in lines if line.endswith("2 refund builtins:KeyError steptrail why d")]
+    (failure,) = [line for line in lines if "2 refund builtins:KeyError steptrail why d --store " in line]
     assert asked.ids("--signature", failure.split()[0]) == ["d"]
     assert "█" not in said
 

@@ -176,7 +176,8 @@ class FileConnections:
 
     def _look_at_log(self) -> None:
         """Tell of a log that only grows, because SQLite keeps silent about copying that fails after a commit."""
-        self._know_log()
+        if len(self._files) == 1:
+            self._know_log()
         self._writes += 1
         if self._writes % _WRITES_A_LOOK or self._writer is None:
             return
@@ -202,15 +203,19 @@ class FileConnections:
         # SQLite goes on writing to a file or a log that was deleted, and nobody else ever finds the commits. What is
         # read from such a log was stored, so a reader spares the time.
         for name, known in self._files.items() if with_log else [*self._files.items()][:1]:
-            if _identity(name) != known:
+            try:
+                found = os.stat(name)
+                is_known = (found.st_dev, found.st_ino) == known
+            except OSError:
+                is_known = False
+            if not is_known:
                 raise StoreUnavailable(f"the store {name} was moved or deleted while it was open")
 
     def _know_log(self) -> None:
         """Note which files the log and its index are: the same ones while a connection that has used them is open."""
-        if len(self._files) == 1:
-            beside = {name: _identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
-            if None not in beside.values():
-                self._files = self._files | beside  # in one go: another thread may be looking
+        beside = {name: _identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
+        if None not in beside.values():
+            self._files = self._files | beside  # in one go: another thread may be looking
 
     def _opened(self, *settings: str) -> sqlite3.Connection:
         if self._is_closed:
