@@ -17,6 +17,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.fold import THE_VISIT, EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
+from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
@@ -29,6 +30,7 @@ from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait, answered
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.tools import ToolEffect
 
 __all__ = ["RUN_HANDLERS", "end_run"]
 
@@ -119,7 +121,10 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
             begun_under = visit.effects.get(THE_VISIT if item is None else item)
             task = Task(visit.node, visit.visit, item, order=run.next_order(), begun_under=begun_under)
             if item in visit.unknown:
-                task.phase = TaskPhase.PARKED
+                # Its newest try is asked about, under the id that it had.
+                task.phase, task.effect, task.attempt = TaskPhase.PARKED, ToolEffect.UNSAFE, 1
+                task.effect_id = effect_id(visit.execution, *task.key)
+                task.asked_at, task.asked_at_version = at, fold.version + 1
             run.tasks[task.key] = task
 
 

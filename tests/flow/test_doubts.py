@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Literal
 
 import pytest
 
@@ -17,7 +18,7 @@ from steptrail.workflow import (
     RunOptions,
     Workflow,
 )
-from tests.flow.kit import World, events_of, named, run_to_rest
+from tests.flow.kit import LEAVES, World, events_of, named, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 TRIES = RetryPolicy(max_attempts=2, backoff=0.0)
@@ -114,6 +115,43 @@ async def test_what_happened_is_kept_when_a_command_comes_between_and_the_rest_i
         events = await events_of(trail)
     assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 1, "b": 1})
     assert [event.node for event in events if isinstance(event, NodeCompleted)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("verdict", ["completed", "failed", "rerun"])
+@pytest.mark.parametrize("items", [None, 2])
+async def test_a_retry_of_a_run_asks_about_what_is_in_doubt_and_takes_the_verdict(
+    verdict: Literal["completed", "failed", "rerun"], items: int | None
+) -> None:
+    world, clock = World(), HandClock()
+    act = world.tool(effect=ToolEffect.UNSAFE, on_unknown=OnUnknown.FAIL)
+    written = Workflow("t")
+    if items is None:
+        written.tool("a", act, args={"name": "a"})
+    else:
+        written.map("a", over="input", tool=act, args={"name": "{{ item }}"}, concurrency=items)
+    flow, given = written.build(), [f"item {number}" for number in range(items or 0)]
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(flow, given, session="f", options=LEAVES)
+        failed = await trail.flow("f").resume(flow)
+        assert (failed.status, failed.error and failed.error.failure) == (
+            ExecutionStatus.FAILED,
+            FailureClass.UNKNOWN_OUTCOME,
+        )
+        clock.advance(60)
+        waiting = await trail.flow("f").retry(flow)
+        done = dict(world.done)
+        questions = await trail.inbox()
+        assert waiting.status is ExecutionStatus.WAITING
+        assert sorted(each.id for each in questions) == (
+            ["f:1:a:1"] if items is None else [f"f:1:a:1:{item}" for item in range(items)]
+        )
+        for question in questions:
+            await trail.flow("f").settle(question.id, verdict, by="ana", output="it happened")
+        result = await trail.flow("f").resume(flow)
+        assert [record.version for record in await trail.flow("f").history()][-1] == result.state.version
+    assert result.status is (ExecutionStatus.FAILED if verdict == "failed" else ExecutionStatus.COMPLETED)
+    assert world.done == (dict.fromkeys(done, 2) if verdict == "rerun" else done)
 
 
 async def test_a_config_failure_that_was_not_stored_leaves_nothing_behind() -> None:

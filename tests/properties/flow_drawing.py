@@ -60,10 +60,10 @@ _of_work = {
     **_tolerance,
     "retry": st.builds(
         RetryPolicy,
-        max_attempts=st.integers(1, 3),
+        max_attempts=st.sampled_from([3, 3, 2, 1]),
         backoff=st.sampled_from([0.0, 1.0, 100.0]),
         count_interrupted=st.booleans(),
-        retry_on=st.none() | st.just((FailureClass.TOOL, FailureClass.TIMEOUT)),
+        retry_on=st.sampled_from([None, None, (FailureClass.TOOL, FailureClass.TIMEOUT)]),
     ),
     "timeout": _seconds,
     "budget": _tokens,
@@ -158,9 +158,9 @@ def options(flow: FlowDefinition) -> st.SearchStrategy[RunOptions]:
         RunOptions,
         continue_on_error=st.sampled_from([False, True, (FailureClass.TOOL,)]),
         concurrency=st.integers(1, 4),
-        max_visits=st.integers(1, 4),
-        timeout=rarely(st.sampled_from([1.0, 100.0])),
-        cumulative_timeout=rarely(st.sampled_from([1.0, 30.0])),
+        max_visits=st.sampled_from([9, 9, 2, 1]),
+        timeout=rarely(st.sampled_from([10.0, 1000.0])),
+        cumulative_timeout=rarely(st.sampled_from([10.0, 300.0])),
         budget=_tokens,
         stop_grace=st.sampled_from([0.0, 2.0]),
         longest_wait=st.sampled_from([0.0, 60.0]),
@@ -201,8 +201,8 @@ def tried(graph: Graph, task: Task, now: int) -> st.SearchStrategy[FlowEvent | C
                 )
             )
         )
-    ] * 3
-    ended.append(
+    ] * 2
+    ended += [
         st.tuples(_failures, usage, took, st.sampled_from([None, 0.0, 2.0])).map(
             lambda drawn: NodeAttemptFailed(
                 **of,
@@ -213,16 +213,16 @@ def tried(graph: Graph, task: Task, now: int) -> st.SearchStrategy[FlowEvent | C
                 duration_seconds=drawn[2],
             )
         )
-    )
+    ] * 2
     if task.effect is ToolEffect.UNSAFE and (node.timeout or outer.timeout):
         ended.append(st.just(CutReason.TIMEOUT))
     if stream_kind(node) is not None:
-        until = st.sampled_from([None, now, now + 5 * SECOND, now + 3600 * SECOND])
-        ended.append(
+        until = st.sampled_from([None, now, now + SECOND, now + 3600 * SECOND])
+        ended += [
             until.map(
                 lambda at: NodeAttemptSuspended(
                     **of, stream="flow:below", reason="waiting", until=at, duration_seconds=0.0
                 )
             )
-        )
+        ] * 2
     return st.one_of(ended)

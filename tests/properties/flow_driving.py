@@ -99,7 +99,7 @@ class FlowLife:
         return f"<FlowLife of {kinds}: {' '.join(each.event.TYPE.removesuffix('.v1') for each in self.committed)}>"
 
     def tick(self) -> int:
-        self.now += self.draw(st.sampled_from([0, 0, 1, SECOND, 20 * SECOND]))
+        self.now += self.draw(st.sampled_from([0, 0, 0, 1, SECOND, 20 * SECOND]))
         return self.now
 
     def record(self, *events: FlowEvent) -> None:
@@ -221,7 +221,7 @@ class FlowLife:
         outer, visit, task = graph.node(key[0]), run.open[key[0]], run.tasks.get(key) or Task(*key)
         node = working_node(outer, key[2])
         has_no_list = isinstance(outer, MapNode) and key[2] is None
-        if has_no_list or self.draw(st.sampled_from([False] * 9 + [True])):
+        if has_no_list or self.draw(st.sampled_from([False] * 19 + [True])):
             self.record(faulty(key, NodeFault(FailureClass.CONFIG, "it cannot run"), task.attempt))
             return
         effect = effect_of(node)
