@@ -37,7 +37,6 @@ _OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, Executio
 @AGENT_RUN_HANDLERS.of(ExecutionStarted)
 def _started(memory: StreamMemory, event: ExecutionStarted, moment: RunMoment) -> None:
     run = run_at(memory, event.ordinal, event.worker, moment)
-    run.standing = ExecutionStatus.PENDING if event.worker is None else None
     _take(run, event.agent)
     begin_run(memory, run, moment)
 

@@ -59,6 +59,7 @@ def run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMo
         started_at=moment.at,
         first_version=moment.version,
         worker=None if worker is None else plain(worker),
+        standing=ExecutionStatus.PENDING if worker is None else None,
         segments=int(worker is not None),
     )
 

@@ -3,7 +3,7 @@
 from steptrail.domain.flow import events as stored
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
+from steptrail.domain.shared.run import SegmentEnd
 from steptrail.projections.runs_view.executions import begin_run, end_rest, end_run, resume_run, run_at
 from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.values import plain
@@ -18,7 +18,6 @@ FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 def _started(memory: StreamMemory, event: stored.FlowStarted, moment: RunMoment) -> None:
     memory.name = plain(event.flow)
     run = run_at(memory, event.ordinal, event.worker, moment)
-    run.standing = ExecutionStatus.PENDING if event.worker is None else None
     run.fingerprint, run.definition, run.prices = plain(event.digest), event.definition, event.options.prices
     begin_run(memory, run, moment)
 

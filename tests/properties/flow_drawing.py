@@ -158,7 +158,7 @@ def options(flow: FlowDefinition) -> st.SearchStrategy[RunOptions]:
         RunOptions,
         continue_on_error=st.sampled_from([False, True, (FailureClass.TOOL,)]),
         concurrency=st.integers(1, 4),
-        max_visits=st.sampled_from([9, 9, 2, 1]),
+        max_visits=st.sampled_from([5, 5, 2, 1]),
         timeout=rarely(st.sampled_from([10.0, 1000.0])),
         cumulative_timeout=rarely(st.sampled_from([10.0, 300.0])),
         budget=_tokens,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.commands import (
@@ -46,6 +47,7 @@ from steptrail.domain.flow.events import (
     NodeRetryScheduled,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
+from steptrail.domain.flow.fold import THE_VISIT
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -61,6 +63,7 @@ from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.event import begins_anew, is_fact
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.parent import session_for_call
 from steptrail.runtime.flow.asking import question
 from steptrail.runtime.flow.evaluating import evaluated
 from steptrail.runtime.flow.faults import faulty
@@ -126,7 +129,7 @@ class FlowLife:
         self.overlay, self.state, self.flying = [], self.stored, set()
         self.now += self.draw(st.sampled_from([0, 1, 600])) * SECOND
         flow = self.draw(st.sampled_from([None, self.brought()]))
-        changed = self.draw(st.sampled_from([None, None, RunOptions(max_unproductive_segments=2)]))
+        changed = self.draw(st.sampled_from([None, None, RunOptions(max_unproductive_segments=2, max_visits=3)]))
         self.command(ResumeFlow(worker="w", flow=flow, options=changed))
 
     def crash(self) -> None:
@@ -264,7 +267,11 @@ class FlowLife:
         if isinstance(end, NodeAttemptSuspended):
             if self.delays == 0:
                 end = NodeAttemptCompleted(**of_try(key, task.attempt), output=[1], duration_seconds=0.0)
-            self.delays -= self.delays > 0
+            else:
+                self.delays -= 1
+                effect = run.open[key[0]].effects[THE_VISIT if key[2] is None else key[2]]
+                kind = stream_kind(working_node(graph.node(key[0]), key[2]))
+                end = structs.replace(end, stream=f"{kind}:{session_for_call(effect)}")
         self.flying.discard(key)
         self.record(interrupted(run, graph, task, end) if isinstance(end, CutReason) else end)
 

@@ -193,6 +193,12 @@ def test_a_retry_of_a_run_is_an_execution_with_the_visits_that_had_not_ended() -
     ]
 
 
+def test_a_retry_that_no_worker_has_taken_up_is_pending() -> None:
+    retried = FlowRetried(execution_id="f:2", ordinal=2, segment=1, worker=None, library="0", visits=(), by="ana")
+    (_, row) = told(OPENED, STARTED, FAILED, retried).of(EXECUTIONS)
+    assert (row["status"], row["segments"]) == ("pending", 0)
+
+
 def test_a_try_that_is_made_again_is_counted_with_its_failure_like_one_of_a_tool() -> None:
     tables = told(
         OPENED,
