@@ -19,7 +19,7 @@ HOSTILE = "<script>document.title='taken'</script>\"'><img src=x onerror=alert(1
 """A text that is dangerous wherever it is not only shown."""
 
 
-WANTED: dict[str, JsonValue] = {"order": "A-7", "cents": 900, "password": "hunter2"}
+WANTED: dict[str, JsonValue] = {"order": "A-7", "cents": 48_151_623, "password": "hunter2"}
 
 
 @tool(effect=ToolEffect.KEYED, approval=ApprovalRule(expires=72 * 3600, reason="it moves money"))

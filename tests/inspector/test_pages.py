@@ -83,7 +83,7 @@ async def test_a_run_that_waits_says_for_what_and_how_to_answer(opened: Opened) 
         flow = words((await client.get("/runs/flow:review")).text)
     for page in (run, inbox):
         said = words(page)
-        assert '{"order": "A-7", "cents": 900, "password": "…"}' in said
+        assert '{"order": "A-7", "cents": 48151623, "password": "…"}' in said
         assert "without an answer it is denied, and the call does not run" in said
         assert re.search(r"steptrail approve asks asks:1:1:0 --by WHO --digest [0-9a-f]{64}", said)
         assert "hunter2" not in page

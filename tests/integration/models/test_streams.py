@@ -79,7 +79,8 @@ async def failure(
     server.play([script, answer("a retry by the SDK would get this")])
     with pytest.raises(Exception, match=r".") as caught:
         await main()
-    assert len(server.requests()) == 1
+    # On a busy machine a call with little time may not come so far as to send its request.
+    assert len(server.requests()) in ({1} if timeout >= 30 else {0, 1})
     return shown, capture(caught.value, default=ErrorType.UNKNOWN, now=NOW)
 
 
