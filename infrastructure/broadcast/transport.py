@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from steptrail.domain.errors import ConfigurationError, MessageRefused, TransportUnavailable
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.projections.broadcast import BroadcastEnvelope
+from steptrail.runtime.kernel.cancellation import is_asked_to_end
 
 __all__ = ["BroadcastTransport", "Delivery", "DeliveryCounts"]
 
@@ -124,13 +125,12 @@ class Delivery:
 
     async def _handed_over(self, batch: Sequence[BroadcastEnvelope]) -> bool:
         """Have the transport send; tell whether its `send` is async. What it cancels unasked has failed."""
-        caller = asyncio.current_task()
         try:
             sending = cast(object, self.transport.send(batch))
             if is_async := isawaitable(sending):
                 await sending
         except asyncio.CancelledError:
-            if caller is not None and caller.cancelling():
+            if is_asked_to_end():
                 raise
             raise TransportUnavailable("it cancelled itself, and nobody had asked it to") from None
         return is_async

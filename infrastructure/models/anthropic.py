@@ -14,12 +14,10 @@ from steptrail.domain.inference import FinishReason, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode
 from steptrail.domain.output_schema import NotStrict, is_recursive, strict_schema
-from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 from steptrail.infrastructure.models.anthropic_assembly import AnthropicAssembly
 from steptrail.infrastructure.models.anthropic_parsing import parse_body
 from steptrail.infrastructure.models.anthropic_rendering import RESERVED_PARAMETERS, render_blocks, render_request
 from steptrail.infrastructure.models.call_names import CallIds
-from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.sdk_model import SdkModel
 from steptrail.infrastructure.models.wire import as_list
 
@@ -65,11 +63,9 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         return _AnthropicTurn(render_request(self._info.model, request, self._info.parameters))
 
     def _open(self) -> "AsyncAnthropic":
-        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+        from anthropic import AsyncAnthropic
 
-        hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True)]}
-        http = DefaultAsyncHttpxClient(event_hooks=hooks, headers=dict(ASKS_FOR))
-        client = AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, max_retries=0, http_client=http)
+        client = AsyncAnthropic(api_key=self._api_key, base_url=self._base_url, max_retries=0, http_client=self._http())
         if client.api_key or client.auth_token or client.credentials:
             return client
         if self._base_url:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
-from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.sdk_model import SdkModel
 
 if TYPE_CHECKING:
@@ -31,17 +29,19 @@ class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
         return not url or urlsplit(url).hostname == "api.openai.com"
 
     def _open(self) -> "AsyncOpenAI":
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+        from openai import AsyncOpenAI, OpenAIError
 
         key = self._api_key or os.environ.get("OPENAI_API_KEY")
         if not key and (self._base_url or os.environ.get("OPENAI_BASE_URL")):
             # Servers of one's own ask for no key, the SDK does.
             key = "unused"
-        hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True)]}
-        http = DefaultAsyncHttpxClient(event_hooks=hooks, headers=dict(ASKS_FOR))
         try:
             return AsyncOpenAI(
-                api_key=key, base_url=self._base_url, max_retries=0, default_headers=self._headers, http_client=http
+                api_key=key,
+                base_url=self._base_url,
+                max_retries=0,
+                default_headers=self._headers,
+                http_client=self._http(),
             )
         except OpenAIError as error:
             raise ConfigurationError(

@@ -18,6 +18,7 @@ from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, Mode
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.secrets import hide_from_now_on
 from steptrail.domain.storable import storable
+from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
 from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
@@ -68,6 +69,12 @@ class SdkModel(ABC, Generic[C]):
         self._timeout, self._given = timeout, None if client is None else client.with_options(max_retries=0)
         self._base_url, self._api_key = base_url, api_key
         self._clients: dict[asyncio.AbstractEventLoop, C] = {}
+
+    def _http(self) -> Any:
+        """Return a client of the SDK's kind over HTTP, which reads no more of a response than there is room for."""
+        made = importlib.import_module(self._package).DefaultAsyncHttpxClient
+        hooks = {"response": [bounded(ModelReplyInvalid, with_streams=True)]}
+        return made(event_hooks=hooks, headers=dict(ASKS_FOR))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._info.model!r})"

@@ -19,6 +19,7 @@ from steptrail.domain.hooks.matchers import HookMatcher, refuse_other_than_match
 from steptrail.domain.hooks.state import HookRecorder, HookState
 from steptrail.domain.hooks.types import HookType, hook_type_of
 from steptrail.runtime.agent.run_log import failed_vote
+from steptrail.runtime.kernel.cancellation import is_asked_to_end
 
 __all__ = ["HookStack", "RegisteredHook"]
 
@@ -104,8 +105,7 @@ class HookStack:
             if not isinstance(returned, AgentState):
                 raise TypeError(f"a hook returns the state, and this one returned {type(returned).__name__}")
         except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if caller is not None and caller.cancelling():
+            if is_asked_to_end():
                 raise
             self._failed(entry, recorder, RuntimeError("the hook cancelled itself, and nobody had asked it to"))
         except Exception as error:

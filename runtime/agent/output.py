@@ -25,6 +25,7 @@ from steptrail.domain.storable import storable
 from steptrail.runtime.agent.run_log import failed_vote
 from steptrail.runtime.agent.tool_port import NOTHING
 from steptrail.runtime.agent.type_variables import DataT_co, OutputT, OutputT_co, ResourcesT_co
+from steptrail.runtime.kernel.cancellation import is_asked_to_end
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
@@ -288,8 +289,7 @@ async def _judged_by(validator: Validator[OutputT], value: OutputT, context: Out
         given = validator(value, context)
         return cast("OutputT", await given if inspect.isawaitable(given) else given)
     except asyncio.CancelledError:
-        caller = asyncio.current_task()
-        if caller is not None and caller.cancelling():
+        if is_asked_to_end():
             raise
         cancelled = RuntimeError("the validator cancelled itself, and nobody had asked it to")
         raise _Broken(function_name(validator), cancelled) from None

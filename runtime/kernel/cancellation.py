@@ -8,9 +8,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["Uncancellable", "wait_through"]
+__all__ = ["Uncancellable", "is_asked_to_end", "wait_through"]
 
 T = TypeVar("T")
+
+
+def is_asked_to_end() -> bool:
+    """Tell whether somebody cancels the current task. Else a `CancelledError` was raised unasked by what it called."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Uncancellable(asyncio.Future[T]):

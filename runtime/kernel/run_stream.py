@@ -15,7 +15,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import is_asked_to_end, wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined_back
 
 __all__ = ["RunStream"]
@@ -50,8 +50,7 @@ class RunStream(AbstractAsyncContextManager["RunStream[E, R_co]"], Generic[E, R_
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if caller is None or not caller.cancelling():
+            if not is_asked_to_end():
                 self._refuse_left(running)
             raise
 

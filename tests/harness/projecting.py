@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hypothesis import strategies as st
+
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Entry, Projection
 from steptrail.projections.kernel.table import Key, Row, Table
 
-__all__ = ["Tables", "entries", "joined_log", "projected"]
+__all__ = ["Tables", "entries", "joined_log", "projected", "projected_in_pieces"]
 
 
 class Tables:
@@ -62,6 +64,17 @@ def joined_log(streams: Mapping[str, Sequence[Recorded[Any]]], turns: Iterator[s
         stream = name if name is not None and left.get(name) else next(each for each, rest in left.items() if rest)
         log.append(Entry(len(log) + 1, stream, left[stream].pop(0)))
     return log
+
+
+def projected_in_pieces(view: Projection[Any], log: Sequence[Entry], data: st.DataObject) -> Tables:
+    """Return what a projection writes of a log that comes in pieces, partly twice, with memories that are lost."""
+    return projected(
+        view,
+        log,
+        batches=lambda: data.draw(st.integers(1, 30)),
+        goes_back=lambda place: data.draw(st.integers(0, place)),
+        forgets=lambda _: data.draw(st.integers(0, 9)) == 0,
+    )
 
 
 def projected(

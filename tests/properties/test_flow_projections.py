@@ -14,7 +14,7 @@ from steptrail.projections.lifecycle.flow_fold import FlowLifecycleFold
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.projections.telemetry import SpanFold
 from steptrail.workflow import flow_lifecycle_events
-from tests.harness.projecting import entries, projected
+from tests.harness.projecting import entries, projected, projected_in_pieces
 from tests.harness.runs_view_audit import (
     agrees_with_the_flow,
     fits_its_tables,
@@ -38,14 +38,7 @@ def test_rows_are_what_the_machine_says_at_every_place_of_the_log(life: FlowLife
     fits_its_tables(tables)
     refers_to_what_is_there(tables)
     is_the_sum_of_its_rows(tables, {(STREAM, record.version): record.at for record in records})
-    broken = projected(
-        RunsView(),
-        log,
-        batches=lambda: data.draw(st.integers(1, 30)),
-        goes_back=lambda place: data.draw(st.integers(0, place)),
-        forgets=lambda _: data.draw(st.integers(0, 9)) == 0,
-    )
-    assert broken.whole() == tables.whole()
+    assert projected_in_pieces(RunsView(), log, data).whole() == tables.whole()
 
 
 @examples(60)

@@ -23,7 +23,7 @@ from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.projections.kernel.table import Scalar
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.scenario import SECOND, START
-from tests.harness.projecting import Tables, entries, joined_log, projected
+from tests.harness.projecting import Tables, entries, joined_log, projected, projected_in_pieces
 from tests.harness.runs_view_audit import (
     agrees_with_the_agent,
     fits_its_tables,
@@ -76,14 +76,7 @@ def test_cuts_lost_memories_and_repeats_change_nothing(data: st.DataObject) -> N
     # It may end anywhere: a row that an entry changes and does not put again differs until the next one puts it.
     log = log[: data.draw(st.integers(0, len(log)))]
     whole = projected(RunsView(), log)
-    broken = projected(
-        RunsView(),
-        log,
-        batches=lambda: data.draw(st.integers(1, 30)),
-        goes_back=lambda place: data.draw(st.integers(0, place)),
-        forgets=lambda stream: data.draw(st.integers(0, 9)) == 0,
-    )
-    assert broken.whole() == whole.whole()
+    assert projected_in_pieces(RunsView(), log, data).whole() == whole.whole()
 
 
 @examples(150)

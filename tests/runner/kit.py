@@ -53,7 +53,7 @@ E = TypeVar("E", bound=AgentEvent)
 class HandClock(ManualClock):
     """A clock that is put forward by hand, or to the end of each wait."""
 
-    def sit_out(self, records: Sequence[Recorded[AgentEvent]]) -> None:
+    def sit_out(self, records: Sequence[Recorded[Any]]) -> None:
         """Move on to the end of a wait as soon as it is stored, so that nobody really waits."""
         for record in records:
             if isinstance(record.event, WaitStarted) and record.event.until is not None:

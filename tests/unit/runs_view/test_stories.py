@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 import pytest
+from msgspec import structs
 
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
@@ -65,6 +66,9 @@ AGENT = AgentSnapshot(
     limits=Limits(prices=PRICES),
 )
 OPENED = SessionStarted(name="desk", metadata={"tenant": "acme", "tags": {"user": "u7", "on": True}})
+FORKED = SessionForked(
+    name="desk", source="t", version=9, digest="d", by="ana", status=ExecutionStatus.FAILED, executions=3, steps=2
+)
 STARTED = ExecutionStarted(execution_id="s:1", ordinal=1, segment=1, worker="w1", library="0", agent=AGENT, by="ana")
 DONE = ExecutionFinished(
     status=ExecutionStatus.COMPLETED, stop_reason=StopReason.COMPLETED, resolved_by="Work", answered=True
@@ -182,17 +186,7 @@ def test_a_rest_that_the_end_of_the_run_finds_is_over() -> None:
 
 
 def test_a_fork_of_an_open_run_begins_with_that_run_at_rest_and_counts_from_there() -> None:
-    fork = SessionForked(
-        name="desk",
-        source="t",
-        version=9,
-        digest="d",
-        by="ana",
-        status=ExecutionStatus.IN_PROGRESS,
-        executions=3,
-        steps=2,
-        metadata={"tags": {"why": "try"}},
-    )
+    fork = structs.replace(FORKED, status=ExecutionStatus.IN_PROGRESS, metadata={"tags": {"why": "try"}})
     tables = told(fork, resumed(SegmentEnd.PAUSE), DONE)
     run = only(tables, EXECUTIONS)
     assert (run["ordinal"], run["name"], run["steps"], run["status"]) == (3, "desk", 0, "completed")
@@ -201,17 +195,7 @@ def test_a_fork_of_an_open_run_begins_with_that_run_at_rest_and_counts_from_ther
 
 
 def test_a_fork_knows_the_tools_and_the_prices_that_its_run_goes_on_with() -> None:
-    fork = SessionForked(
-        name="fork",
-        source="t",
-        version=9,
-        digest="d",
-        by="ana",
-        status=ExecutionStatus.PAUSED,
-        executions=1,
-        steps=1,
-        agent=AGENT,
-    )
+    fork = structs.replace(FORKED, name="fork", status=ExecutionStatus.PAUSED, executions=1, steps=1, agent=AGENT)
     tables = told(fork, resumed(SegmentEnd.PAUSE), StepStarted(number=2), ASKED, REPLY, call(), DONE)
     run = only(tables, EXECUTIONS)
     assert (run["name"], run["model"], run["fingerprint"]) == ("desk", "m", "f1")
@@ -220,10 +204,7 @@ def test_a_fork_knows_the_tools_and_the_prices_that_its_run_goes_on_with() -> No
 
 
 def test_a_fork_of_a_run_that_has_ended_has_no_run_yet() -> None:
-    fork = SessionForked(
-        name="desk", source="t", version=9, digest="d", by="a", status=ExecutionStatus.FAILED, executions=3, steps=2
-    )
-    assert told(fork).of(EXECUTIONS) == []
+    assert told(FORKED).of(EXECUTIONS) == []
 
 
 def test_a_criterion_that_raises_gives_the_failed_run_its_signature() -> None:
