@@ -44,8 +44,10 @@ _IN_USE = "SELECT relation FROM pg_locks WHERE pid = pg_backend_pid() AND relati
 """A transaction has locked all that it reads, also what a view reads."""
 _OTHERS = (
     "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE c.oid = ANY($1) AND n.nspname !~ $2"
+    "WHERE c.oid = ANY($1) AND n.nspname !~ $2 "
+    "ORDER BY array_position('{v,m,f,p,r}'::\"char\"[], c.relkind), c.oid"
 )
+"""The first is what the question says: a view before the tables that it reads, and those before their indexes."""
 _OF_THE_SERVER = "|^pg_(catalog|toast)$"
 """Where functions look things up that compute and no more, such as the words of a language."""
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from functools import cache
 from types import FrameType
 
 from steptrail.domain.errors import (
@@ -55,16 +56,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return Exit.TERMINATED if code == Exit.INTERRUPTED and asked else code
 
 
+@cache
+def _commands() -> Commands:
+    commands = Commands()
+    lists, rest = (
+        (listing, due, fleet, inbox, reading),
+        (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
+    )
+    for group in (running, working, steering, answering, *lists, *rest):
+        group.register(commands)
+    return commands
+
+
 def _carried_out(argv: Sequence[str] | None, output: Output) -> int:
     try:
-        commands = Commands()
-        lists, rest = (
-            (listing, due, fleet, inbox, reading),
-            (why, tail, export, flow_command, erasing, doctor, views, stats, inspecting),
-        )
-        for group in (running, working, steering, answering, *lists, *rest):
-            group.register(commands)
-        arguments = commands.parser.parse_args(argv)
+        arguments = _commands().parser.parse_args(argv)
         output.as_json = getattr(arguments, "json", False)
         handler: Handler = arguments.handler
         level = getattr(arguments, "log", None) or getattr(arguments, "usual_log", None)

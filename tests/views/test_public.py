@@ -81,6 +81,8 @@ async def test_what_does_more_than_read_is_refused(store_url: str, text: str) ->
         ("SELECT 1 \0 FROM nowhere", "a null character"),
         ("SELECT * FROM steptrail.events", "steptrail.events is none of the read models"),
         ("SELECT * FROM streams s WHERE EXISTS (SELECT FROM pg_authid)", "pg_authid is none of the read models"),
+        ("SELECT * FROM streams s WHERE EXISTS (SELECT FROM pg_roles)", "pg_roles is none of the read models"),
+        ("SELECT * FROM streams s WHERE EXISTS (SELECT FROM pg_tables)", "pg_tables is none of the read models"),
     ],
 )
 async def test_on_a_server_no_question_acts_or_reads_anything_but_the_views(
