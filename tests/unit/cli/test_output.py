@@ -168,10 +168,10 @@ def test_main_can_be_called_and_returns_its_exit_code(
 def test_ctrl_c_before_a_command_is_known_ends_like_one_after_that(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("steptrail.interfaces.cli.main.inspecting.register", interrupted)
+    monkeypatch.setattr("steptrail.interfaces.cli.main._commands", interrupted)
     assert main(["runs"]) == 130
     assert capsys.readouterr() == ("", "")
 
