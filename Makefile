@@ -63,10 +63,11 @@ ALL_TESTS := -n $(WORKERS) --maxschedchunk 40
 test: setup others
 	$(BIN)/pytest $(ALL_TESTS) $(PYTEST_ARGS)
 
-# Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs. A third
-# worker uses what the others leave while they wait, and a long row at once would leave one with all that waits.
+# Less than a minute on two idle cores: what a change of the domain, the projections or the runtime needs; the pages of
+# the inspector are not among it. A third worker uses what the others leave while they wait, and a long row at once
+# would leave one with all that waits.
 fast: setup lint
-	$(BIN)/pytest --fast -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
+	$(BIN)/pytest --fast --ignore tests/inspector -q -n 3 --maxschedchunk 60 $(PYTEST_ARGS)
 
 # All tests, and how much of each layer they run: it may not become less.
 coverage: setup others
