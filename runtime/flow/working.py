@@ -29,6 +29,7 @@ from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetr
 from steptrail.runtime.flow.functions import NodeFunction, takes_context
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
 from steptrail.runtime.kernel.given_model import a_model
+from steptrail.runtime.kernel.given_tool import spec_of_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -68,9 +69,7 @@ def tool_node(
     **settings: Any,
 ) -> tuple[ToolNode, Code]:
     """Return the node of a tool. What the tool says of retries is the node's policy, unless that is given."""
-    spec = getattr(tool, "spec", None)
-    if not isinstance(spec, ToolSpec):
-        raise ConfigurationError(f"{tool!r} is not a tool; decorate it with `@tool`")
+    spec = spec_of_tool(tool)
     if approval is not None:
         spec = structs.replace(spec, approval=ApprovalRule() if approval is True else approval or None)
     if not isinstance(args, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -9,11 +9,12 @@ from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
-from steptrail.workflow import Workflow, check_flow, load_flow
+from steptrail.workflow import Envelope, RetryPolicy, Workflow, check_flow, load_flow
 
 ANY: Any = 5
 TEXT: Any = "3"
 CLERK = AgentBuilder("clerk").with_model(ScriptedModel(["Yes."])).build()
+CLASS: Any = RetryPolicy
 BUILDER: Any = AgentBuilder("clerk")
 
 
@@ -21,6 +22,13 @@ BUILDER: Any = AgentBuilder("clerk")
 def count(item: str) -> int:
     """Count an item."""
     return 3
+
+
+async def nobody_awaits(envelope: Envelope) -> bool:
+    return True
+
+
+FUNCTION: Any = nobody_awaits
 
 
 @pytest.mark.parametrize(
@@ -31,6 +39,14 @@ def count(item: str) -> int:
         (lambda: Workflow("w").rule_router("r", [ANY]), "node 'r': a rule is a `Rule"),
         (lambda: Workflow("w").conditional("c", [ANY]), "node 'c': a case is a `Case"),
         (lambda: Workflow("w").tool("t", count, args=ANY), "node 't': args: they are a mapping .* not int"),
+        (lambda: Workflow("w").guardian("g", [ANY]), "node 'g': a check is a `Check"),
+        (lambda: Workflow("w").gate("g", when=nobody_awaits), "node 'g': what decides is a plain function"),
+        (lambda: Workflow("w").gate("g", when=count), "node 'g': 'count' is a tool, and what decides is a function"),
+        (lambda: Workflow("w").function("f", len, retry=CLASS), "node 'f': retry: Expected `RetryPolicy`, not <class"),
+        (lambda: Workflow("w").function("f", len, budget=ANY), "node 'f': budget: Expected `Budget`, not 5"),
+        (lambda: Workflow("w").function("f", len, cache=FUNCTION), "node 'f': cache: Expected `Cache`, not <function"),
+        (lambda: Workflow("w", options=ANY), "`options` is of the class RunOptions, not int"),
+        (lambda: Workflow("w").edge("a", "b", when=ANY), "the ends are done, success, error"),
         (lambda: load_flow(ANY), "a workflow is read from a text of YAML or JSON, not int"),
         (lambda: check_flow(ANY), "not int"),
         (lambda: load_flow("name: w", use=ANY), "`use` is a mapping from names to tools"),
