@@ -29,7 +29,8 @@ def is_flow_builder(given: object) -> "TypeGuard[GraphBuilder]":
 def an_agent(given: object) -> "AnyAgent":
     """Return `given`, which must be an agent. Raises `ConfigurationError`, which says of a workflow what to do."""
     if is_flow_builder(given):
-        raise ConfigurationError(f"what runs is a built workflow, not {type(given).__name__}: `.build()` makes one of it")
+        kind = type(given).__name__
+        raise ConfigurationError(f"what runs is a built workflow, not {kind}: `.build()` makes one of it")
     if is_flow(given):
         raise ConfigurationError("what runs in a session is an Agent: `trail.flow(id)` has the runs of workflows")
     return agents.an_agent(given)
