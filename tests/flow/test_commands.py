@@ -123,10 +123,10 @@ async def test_a_tool_at_a_node_that_is_recorded_as_a_function_is_not_called() -
 
 
 async def test_strict_refuses_a_workflow_of_another_name() -> None:
-    world = World()
     old, new = (Workflow(name).human("ask", prompt="?").build() for name in ("t", "u"))
     async with trail_of() as trail:
         await trail.run(old, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
         with pytest.raises(CommandRejected, match="the workflow is not the recorded one: name"):
             await trail.flow("f").resume(new, strict=True)
 

@@ -55,13 +55,13 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: BUILDER.with_limits(Limits).build(), "agent 'a': limits: Expected `Limits`, not <class"),
     (
         lambda _: ErrorPolicy.retry_all().with_backoff(cast(Any, Backoff.exponential)),
-        "ErrorPolicy: backoff: Expected `",
+        "ErrorPolicy: backoff: Expected",
     ),
     (lambda _: Limits(prices=cast(Any, look)), "Limits: prices: Expected `PriceTable`, not <function look"),
     (lambda _: tool(approval=cast(Any, look))(look), "tool function 'look' makes no tool: approval: Expected `Approva"),
     (lambda _: BUILDER.with_tools(look), "agent 'a': the function tests.runner.test_what_is_given.look is not a tool"),
     (lambda _: BUILDER.with_tools([look]), "agent 'a': list is not a tool; give each tool as an argument of its ow"),
-    (lambda _: BUILDER.with_tools(AGENT), "agent 'a': Agent is not a tool; `@tool` makes one of a function, `Subagent"),
+    (lambda _: BUILDER.with_tools(AGENT), "agent 'a': Agent is not a tool; `@tool` makes one of a function, `Subagen"),
     (
         lambda _: SlimAgentStateSerializer(cast(Any, {})),
         "the configuration of a serializer is of the class SlimSeriali",
