@@ -1,7 +1,8 @@
 """A set of criteria that decides as one. It is pure: it makes votes and an outcome from a state."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias, final
+from collections.abc import Callable, Sequence
+from inspect import isawaitable
+from typing import Any, TypeAlias, final
 
 from msgspec import structs
 
@@ -190,7 +191,7 @@ def _checked(answer: object) -> ContinuationEvaluation | None:
     return answer.as_stored()
 
 
-def _decided(answer: object) -> ContinuationDecision:
+def _decided(answer: Any) -> ContinuationDecision:
     """Return the answer of a criterion as a decision. Raises for one that is none, such as a forgotten `return`."""
     try:
         return ContinuationDecision(answer)
@@ -200,7 +201,7 @@ def _decided(answer: object) -> ContinuationDecision:
 
 def _wrong(method: str, answer: object, wanted: str) -> TypeError:
     said = repr(answer) if isinstance(answer, str) else type(answer).__name__
-    if not isinstance(answer, Awaitable):
+    if not isawaitable(answer):
         return TypeError(f"{method}() returned {said}, not {wanted}")
     getattr(answer, "close", lambda: None)()  # or Python warns that it was never awaited
     return TypeError(f"{method}() is async, and nobody awaits a criterion: a hook may be async")

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from itertools import product
 from types import SimpleNamespace
 from typing import Any, cast
@@ -370,27 +371,27 @@ def forgot(state: object) -> None:
     """Return nothing, as a function does that lacks a `return`."""
 
 
-@pytest.mark.parametrize(
-    ("method", "answers", "said"),
-    [
-        ("decide", forgot, "decide() returned NoneType, not a ContinuationDecision"),
-        ("decide", lambda _: "maybe", "decide() returned 'maybe', not a ContinuationDecision"),
-        ("decide", later, "decide() is async, and nobody awaits a criterion: a hook may be async"),
-        ("explain", lambda _: "forbid", "explain() returned 'forbid', not a ContinuationEvaluation"),
-        ("explain", later, "explain() is async, and nobody awaits a criterion: a hook may be async"),
-        (
-            "explain",
-            lambda _: ContinuationEvaluation(criterion_class="app.Odd", decision=cast(Any, "maybe")),
-            "ContinuationEvaluation: decision: Invalid enum value 'maybe': it is one of 'forbid', 'request', 'stop', "
-            "'allow'",
-        ),
-        (
-            "explain",
-            lambda _: ContinuationEvaluation(criterion_class=cast(Any, 3)),
-            "ContinuationEvaluation: criterion_class: Expected `str`, got `int`",
-        ),
-    ],
-)
+NO_VOTES: list[tuple[str, Callable[[Any], object], str]] = [
+    ("decide", forgot, "decide() returned NoneType, not a ContinuationDecision"),
+    ("decide", lambda _: "maybe", "decide() returned 'maybe', not a ContinuationDecision"),
+    ("decide", later, "decide() is async, and nobody awaits a criterion: a hook may be async"),
+    ("explain", lambda _: "forbid", "explain() returned 'forbid', not a ContinuationEvaluation"),
+    ("explain", later, "explain() is async, and nobody awaits a criterion: a hook may be async"),
+    (
+        "explain",
+        lambda _: ContinuationEvaluation(criterion_class="app.Odd", decision=cast(Any, "maybe")),
+        "ContinuationEvaluation: decision: Invalid enum value 'maybe': it is one of 'forbid', 'request', 'stop', "
+        "'allow'",
+    ),
+    (
+        "explain",
+        lambda _: ContinuationEvaluation(criterion_class=cast(Any, 3)),
+        "ContinuationEvaluation: criterion_class: Expected `str`, got `int`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "answers", "said"), NO_VOTES)
 def test_an_answer_that_is_no_vote_forbids_and_says_what_is_wrong(method: str, answers: object, said: str) -> None:
     criterion: Any = SimpleNamespace(**{method: answers})
     (vote,) = ContinuationCriteria(criterion).votes(cast(Any, None))
