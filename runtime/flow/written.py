@@ -11,7 +11,7 @@ from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.nodes import CaseSpec, CheckSpec, Condition, Expression, Join, RuleSpec
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
-from steptrail.domain.kernel.given import a_plain_function
+from steptrail.domain.kernel.given import a_plain_function, a_row
 from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -206,5 +206,7 @@ class Deciding:
             raise ConfigurationError(f"a check is a `Check(...)` of steptrail.workflow, not {type(check).__name__}")
         names = ("min", "max", "pattern", "values", "type", "schema")
         given = {name: getattr(check, name) for name in names if getattr(check, name) is not None}
+        if "values" in given:
+            given["values"] = [*a_row(given["values"], "the values of a check")]
         when = None if check.when is None else self.expression(check.when)
         return CheckSpec(kind=check.kind, path=check.path, settings=given, expression=when, message=check.message)
