@@ -11,7 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar, cast, get_args, get_origin
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
 import msgspec
 from msgspec import Meta, Struct
@@ -102,6 +115,9 @@ class Settings(Value, frozen=True, omit_defaults=False):
     """
 
     def __post_init__(self) -> None:
+        for field, wanted in _values_of_another_class(self):
+            if not isinstance(getattr(self, field), Mapping):
+                self.refuse(field, f"Expected {wanted}")
         try:
             checked = msgspec.convert(self, _twin(type(self)), from_attributes=True)
         except UnicodeEncodeError:
@@ -147,6 +163,12 @@ def made(kind: type[V], fields: Mapping[str, Any]) -> V:
         if isinstance(error.__cause__, InvalidSetting):
             raise error.__cause__ from None
         place, fault = place_and_fault(error)
+        field, *_ = re.split(r"[.\[]", place, maxsplit=1)
+        # Stored names may be short; people know the fields.
+        name = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)).get(field, field)
+        if fault.startswith("Invalid enum value") and place == field:
+            fault = f"{fault}: it is one of {', '.join(_choices(_types(kind)[name]))}"
+        place = f"{name}{place.removeprefix(field)}"
         raise ValueError(f"{kind.__name__}: {place}: {fault}" if place else f"{kind.__name__}: {fault}") from None
 
 
@@ -168,18 +190,37 @@ def refuse_wrong_types(given: Struct) -> None:
 
     A type checker says so too, but not to everybody; and what is stored with another type cannot be read again.
     """
+    for name, wanted in _values_of_another_class(given):
+        raise ConfigurationError(f"{name}: Expected {wanted}, got `{type(getattr(given, name)).__name__}`")
     try:
-        checked = msgspec.convert(given, _twin(type(given)), from_attributes=True)
+        msgspec.convert(given, _twin(type(given)), from_attributes=True)
     except UnicodeEncodeError:
         raise ConfigurationError(f"{_no_unicode_in(given)}: Expected valid Unicode") from None
     except msgspec.ValidationError as error:
         place, fault = place_and_fault(error)
         raise ConfigurationError(f"{place}: {fault}") from None
-    for name in given.__struct_fields__:
-        # Any object has the attributes of a class whose fields all have defaults, such as that of the limits.
-        wanted, value = cast("type[object]", type(getattr(checked, name))), getattr(given, name)
-        if issubclass(wanted, Struct) and not isinstance(value, wanted):
-            raise ConfigurationError(f"{name}: Expected `{wanted.__name__}`, got `{type(value).__name__}`")
+
+
+def _values_of_another_class(given: Struct) -> Iterator[tuple[str, str]]:
+    """Yield the fields that are to hold a value and hold something else, each with the classes that it may hold.
+
+    A conversion would not tell: any object, a function too, has the attributes of a class whose fields all have
+    defaults, such as that of the limits or of an error policy.
+    """
+    for name, kinds in _fields_of_values(type(given)):
+        if not isinstance(getattr(given, name), kinds):
+            yield name, " or ".join(f"`{kind.__name__}`" for kind in kinds if kind is not type(None))
+
+
+@cache
+def _fields_of_values(kind: type[Struct]) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """Return the fields that hold a value and nothing else, or None, each with its classes."""
+    found: list[tuple[str, tuple[type, ...]]] = []
+    for name, hint in _types(kind).items():
+        kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+        if all(isinstance(each, type) for each in kinds) and any(issubclass(each, Struct) for each in kinds):
+            found.append((name, kinds))
+    return tuple(found)
 
 
 def _no_unicode_in(given: Struct) -> str:

@@ -231,7 +231,8 @@ class SessionBusy(SteptrailError):
     def __init__(self, session: str, owner: str | None = None) -> None:
         by = f" by {owner}" if owner else ""
         super().__init__(
-            f"session {shown(session)} is being run{by}: wait for it, stop it, or take it over with `take_over=True`"
+            f"session {shown(session)} is being run{by}: wait for it, stop it, "
+            "or take it over with `resume(..., take_over=True)`"
         )
         self.session, self.owner = session, owner
 

@@ -72,6 +72,7 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
 def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
     """Return the names of the fields and the tools in which two snapshots differ, for the record of a resume."""
     plain = (
+        "name",
         "model",
         "system_prompt",
         "examples",

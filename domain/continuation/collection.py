@@ -1,7 +1,8 @@
 """A set of criteria that decides as one. It is pure: it makes votes and an outcome from a state."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, final
+from inspect import isawaitable
+from typing import Any, TypeAlias, final
 
 from msgspec import structs
 
@@ -174,7 +175,7 @@ def voter(criterion: object) -> tuple[str, Voter]:
         return own_name(criterion), lambda state: _checked(explain(state))
     if isinstance(criterion, CanDecideToContinue):
         name, decide = own_name(criterion), criterion.decide
-        return name, lambda state: ContinuationEvaluation.from_decision(name, decide(state)).as_stored()
+        return name, lambda state: ContinuationEvaluation.from_decision(name, _decided(decide(state))).as_stored()
     raise ConfigurationError(
         f"{criterion!r} is not a criterion: it has neither `explain(state)` nor `decide(state)`; "
         "wrap a function in `CallableCriterion`"
@@ -186,8 +187,24 @@ def _checked(answer: object) -> ContinuationEvaluation | None:
     if answer is None:
         return None
     if not isinstance(answer, ContinuationEvaluation):
-        raise TypeError(f"explain() returned {type(answer).__name__}, not a ContinuationEvaluation")
+        raise _wrong("explain", answer, "a ContinuationEvaluation")
     return answer.as_stored()
+
+
+def _decided(answer: Any) -> ContinuationDecision:
+    """Return the answer of a criterion as a decision. Raises for one that is none, such as a forgotten `return`."""
+    try:
+        return ContinuationDecision(answer)
+    except ValueError:
+        raise _wrong("decide", answer, "a ContinuationDecision") from None
+
+
+def _wrong(method: str, answer: object, wanted: str) -> TypeError:
+    said = repr(answer) if isinstance(answer, str) else type(answer).__name__
+    if not isawaitable(answer):
+        return TypeError(f"{method}() returned {said}, not {wanted}")
+    getattr(answer, "close", lambda: None)()  # or Python warns that it was never awaited
+    return TypeError(f"{method}() is async, and nobody awaits a criterion: a hook may be async")
 
 
 def _failure(error: BaseException) -> Exception:

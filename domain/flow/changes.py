@@ -4,9 +4,13 @@ from steptrail.domain.flow.definition import FlowDefinition
 
 __all__ = ["changes_between"]
 
+_WHOLE = ("edges", "name", "entry", "result", "options")
+
 
 def changes_between(recorded: FlowDefinition, brought: FlowDefinition) -> tuple[str, ...]:
     """Return the names of what differs: `+id` for a new node, `-id` for one that is gone, `id` for one that is changed.
+
+    The parts of the workflow as a whole, such as its edges and its name, come after the nodes.
 
     A run goes on as it was recorded, whatever differs. Only what a node calls comes from the worker.
     """
@@ -17,6 +21,5 @@ def changes_between(recorded: FlowDefinition, brought: FlowDefinition) -> tuple[
         *(f"+{node}" for node in new if node not in old),
         *changed,
     ]
-    if recorded.edges != brought.edges:
-        named.append("edges")
+    named += [each for each in _WHOLE if getattr(recorded, each) != getattr(brought, each)]
     return tuple(named)

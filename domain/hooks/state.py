@@ -74,8 +74,8 @@ class CurrentExecution:
 
     execution_id: str
     step_number: int
-    call: InitVar[ToolExecution | None] = None
-    reply: InitVar[ModelReply | None] = None
+    call: InitVar[ToolExecution | None]
+    reply: InitVar[ModelReply | None]
     error: ErrorInfo | None = None
     _call: ToolExecution | None = field(init=False, repr=False)
     _reply: ModelReply | None = field(init=False, repr=False)

@@ -125,10 +125,13 @@ class ErrorPolicy(Settings, frozen=True, kw_only=True):
                 return self.on_unknown_error
 
     def evaluate(self, context: ErrorContext) -> ErrorHandlingDecision:
-        """Return the decision about an error: `ignore` if there is none, `stop` if a retry is used up or useless."""
+        """Return the decision about an error: `ignore` if there is none, `stop` if a retry is used up or useless.
+
+        Raises `ValueError` for an error of a type that there is not, which a context does not check when it is made.
+        """
         if context.consecutive_failures == 0:
             return _IGNORE
-        handling = self.handling_for(context.type)
+        handling = self.handling_for(ErrorType(context.type))
         if handling is _RETRY and (context.is_permanent or context.consecutive_failures >= self.max_retries):
             return _STOP
         return handling

@@ -15,6 +15,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.child_tools import (
@@ -60,6 +61,9 @@ class Subagent:
     context: object | Callable[[Any], object] = None
 
     def __post_init__(self) -> None:
+        a_row(self.denied_tools, "the denied tools of a subagent")
+        if self.allowed_tools is not None:
+            a_row(self.allowed_tools, "the allowed tools of a subagent")
         if is_agent(self.agent):
             self.resolved()
         elif not callable(self.agent):

@@ -9,10 +9,9 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_time
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.interfaces.python.flow_or_agent import is_flow
+from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import an_agent
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, OnLeft, Work
 from steptrail.runtime.kernel.live_updates import OnUpdate

@@ -45,12 +45,18 @@ class Handle(Generic[S, E, X_co]):
         return id_of(self.stream_id)
 
     async def state(self, *, at: int | None = None) -> S:
-        """Return the state as it is stored, or as it was after `at` events. Raises `SessionNotFound`."""
+        """Return the state as it is stored, or as it was after `at` events.
+
+        Raises `SessionNotFound`, and `ConfigurationError` for a session that has no such event yet.
+        """
         if at is not None:
             a_whole(at, "`at`, a version,")
         state, _ = await fold_stream(self._machine, self._env.store, self.stream_id, at=at)
-        if not state.version and at is None:
+        if not state.version and at != 0:
             raise SessionNotFound(name_of(self.stream_id))
+        if at is not None and at > state.version:
+            name = name_of(self.stream_id)
+            raise ConfigurationError(f"session {name!r} has {state.version} events: `at` takes a number up to that")
         return cast("S", state)
 
     async def events(self, *, after: int = 0) -> Sequence[Recorded[E]]:

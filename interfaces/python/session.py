@@ -11,11 +11,12 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
+from steptrail.interfaces.python.flow_or_agent import an_agent
 from steptrail.interfaces.python.handle import Handle
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_message, an_agent
+from steptrail.runtime.agent.given import a_context, a_message
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.environment import Environment

@@ -19,7 +19,7 @@ from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.interfaces.python.eraser import Eraser
-from steptrail.interfaces.python.flow_or_agent import is_flow, refuse_of_a_flow, refuse_of_an_agent
+from steptrail.interfaces.python.flow_or_agent import an_agent, is_flow, refuse_of_a_flow, refuse_of_an_agent
 from steptrail.interfaces.python.handle import AnyHandle, Handle
 from steptrail.interfaces.python.has_workers import HasWorkers
 from steptrail.interfaces.python.listeners import HasListeners, Listeners
@@ -30,7 +30,7 @@ from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_message, an_agent
+from steptrail.runtime.agent.given import a_context, a_message
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock, SystemClock

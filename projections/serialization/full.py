@@ -15,6 +15,7 @@ from steptrail.domain.camel_case import camel
 from steptrail.domain.errors import InvalidStateData
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.projections.serialization.reader import Reader
 
 __all__ = ["FullAgentStateSerializer"]
@@ -33,7 +34,8 @@ class FullAgentStateSerializer:
     """
 
     def serialize(self, state: AgentState) -> dict[str, JsonValue]:
-        """Return the state as JSON values."""
+        """Return the state as JSON values. Raises `ConfigurationError` for anything else."""
+        a_kind_of(AgentState, state, "what is serialized")
         head, fold, *lines = [msgspec.json.decode(line) for line in SNAPSHOTS.dump(state).split(b"\n")]
         whole = _spelt(fold, {})
         execution, step = whole["execution"], whole["step"]

@@ -12,6 +12,7 @@ from steptrail.domain.agent.step import AgentStep
 from steptrail.domain.compact_json import compact_json
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.messages import Entry, newest_entries, without_orphans
@@ -34,8 +35,15 @@ class SlimAgentStateSerializer:
 
     config: SlimSerializationConfig = field(default_factory=SlimSerializationConfig)
 
+    def __post_init__(self) -> None:
+        a_kind_of(SlimSerializationConfig, self.config, "the configuration of a serializer")
+
     def serialize(self, state: AgentState) -> dict[str, JsonValue]:
-        """Return the document. Each of its parts is at most as large as the configuration says."""
+        """Return the document. Each of its parts is at most as large as the configuration says.
+
+        Raises `ConfigurationError` for anything but a state.
+        """
+        a_kind_of(AgentState, state, "what is serialized")
         most = self.config.max_bytes
         document: Entry = {}
         for config in _ever_slimmer(self.config):

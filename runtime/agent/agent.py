@@ -22,7 +22,7 @@ from steptrail.domain.continuation.criteria.work import ToolCallPresenceCheck
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.domain.continuation.protocols import Criterion
-from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
@@ -96,29 +96,31 @@ class Agent(Generic[OutputT_co, ContextT]):
     @cached_property
     def snapshot(self) -> AgentSnapshot:
         """The snapshot that is recorded with each execution."""
-        given = AgentSnapshot(
-            name=self.name,
-            model=self.model.describe(),
-            fingerprint="",
-            locator=self.locator,
-            system_prompt=self.system_prompt,
-            examples=self.examples,
-            tools=tuple(tool.spec for tool in self.tools.values()),
-            tool_choice=self.tool_choice,
-            parallel_tool_calls=self.parallel_tool_calls,
-            earlier_tool_traces=self.earlier_tool_traces,
-            limits=self.limits,
-            error_policy=self.error_policy,
-            criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
-            output=self.output.spec(self.name, self.model, self.tools) if self.output is not None else None,
-            context=self.context.spec if self.context is not None else None,
-            resources=name_of(self.resources) if self.resources is not None else None,
-            hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
-        )
         try:
+            given = AgentSnapshot(
+                name=self.name,
+                model=self.model.describe(),
+                fingerprint="",
+                locator=self.locator,
+                system_prompt=self.system_prompt,
+                examples=self.examples,
+                tools=tuple(tool.spec for tool in self.tools.values()),
+                tool_choice=self.tool_choice,
+                parallel_tool_calls=self.parallel_tool_calls,
+                earlier_tool_traces=self.earlier_tool_traces,
+                limits=self.limits,
+                error_policy=self.error_policy,
+                criteria=tuple(criterion_name(criterion) for criterion in self.criteria),
+                output=self.output.spec(self.name, self.model, self.tools) if self.output is not None else None,
+                context=self.context.spec if self.context is not None else None,
+                resources=name_of(self.resources) if self.resources is not None else None,
+                hooks=tuple(HookSpec(name=h.name, type=h.type, priority=h.priority) for h in self.hooks.registered),
+            )
             # What people gave is copied and checked as it will be stored, down to the text of each message.
             content = cast("dict[str, JsonValue]", storable(full_form(given)))
             recorded = made(AgentSnapshot, content)
+        except InvalidSetting as error:
+            raise ConfigurationError(f"agent {self.name!r}: {error.problem}") from None
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"agent {self.name!r}: {error}") from None
         # The fingerprint leaves out the locator: the same agent may be found in two places.

@@ -29,6 +29,7 @@ from steptrail.runtime.agent.tool_means import refuse_other_means
 from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.given_model import a_model
+from steptrail.runtime.kernel.given_tool import spec_of_tool
 from steptrail.runtime.kernel.ports import ModelDriver
 
 if TYPE_CHECKING:
@@ -97,12 +98,13 @@ class AgentBuilder(Generic[OutputT, ContextT]):
     def with_tools(self, *tools: RunnableTool) -> Self:
         """Add tools. Raises `ConfigurationError` for an object that is no tool, and for a name that is taken."""
         for tool in tools:
-            spec = getattr(tool, "spec", None)
-            if spec is None:
-                raise ConfigurationError(f"agent {self._name!r}: {tool!r} is not a tool; decorate it with `@tool`")
-            if tool.spec.name in self._tools:
-                raise ConfigurationError(f"agent {self._name!r} has two tools named {tool.spec.name!r}")
-            self._tools[tool.spec.name] = tool
+            try:
+                name = spec_of_tool(tool).name
+            except ConfigurationError as error:
+                raise ConfigurationError(f"agent {self._name!r}: {error}") from None
+            if name in self._tools:
+                raise ConfigurationError(f"agent {self._name!r} has two tools named {name!r}")
+            self._tools[name] = tool
         return self
 
     def with_tool_choice(self, choice: ToolChoiceName, *, parallel: bool | None = None) -> Self:

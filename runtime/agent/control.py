@@ -12,6 +12,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
+from steptrail.domain.agent.config import changes_between
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import KeepWaiting
 from steptrail.domain.agent.ids import SessionId, stream_of
@@ -415,7 +416,8 @@ class SessionControl:
         while (state := journal.committed).is_open:
             recorded = state.agent
             if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
-                why = "the agent has changed since the execution was recorded, and `strict` was asked for"
+                changes = ", ".join(changes_between(recorded, agent.snapshot)) or "limits or error policy"
+                why = f"the agent is not the recorded one: {changes}"
                 raise CommandRejected("resume", self._session, why)
             refuse_context(agent, state, context)
             performed = self._owner.performed_by(agent)

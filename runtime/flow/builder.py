@@ -103,14 +103,15 @@ class Workflow(WorkingBuilder):
         `template` has a `template`, and `expr` an `expression` or function. `stringify` and `parse` write and read
         JSON.
         """
-        given = {"keys": keys, "names": names, "paths": paths, "deep": deep, "separator": separator}
         deciding = Deciding()
         with about(node_id):
+            rows = {"keys": _row(keys, "keys"), "paths": _row(paths, "paths")}
+            given = {**rows, "names": names, "deep": deep, "separator": separator, "template": template}
             node = TransformNode(
                 id=node_id,
                 operation=operation,
                 source=source,
-                settings=_said(given | {"template": template}),
+                settings=_said(given),
                 expression=None if expression is None else deciding.expression(expression),
                 **checked(settings, NodeSettings),
             )
@@ -140,14 +141,15 @@ class Workflow(WorkingBuilder):
         `max`. `dedupe` keeps the first of equals, and `type` items of these JSON `types`. `match` keeps, and `exclude`
         drops, what fits `pattern` or is one of `values`. `expression` sees `item`; a function gets it.
         """
-        given = {"by": by, "n": n, "order": order, "min": min, "max": max}
         deciding = Deciding()
         with about(node_id):
+            rows = {"types": _row(types, "types"), "values": _row(values, "values")}
+            given = {"by": by, "n": n, "order": order, "min": min, "max": max, "pattern": pattern, **rows}
             node = FilterNode(
                 id=node_id,
                 over=over,
                 operation=operation,
-                settings=_said(given | {"types": types, "pattern": pattern, "values": values}),
+                settings=_said(given),
                 expression=None if expression is None else deciding.expression(expression),
                 **checked(settings, NodeSettings),
             )
@@ -275,8 +277,8 @@ class Workflow(WorkingBuilder):
                 id=node_id,
                 type=type,
                 prompt=prompt,
-                show=tuple(show),
-                options=tuple(options),
+                show=a_row(show, "show"),
+                options=a_row(options, "options"),
                 schema=working.json_schema(schema),
                 expires=expires,
                 on_timeout=on_timeout,
@@ -291,6 +293,11 @@ class Workflow(WorkingBuilder):
         with about(node_id):
             node = NoopNode(id=node_id, **checked(settings, NodeSettings))
         return self.add(node)
+
+
+def _row(given: Sequence[object] | None, what: str) -> list[object] | None:
+    """Return the values of a list. Raises `ConfigurationError` for one text, which would be taken for its letters."""
+    return None if given is None else [*a_row(given, what)]
 
 
 def _said(given: Mapping[str, Any]) -> dict[str, JsonValue]:

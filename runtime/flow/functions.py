@@ -69,7 +69,7 @@ def takes_context(function: NodeFunction) -> bool:
     can be called in neither way.
     """
     if not callable(function):
-        raise ConfigurationError(f"{function!r} is no function")
+        raise ConfigurationError(f"{repr(function)[:100]} is no function")
     # It is asked before each call, and Python reads a signature anew each time.
     try:
         return _taking_context[function]

@@ -14,7 +14,7 @@ from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNod
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_text
+from steptrail.domain.kernel.given import a_kind_of, a_row, a_text
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
@@ -55,7 +55,7 @@ class GraphBuilder:
             raise ConfigurationError("a workflow needs a name")
         self._name, self._result, self._description = name.strip(), result, description
         self._entry = (entry,) if isinstance(entry, str) else tuple(entry)
-        self._options = RunOptions() if options is None else options
+        self._options = RunOptions() if options is None else a_kind_of(RunOptions, options, "`options`")
         self._nodes: list[Node] = []
         self._edges: list[WrittenEdge] = []
         self._code: dict[str, Code] = {}
@@ -95,15 +95,20 @@ class GraphBuilder:
         try:
             ends = None if when is None else EdgeWhen(when)
         except ValueError as error:
-            raise ConfigurationError(f"the edge from {source!r}: {error}") from None
+            known = ", ".join(each.value for each in EdgeWhen)
+            raise ConfigurationError(f"the edge from {source!r}: {error}; the ends are {known}") from None
         if not targets:
             raise ConfigurationError(f"the edge from {source!r} leads nowhere")
-        sources = (source,) if isinstance(source, str) else tuple(source)
+        sources = (source,) if isinstance(source, str) else a_row(source, "the sources of an edge")
+        for node in (*sources, *targets):
+            a_text(node, "what an edge connects is the id of a node, which")
         self._edges += [WrittenEdge(each, target, ends, loop) for each in sources for target in targets]
         return self
 
     def chain(self, *nodes: str) -> Self:
         """Add an edge from each of the nodes to the next."""
+        for node in nodes:
+            a_text(node, "what a chain connects is the id of a node, which")
         self._edges += [WrittenEdge(*pair) for pair in pairwise(nodes)]
         return self
 

@@ -24,11 +24,13 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.flow.policies import CACHEABLE, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.policy.backoff import BackoffKind
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction, takes_context
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
 from steptrail.runtime.kernel.given_model import a_model
+from steptrail.runtime.kernel.given_tool import spec_of_tool
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -68,9 +70,7 @@ def tool_node(
     **settings: Any,
 ) -> tuple[ToolNode, Code]:
     """Return the node of a tool. What the tool says of retries is the node's policy, unless that is given."""
-    spec = getattr(tool, "spec", None)
-    if not isinstance(spec, ToolSpec):
-        raise ConfigurationError(f"{tool!r} is not a tool; decorate it with `@tool`")
+    spec = spec_of_tool(tool)
     if approval is not None:
         spec = structs.replace(spec, approval=ApprovalRule() if approval is True else approval or None)
     if not isinstance(args, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -111,6 +111,8 @@ def llm_router_node(
 ) -> tuple[LlmRouterNode, Code]:
     """Return the node in which a model chooses."""
     name = a_model(model, "a model call").describe().model
+    if not isinstance(routes, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"routes: they are a mapping from labels to nodes, not {type(routes).__name__}")
     if not routes:
         raise ConfigurationError("it has no routes")
     return LlmRouterNode(id=node_id, model=name, routes=dict(routes), **settings), model
@@ -175,7 +177,7 @@ def webhook_node(
         url=url,
         method=verb,
         headers=dict(headers or {}),
-        hosts=tuple(hosts) or (_host(url),),
+        hosts=a_row(hosts, "hosts") or (_host(url),),
         effect=cast("ToolEffect", declared),
         **settings,
     )

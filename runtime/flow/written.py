@@ -11,7 +11,8 @@ from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.nodes import CaseSpec, CheckSpec, Condition, Expression, Join, RuleSpec
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
-from steptrail.domain.tools import ApprovalRule
+from steptrail.domain.kernel.given import a_plain_function, a_row
+from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.flow.working import EffectName, SchemaGiven
@@ -174,6 +175,9 @@ class Deciding:
         if isinstance(when, str):
             return Expression.of(when)
         if callable(when):
+            a_plain_function(when, "what decides")
+            if isinstance(spec := getattr(when, "spec", None), ToolSpec):
+                raise ConfigurationError(f"{spec.name!r} is a tool, and what decides is a function of the envelope")
             return Expression(kind="function", text=self.named(when))
         raise ConfigurationError(f"what decides is a text or a function, not {when!r}")
 
@@ -197,8 +201,12 @@ class Deciding:
         return RuleSpec(to=rule.to, conditions=tuple(given))
 
     def check(self, check: Check) -> CheckSpec:
-        """Return the recorded form of a check."""
+        """Return the recorded form of a check. Raises `ConfigurationError`."""
+        if not isinstance(check, Check):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"a check is a `Check(...)` of steptrail.workflow, not {type(check).__name__}")
         names = ("min", "max", "pattern", "values", "type", "schema")
         given = {name: getattr(check, name) for name in names if getattr(check, name) is not None}
+        if "values" in given:
+            given["values"] = [*a_row(given["values"], "the values of a check")]
         when = None if check.when is None else self.expression(check.when)
         return CheckSpec(kind=check.kind, path=check.path, settings=given, expression=when, message=check.message)

@@ -1,6 +1,7 @@
 """Commands to a run that come twice, too early, too late or with another key, and what is told of the run meanwhile."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,31 @@ async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_o
         assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 0)
         assert (await trail.flow("f").retry(old)).status is ExecutionStatus.COMPLETED
     assert world.done == {"b": 1}
+
+
+async def test_a_tool_at_a_node_that_is_recorded_as_a_function_is_not_called() -> None:
+    world = World()
+    old = Workflow("t").human("ask", prompt="?").function("b", world.function("b")).chain("ask", "b").build()
+    new = Workflow("t").human("ask", prompt="?").tool("b", world.tool(), args={"name": "b"}).chain("ask", "b").build()
+    async with trail_of() as trail:
+        await trail.run(old, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        result = await trail.flow("f").resume(new)
+        assert result.error is not None
+        assert re.match(
+            r"nobody brought the function .*: the workflow has .*Tool at this node now", result.error.message
+        )
+        assert (result.error.failure, result.error.attempt) == (FailureClass.CONFIG, 0)
+    assert world.done == {}
+
+
+async def test_strict_refuses_a_workflow_of_another_name() -> None:
+    old, new = (Workflow(name).human("ask", prompt="?").build() for name in ("t", "u"))
+    async with trail_of() as trail:
+        await trail.run(old, session="f", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        with pytest.raises(CommandRejected, match="the workflow is not the recorded one: name"):
+            await trail.flow("f").resume(new, strict=True)
 
 
 async def test_a_retry_of_a_node_that_changed_code_has_no_more_fails_once() -> None:

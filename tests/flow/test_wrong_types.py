@@ -9,11 +9,14 @@ from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
-from steptrail.workflow import Workflow, check_flow, load_flow
+from steptrail.workflow import Check, Envelope, RetryPolicy, Workflow, check_flow, load_flow
 
 ANY: Any = 5
 TEXT: Any = "3"
 CLERK = AgentBuilder("clerk").with_model(ScriptedModel(["Yes."])).build()
+CLASS: Any = RetryPolicy
+LIST: Any = ["a", "b"]
+MODEL = ScriptedModel(["Yes."])
 BUILDER: Any = AgentBuilder("clerk")
 
 
@@ -21,6 +24,13 @@ BUILDER: Any = AgentBuilder("clerk")
 def count(item: str) -> int:
     """Count an item."""
     return 3
+
+
+async def nobody_awaits(envelope: Envelope) -> bool:
+    return True
+
+
+FUNCTION: Any = nobody_awaits
 
 
 @pytest.mark.parametrize(
@@ -31,6 +41,36 @@ def count(item: str) -> int:
         (lambda: Workflow("w").rule_router("r", [ANY]), "node 'r': a rule is a `Rule"),
         (lambda: Workflow("w").conditional("c", [ANY]), "node 'c': a case is a `Case"),
         (lambda: Workflow("w").tool("t", count, args=ANY), "node 't': args: they are a mapping .* not int"),
+        (lambda: Workflow("w").guardian("g", [ANY]), "node 'g': a check is a `Check"),
+        (lambda: Workflow("w").gate("g", when=nobody_awaits), "node 'g': what decides is a plain function"),
+        (lambda: Workflow("w").gate("g", when=count), "node 'g': 'count' is a tool, and what decides is a function"),
+        (lambda: Workflow("w").function("f", str, retry=CLASS), "node 'f': retry: Expected `RetryPolicy`, not <class"),
+        (lambda: Workflow("w").function("f", str, budget=ANY), "node 'f': budget: Expected `Budget`, not 5"),
+        (lambda: Workflow("w").function("f", str, cache=FUNCTION), "node 'f': cache: Expected `Cache`, not <function"),
+        (lambda: Workflow("w", options=ANY), "`options` is of the class RunOptions, not int"),
+        (lambda: Workflow("w").edge("a", "b", when=ANY), "the ends are done, success, error"),
+        (lambda: Workflow("w").human("h", show=TEXT), "node 'h': show: Expected a list, got `str`"),
+        (
+            lambda: Workflow("w").human("h", type="choice", options=TEXT),
+            "node 'h': options: Expected a list",
+        ),
+        (lambda: Workflow("w").webhook("h", "http://a/x", hosts=TEXT), "node 'h': hosts: Expected a list, got `str`"),
+        (lambda: Workflow("w").transform("t", "pick", keys=TEXT), "node 't': keys: Expected a list, got `str`"),
+        (lambda: Workflow("w").transform("t", "combine", paths=TEXT), "node 't': paths: Expected a list, got `str`"),
+        (
+            lambda: Workflow("w").filter("f", "type", over="x", types=TEXT),
+            "node 'f': types: Expected a list",
+        ),
+        (lambda: Workflow("w").filter("f", "match", over="x", values=TEXT), "node 'f': values: Expected a list, got"),
+        (lambda: Workflow("w").guardian("g", [Check("enum", "x", values=TEXT)]), "the values of a check: Expected a l"),
+        (lambda: Workflow("w").llm_router("r", MODEL, prompt="", routes=LIST), "node 'r': routes: they are a mapping"),
+        (lambda: Workflow("w").edge("a", LIST), "what an edge connects is the id of a node, which is a text, not list"),
+        (lambda: Workflow("w").edge(ANY, "a"), "the sources of an edge: Expected a list, got `int`"),
+        (lambda: Workflow("w").chain(LIST), "what a chain connects is the id of a node, which is a text, not list"),
+        (
+            lambda: Subagent(agent=CLERK, denied_tools=TEXT),
+            "the denied tools of a subagent: Expected a list",
+        ),
         (lambda: load_flow(ANY), "a workflow is read from a text of YAML or JSON, not int"),
         (lambda: check_flow(ANY), "not int"),
         (lambda: load_flow("name: w", use=ANY), "`use` is a mapping from names to tools"),

@@ -1,6 +1,7 @@
 """Stored type names are chosen, versioned and never derived from a class."""
 
 import re
+from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
@@ -21,6 +22,16 @@ def test_every_event_type_has_a_versioned_name(modules: dict[str, ModuleType]) -
     ours = {name for name, event in EVENT_TYPES.items() if event.__module__ in modules}
     assert ours, "no event is registered once every module is imported"
     assert sorted(name for name in ours if not STORED_NAME.fullmatch(name)) == []
+
+
+def test_every_event_type_that_a_page_names_is_one(modules: dict[str, ModuleType], root: Path) -> None:
+    named = {
+        (page.name, name)
+        for page in [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("examples/**/*.md")]
+        for name in re.findall(r"`((?:[a-z_]+\.)+v[0-9]+)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 3, "no page names an event any more"
+    assert sorted((page, name) for page, name in named if name not in EVENT_TYPES) == []
 
 
 def test_an_event_without_a_kind_cannot_be_made() -> None:

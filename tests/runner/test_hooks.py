@@ -361,3 +361,34 @@ async def test_hooks_see_the_tools_result_before_the_model_does() -> None:
 
     await run(agent_of([call("add", a=1, b=2), "done"], (HookType.POST_TOOL_USE, hook("p", look))).build())
     assert seen == [3]
+
+
+async def test_each_type_sees_of_the_moment_what_the_guide_says() -> None:
+    seen: dict[str, set[str]] = {}
+
+    def look(state: HookState) -> HookState:
+        moment = state.current_execution
+        named = {name for name in dir(moment) if not name.startswith("_")}
+        seen.setdefault("names", set()).update(named)
+        seen.setdefault(state.hook_type, set()).update(name for name in named if getattr(moment, name) is not None)
+        return state
+
+    agent = agent_of([call("fail"), "done"]).with_error_policy(ErrorPolicy.retry_all())
+    for hook_type in HookType:
+        agent.with_hook(hook_type, CallableHook(look))
+    await run(agent.build())
+    always = {"execution_id", "step_number"}
+    reply, a_call = {"inference_response"}, {"tool_call"}
+    assert seen == {
+        "names": always | reply | a_call | {"tool_execution", "error"},
+        "execution_start": always,
+        "before_step": always,
+        "before_inference": always,
+        "after_inference": always | reply,
+        "pre_tool_use": always | reply | a_call,
+        "post_tool_use": always | reply | a_call | {"tool_execution"},
+        "after_step": always | {"error"},
+        "on_error": always | {"error"},
+        "stop": always,
+        "execution_end": always,
+    }

@@ -108,7 +108,10 @@ class Held(ScriptedModel):
 
 @pytest.mark.parametrize(
     ("second", "error", "why"),
-    [("b", CommandRejected, "answers another input: `send` adds this to it"), ("a", SessionBusy, "is being run")],
+    [
+        ("b", CommandRejected, "answers another input: `send` adds this to it"),
+        ("a", SessionBusy, r"is being run by .* with `resume\(\.\.\., take_over=True\)`"),
+    ],
 )
 async def test_of_two_runs_at_once_in_a_new_session_one_is_answered_and_the_other_told_why_not(
     second: str, error: type[Exception], why: str

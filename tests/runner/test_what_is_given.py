@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from steptrail import AgentBuilder, Message, Steptrail, SteptrailError, tool
+from steptrail import AgentBuilder, ErrorPolicy, Limits, Message, Steptrail, SteptrailError, tool
 from steptrail.continuation import CallableCriterion, StepsLimit
 from steptrail.domain.inference import ModelRequest
-from steptrail.errors import ConfigurationError, SessionNotFound
+from steptrail.errors import Backoff, ConfigurationError, SessionNotFound
 from steptrail.hooks import (
     CallableHook,
     CallableMatcher,
@@ -23,10 +23,13 @@ from steptrail.hooks import (
     ToolNameRegexMatcher,
 )
 from steptrail.messages import ToolCallPart
+from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
 from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import Workflow
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
 AGENT = BUILDER.build()
+FLOW: Any = Workflow("w").function("f", lambda envelope: 1)
 HOOK = CallableHook(lambda state: state, "h")
 
 
@@ -44,6 +47,27 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda trail: trail.session("s").send(BUILDER, "hi"), "what runs is an Agent, not AgentBuilder: `.build()`"),
     (lambda trail: trail.session("s").resume(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
     (lambda trail: trail.session("s").retry(BUILDER), "what runs is an Agent, not AgentBuilder: `.build()`"),
+    (lambda trail: trail.run(FLOW, "hi"), "what runs is a built workflow, not Workflow: `.build()` makes one of it"),
+    (lambda trail: trail.start(FLOW, "hi"), "what runs is a built workflow, not Workflow: `.build()` makes one of it"),
+    (lambda trail: trail.session("s").resume(FLOW.build()), "what runs in a session is an Agent: `trail.flow(id)` has"),
+    (lambda _: BUILDER.with_error_policy(ErrorPolicy.retry_all).build(), "agent 'a': error_policy: Expected `ErrorPol"),
+    (lambda _: BUILDER.with_error_policy("stop").build(), "agent 'a': error_policy: Expected `ErrorPolicy`, not "),
+    (lambda _: BUILDER.with_limits(Limits).build(), "agent 'a': limits: Expected `Limits`, not <class"),
+    (
+        lambda _: ErrorPolicy.retry_all().with_backoff(cast(Any, Backoff.exponential)),
+        "ErrorPolicy: backoff: Expected",
+    ),
+    (lambda _: Limits(prices=cast(Any, look)), "Limits: prices: Expected `PriceTable`, not <function look"),
+    (lambda _: tool(approval=cast(Any, look))(look), "tool function 'look' makes no tool: approval: Expected `Approva"),
+    (lambda _: BUILDER.with_tools(look), "agent 'a': the function tests.runner.test_what_is_given.look is not a tool"),
+    (lambda _: BUILDER.with_tools([look]), "agent 'a': list is not a tool; give each tool as an argument of its ow"),
+    (lambda _: BUILDER.with_tools(AGENT), "agent 'a': Agent is not a tool; `@tool` makes one of a function, `Subagen"),
+    (
+        lambda _: SlimAgentStateSerializer(cast(Any, {})),
+        "the configuration of a serializer is of the class SlimSeriali",
+    ),
+    (lambda _: SlimAgentStateSerializer().serialize(AGENT), "what is serialized is of the class AgentState"),
+    (lambda _: FullAgentStateSerializer().serialize(AGENT), "what is serialized is of the class AgentState"),
     (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
     (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
     (lambda trail: trail.run(AGENT, "hi", history="hi"), "history: Expected a list, got `str`"),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.errors import ConfigurationError
+from steptrail.errors import ConfigurationError, SessionNotFound
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Workflow
 from tests.runner.kit import trail_of
@@ -86,3 +86,15 @@ async def test_the_variables_of_a_run_are_an_object() -> None:
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match=r"^vars: Expected `object`, got `list`"):
             await trail.run(FLOW, 1, session="f", vars=wrong)
+
+
+async def test_a_state_of_an_event_that_is_not_there_is_refused() -> None:
+    async with trail_of() as trail:
+        state = (await trail.run(AGENT, "Hi.", session="s")).state
+        session = trail.session("s")
+        assert await session.state(at=state.version) == state
+        assert (await session.state(at=0)).version == 0
+        with pytest.raises(ConfigurationError, match=f"session 's' has {state.version} events: `at` takes a number up"):
+            await session.state(at=state.version + 1)
+        with pytest.raises(SessionNotFound):
+            await trail.session("nobody").state(at=3)

@@ -17,7 +17,7 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
 from steptrail.runtime.agent.given import a_context
-from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.children import ChildFlow
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -34,7 +34,7 @@ class AgentCall:
 
     def __init__(self, node: AgentNode, code: object, seen: Seen) -> None:
         if not is_agent(code):
-            raise NodeFault(FailureClass.CONFIG, f"nobody brought the agent {node.agent!r}")
+            raise not_brought(f"the agent {node.agent!r}", code)
         self._agent: AnyAgent = code
         self._prompt, self._context = rendered(node.prompt, seen), filled(node.context, seen)
         self._output = node.output
@@ -72,7 +72,7 @@ class FlowCall:
 
     def __init__(self, node: FlowNode, code: object, seen: Seen, means: FlowMeans) -> None:
         if not isinstance(code, BuiltWorkflow):
-            raise NodeFault(FailureClass.CONFIG, f"nobody brought the workflow {node.flow!r}")
+            raise not_brought(f"the workflow {node.flow!r}", code)
         self._flow, self._means, self._output = code, means, node.output
         self.effect, self.usual = ToolEffect.IDEMPOTENT, FailureClass.CHILD
         self.given: JsonValue = filled(node.input, seen)

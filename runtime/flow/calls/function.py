@@ -6,15 +6,14 @@ from functools import partial
 from typing import TypeVar, cast
 
 from steptrail.domain.flow.envelope import Artifact
-from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import FunctionNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import checked_copy
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import type_name
-from steptrail.domain.tools import ToolEffect
-from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try
+from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.runtime.flow.calls.port import Outcome, Succeeded, Try, not_brought
 from steptrail.runtime.flow.functions import Update, takes_context
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
@@ -31,8 +30,8 @@ class FunctionCall:
     """Calls a function: an async one in the loop, any other on a thread of its own."""
 
     def __init__(self, node: FunctionNode, code: object) -> None:
-        if not callable(code):
-            raise NodeFault(FailureClass.CONFIG, f"nobody brought the function {node.function}")
+        if not callable(code) or isinstance(getattr(code, "spec", None), ToolSpec):
+            raise not_brought(f"the function {node.function}", code)
         self._function: Callable[..., object] = code
         self._name = node.id
         self.effect: ToolEffect = node.effect

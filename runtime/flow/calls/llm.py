@@ -17,7 +17,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, TextPart
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage
-from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try, not_brought
 from steptrail.runtime.kernel.asked_model import checked_reply, reply_of
 from steptrail.runtime.kernel.ports import ModelDriver
 
@@ -33,7 +33,7 @@ class LlmCall:
 
     def __init__(self, node: LlmNode | LlmRouterNode, code: object, seen: Seen, schemas: Schemas) -> None:
         if not hasattr(code, "infer"):
-            raise NodeFault(FailureClass.CONFIG, f"nobody brought the model {node.model!r}")
+            raise not_brought(f"the model {node.model!r}", code)
         self._model, self._node, self._schemas = cast("ModelDriver", code), node, schemas
         self.effect, self.usual = ToolEffect.READ, FailureClass.MODEL
         self.patience: float | None = _PATIENCE_SECONDS

@@ -6,20 +6,21 @@ from typing import Protocol
 
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
-from steptrail.domain.storable import storable
+from steptrail.domain.storable import storable, type_name
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.kernel.asked_model import ShowPiece
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try"]
+__all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try", "not_brought"]
 
 
 def _nobody_watches() -> None:
@@ -110,3 +111,9 @@ class NodeCall(Protocol):
     async def run(self, attempt: Try) -> Outcome:
         """Make the try, and return how it ended. What is raised counts as a failure."""
         ...
+
+
+def not_brought(what: str, code: object) -> NodeFault:
+    """Return the fault of a node whose code is not what is recorded, because the workflow has been changed."""
+    instead = "" if code is None else f": the workflow has {type_name(code)} at this node now"
+    return NodeFault(FailureClass.CONFIG, f"nobody brought {what}{instead}")

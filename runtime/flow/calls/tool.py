@@ -4,12 +4,12 @@ from typing import cast
 
 from steptrail.domain.copies import own
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import ToolNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.tool_port import (
     RunnableTool,
@@ -19,7 +19,7 @@ from steptrail.runtime.agent.tool_port import (
     ToolSuspended,
     ToolTimedOut,
 )
-from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try
+from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.failure_class import failure_class
 
 __all__ = ["ToolCall"]
@@ -29,8 +29,8 @@ class ToolCall:
     """Calls a tool with arguments that were made from what the node sees."""
 
     def __init__(self, node: ToolNode, code: object, seen: Seen, approved: dict[str, JsonValue] | None = None) -> None:
-        if getattr(code, "spec", None) is None:
-            raise NodeFault(FailureClass.CONFIG, f"nobody brought the tool {node.tool.name}")
+        if not isinstance(getattr(code, "spec", None), ToolSpec):
+            raise not_brought(f"the tool {node.tool.name}", code)
         self._tool = cast("RunnableTool", code)
         # What it declares now holds for new tries.
         self.effect = self._tool.spec.effect

@@ -1,5 +1,8 @@
 import json
+from collections.abc import Callable
 from itertools import product
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -358,3 +361,38 @@ def test_on_a_resume_only_what_a_guard_may_say_is_heard() -> None:
         assert len(ContinuationCriteria(predicate).votes(START)) == 1
         assert len(ContinuationCriteria(predicate).guards().votes(START)) == heard
         assert len(ContinuationCriteria(ContinuationCriteria(predicate)).guards().votes(START)) == heard
+
+
+async def later(state: object) -> str:
+    return "stop"
+
+
+def forgot(state: object) -> None:
+    """Return nothing, as a function does that lacks a `return`."""
+
+
+NO_VOTES: list[tuple[str, Callable[[Any], object], str]] = [
+    ("decide", forgot, "decide() returned NoneType, not a ContinuationDecision"),
+    ("decide", lambda _: "maybe", "decide() returned 'maybe', not a ContinuationDecision"),
+    ("decide", later, "decide() is async, and nobody awaits a criterion: a hook may be async"),
+    ("explain", lambda _: "forbid", "explain() returned 'forbid', not a ContinuationEvaluation"),
+    ("explain", later, "explain() is async, and nobody awaits a criterion: a hook may be async"),
+    (
+        "explain",
+        lambda _: ContinuationEvaluation(criterion_class="app.Odd", decision=cast(Any, "maybe")),
+        "ContinuationEvaluation: decision: Invalid enum value 'maybe': it is one of 'forbid', 'request', 'stop', "
+        "'allow'",
+    ),
+    (
+        "explain",
+        lambda _: ContinuationEvaluation(criterion_class=cast(Any, 3)),
+        "ContinuationEvaluation: criterion_class: Expected `str`, got `int`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "answers", "said"), NO_VOTES)
+def test_an_answer_that_is_no_vote_forbids_and_says_what_is_wrong(method: str, answers: object, said: str) -> None:
+    criterion: Any = SimpleNamespace(**{method: answers})
+    (vote,) = ContinuationCriteria(criterion).votes(cast(Any, None))
+    assert (vote.decision, vote.reason) == (FORBID, f"Continuation evaluation failed: {said}")

@@ -343,7 +343,7 @@ UNKNOWN_WORD: Any = "bogus"
 
 
 MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
-    "a plain function as a tool": (lambda f: f.tool("x", NO_TOOL), "node 'x': <function parse .* is not a tool"),
+    "a plain function as a tool": (lambda f: f.tool("x", NO_TOOL), "node 'x': the function .*parse is not a tool"),
     "a tool as a function": (lambda f: f.function("x", NO_FUNCTION), "node 'x': 'lookup' is a tool"),
     "the name of a model": (lambda f: f.llm("x", NO_MODEL, prompt="p"), "node 'x': .*'gpt-5' is no model"),
     "no prompt": (lambda f: f.llm("x", model), "node 'x': give a prompt, or messages"),

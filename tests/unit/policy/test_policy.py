@@ -186,3 +186,9 @@ def test_a_stored_setting_that_cannot_be_is_damage_and_no_configuration() -> Non
             '{"name":"x","model":{"driver":"d","model":"m"},"fingerprint":"f","limits":{"max_steps":-1}}',
             type=AgentSnapshot,
         )
+
+
+def test_an_error_of_a_type_that_there_is_not_has_no_handling() -> None:
+    unknown: Any = "network"
+    with pytest.raises(ValueError, match="'network' is not a valid ErrorType"):
+        ErrorPolicy.retry_all().evaluate(ErrorContext(type=unknown, consecutive_failures=1, total_failures=1))

@@ -1,0 +1,54 @@
+"""An execution that is gone on with by an agent that was changed meanwhile: what differs is recorded, or refused."""
+
+import pytest
+
+from steptrail import AgentBuilder, Limits, Steptrail, tool
+from steptrail.errors import CommandRejected
+from steptrail.events import ExecutionResumed
+from steptrail.testing import ScriptedModel, call
+
+
+@tool(approval=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return "paid"
+
+
+@tool
+def look(place: str) -> str:
+    """Look."""
+    return "nothing"
+
+
+def agent(name: str = "clerk") -> AgentBuilder:
+    return AgentBuilder(name).with_model(ScriptedModel([call("pay", cents=1), "Done."])).with_tools(pay)
+
+
+CHANGED = [
+    (agent("cashier"), ("name",)),
+    (agent().with_system_prompt("Be brief."), ("system_prompt",)),
+    (agent().with_tools(look), ("tool look added",)),
+    (AgentBuilder("clerk").with_model(ScriptedModel(["Done."])), ("tool pay removed",)),
+]
+
+
+@pytest.mark.parametrize(("changed", "names"), CHANGED, ids=[" ".join(names) for _, names in CHANGED])
+async def test_what_was_changed_is_named_by_a_strict_resume_and_recorded_by_another(
+    changed: AgentBuilder, names: tuple[str, ...]
+) -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        assert (await trail.run(agent().build(), "Pay.", session="s")).status == "waiting"
+        session = trail.session("s")
+        with pytest.raises(CommandRejected, match=f"the agent is not the recorded one: {', '.join(names)}$"):
+            await session.resume(changed.build(), strict=True)
+        await session.approve("s:1:1:0", by="ana")
+        await session.resume(changed.build())
+        resumed = [record.event for record in await session.events() if isinstance(record.event, ExecutionResumed)]
+        assert [event.changes for event in resumed] == [names]
+
+
+async def test_limits_and_policy_alone_are_named_as_such_by_a_strict_resume() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent().build(), "Pay.", session="s")
+        with pytest.raises(CommandRejected, match="not the recorded one: limits or error policy"):
+            await trail.session("s").resume(agent().with_limits(Limits(max_steps=3)).build(), strict=True)
