@@ -6,6 +6,7 @@ not what there is now, nothing is done and the page says so. Nothing is run here
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -18,8 +19,9 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, Refused, number_of
 from steptrail.interfaces.http.inspector.forms import FormRefused, read_form
+from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.naming import name_of
@@ -40,8 +42,11 @@ _STEERING: Final = ("pause", "unpause", "stop", "requeue")
 _MOST_OF_A_NAME: Final = 80
 
 
+@dataclass(frozen=True)
 class Acting(Answering):
-    """Takes the forms of the pages."""
+    """Takes the forms of the pages. A form that is refused comes back on the page of the run, with what was typed."""
+
+    of_runs: RunPages
 
     async def act(self, request: "Request", access: Access) -> "Response":
         """Do what a form says, and answer with the page of the run."""
@@ -53,12 +58,18 @@ class Acting(Answering):
         root, name = request.scope.get("root_path", ""), name_of(row.stream)
         try:
             form = await read_form(request)
-            name = await self._done(row, form, f"inspector:{access.user}")
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
+        try:
+            name = await self._done(row, form, f"inspector:{access.user}")
+        except FormRefused as error:
+            refused = Refused(error.status, error.said, form)
         except (CommandRejected, NotStorable, ConfigurationError, SessionBusy, OwnershipLost) as error:
-            said = self.masking.text(str(error))
-            return self.shown(request, "refused.html", HTTPStatus.CONFLICT, said=said, name=name)
+            refused = Refused(HTTPStatus.CONFLICT, self.masking.text(str(error)), form)
+        else:
+            refused = None
+        if refused is not None:
+            return await self.of_runs.page(request, access, await self.row(request, access), refused)
         return RedirectResponse(f"{root}/runs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER)
 
     async def _done(self, row: RunSummary, form: Mapping[str, str], by: str) -> str:
