@@ -20,7 +20,7 @@ from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.approvals import Approval, NotAsked
 
 __all__ = ["answer_approval", "settle"]
 
@@ -62,7 +62,8 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         open_ones = ", ".join(approval.id for approval in state.open_approvals) or "none"
         raise _refused(state, command, f"there is no approval {shown(command.approval_id)}; open are: {open_ones}")
     if not approval.is_open:
-        raise _refused(state, command, f"{_said(approval)} already, and an approval is answered once")
+        why = f"{_said(approval)} already, and an approval is answered once"
+        raise NotAsked(_doing(command), state.agent_id, why, "an approval")
     if call.open_approval is None:
         raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
     if command.at >= approval.expires_at:
@@ -119,5 +120,8 @@ def _said(approval: Approval) -> str:
 
 
 def _refused(state: AgentState, command: Approve | Deny, why: str) -> CommandRejected:
-    verb = "approve" if isinstance(command, Approve) else "deny"
-    return CommandRejected(f"{verb} a call of", state.agent_id, why)
+    return CommandRejected(_doing(command), state.agent_id, why)
+
+
+def _doing(command: Approve | Deny) -> str:
+    return f"{'approve' if isinstance(command, Approve) else 'deny'} a call of"

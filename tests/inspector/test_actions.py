@@ -404,7 +404,7 @@ async def test_what_was_typed_is_shown_when_there_is_no_form_for_it_any_more(
         await post(client, forms(page)[0], do="approve")
         late = await post(client, forms(page)[0], do="deny", reason="it is <b>not</b> hers")
     assert late.status_code == 409
-    assert "This is not asked any more" in words(late.text)
+    assert "This is not asked any more: inspector:ana has answered it already, at 20" in words(late.text)
     assert "What you had typed, as the reason: it is <b>not</b> hers" in words(late.text)
 
 

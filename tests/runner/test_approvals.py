@@ -66,7 +66,10 @@ async def test_asked_on_friday_and_granted_on_monday_with_other_arguments_it_run
         done = await monday.resume(agent)
         assert (done.status, done.output, bank.paid) == ("completed", "Paid.", [800])
         assert done.state.elapsed_seconds < WEEKEND
-        with pytest.raises(CommandRejected, match="ana has granted it already"):
+        with pytest.raises(
+            CommandRejected,
+            match="ana has granted it already, at 2027-01-17 20:00:00 UTC, and an approval is answered once",
+        ):
             await monday.approve(approval.id, by="ben")
 
 
@@ -160,7 +163,7 @@ async def test_of_two_people_who_answer_at_once_one_is_refused() -> None:
         )
         (refusal,) = [each for each in answers if isinstance(each, BaseException)]
         assert isinstance(refusal, CommandRejected)
-        assert "already, and an approval is answered once" in str(refusal)
+        assert "UTC, and an approval is answered once" in str(refusal)
         done = await ana.resume(agent)
         assert (done.status, bank.paid) == ("completed", [800] if refusal is answers[1] else [])
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, ConfigurationError, NotStorable, OwnershipLost, SessionBusy
+from steptrail.domain.flow.events import HumanAnswered
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -28,6 +29,7 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.projections.questions import Question
+from steptrail.runtime.kernel.first_answers import APPROVALS, first_answer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -88,12 +90,21 @@ class Acting(Answering):
         asked = await open_questions(self.trail.store, IndexQuery(streams=[row.stream]), self.trail.clock.utc())
         question = next((each for each in asked if each.id == form.get("to")), None)
         if question is None or shown_digest(question) != form.get("shown"):
-            said = "This is not asked any more: it was answered, or has expired, or is asked anew. Nothing was done."
-            raise FormRefused(HTTPStatus.CONFLICT, said)
+            first = None if question is not None else await self._first(row, form.get("to", ""))
+            why = first or "it was answered, or has expired, or is asked anew"
+            raise FormRefused(HTTPStatus.CONFLICT, f"This is not asked any more: {why}. Nothing was done.")
         if do not in [way.value for way in ways_to_answer(question)]:
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such answer. Nothing was done.")
         await _answered(handle, question, do, form, by, reason)
         return name
+
+    async def _first(self, row: RunSummary, to: str) -> str | None:
+        """Return who has answered the question of this id, and when; None when nobody has."""
+
+        def said(event: Any) -> str | None:
+            return "answered" if to in {getattr(event, name, None) for name in ("approval_id", "request_id")} else None
+
+        return await first_answer(self.trail.store, row.stream, (*APPROVALS, HumanAnswered.TYPE), said)
 
     async def _forked(self, session: Session, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
         """Fork a session after an event, and return the name of the fork. A second click leads to the same one."""
