@@ -314,5 +314,5 @@ async def test_the_second_word_about_a_held_step_and_a_second_approval_say_who_w
         (task,) = asked.state.tasks
         assert task.approval is not None
         await run.deny(task.approval.id, by="ana")
-        with pytest.raises(CommandRejected, match="ana has denied it already, at .* UTC, and an approval is answered"):
+        with pytest.raises(CommandRejected, match=r"ana has denied it already, at .* UTC, and an approval is answered"):
             await run.approve(task.approval.id, by="ben")

@@ -13,6 +13,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.words import Status, duration, status_word, usd
 from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many, owner_text
@@ -131,6 +132,8 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
             yield "at", str(frame)
         for cause in _list(known.get("causes"))[1:4]:
             yield "caused by", str(cause)
+    for name, value in _object(shown.get("lookedAt")).items():
+        yield "it saw", looked_at_text(name, value)
     for label, key in (("paused", "pausedBy"), ("unpaused", "unpausedBy"), ("stop asked", "stopRequestedBy")):
         asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
         if asked:
