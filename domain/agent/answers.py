@@ -19,8 +19,8 @@ from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.approvals import Approval, NotAsked
+from steptrail.domain.tools import misnamed
 
 __all__ = ["answer_approval", "settle"]
 
@@ -76,7 +76,10 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         return (denied, WaitEnded(reason="denied", by=command.by)) if is_last else (denied,)
     if command.digest is not None and command.digest != approval.digest:
         raise _refused(state, command, f"it is about the arguments {approval.digest}, not {command.digest}")
-    if command.arguments is not None and (why := _misnamed(state, call.name, command.arguments)) is not None:
+    spec = state.agent.tool(call.name) if state.agent is not None else None
+    given = command.arguments
+    # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
+    if given is not None and spec is not None and (why := misnamed(spec, given)) is not None:
         raise _refused(state, command, f"its edited arguments do not fit {call.name}: {why}")
     granted = ApprovalGranted(
         approval_id=approval.id,
@@ -96,23 +99,6 @@ def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | 
         if call.approval is not None and call.approval.id == command.approval_id:
             return call
     return None
-
-
-def _misnamed(state: AgentState, tool: str, arguments: dict[str, JsonValue]) -> str | None:
-    """Return which names of arguments the recorded tool lacks or does not know, in words; None when the names fit.
-
-    A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
-    """
-    spec = state.agent.tool(tool) if state.agent is not None else None
-    if spec is None:
-        return None
-    required, known = spec.parameters.get("required"), spec.parameters.get("properties")
-    missing = [str(name) for name in required if name not in arguments] if isinstance(required, list) else []
-    if missing:
-        return f"they lack {', '.join(missing)}"
-    is_closed = spec.parameters.get("additionalProperties") is False
-    unknown = [name for name in arguments if name not in known] if is_closed and isinstance(known, dict) else []
-    return f"there is no parameter {unknown[0]!r}" if unknown else None
 
 
 def _said(approval: Approval) -> str:

@@ -135,7 +135,8 @@ class FlowRunner:
                 state = journal.asked
                 run, graph = state.at_work()
                 task = run.tasks.get(key) or Task(*key)
-                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas))
+                tool = self._flow.code.get(task.node) if self._flow is not None else None
+                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas, tool))
             case Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case StartTasks(keys=keys) if attempts is not None:

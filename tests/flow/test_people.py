@@ -307,7 +307,7 @@ async def test_the_second_word_about_a_held_step_and_a_second_approval_say_who_w
         run = trail.flow("f")
         await run.step("act", "continue", by="ana")
         with pytest.raises(
-            CommandRejected, match='ana has said "continue" to it already, at 2027-01-15 .* UTC, and a '
+            CommandRejected, match=r'ana has said "continue" to it already, at 2027-01-15 .* UTC, and a '
         ):
             await run.step("act", "abort", by="ben")
         asked = await run.resume(flow)
@@ -316,3 +316,15 @@ async def test_the_second_word_about_a_held_step_and_a_second_approval_say_who_w
         await run.deny(task.approval.id, by="ana")
         with pytest.raises(CommandRejected, match=r"ana has denied it already, at .* UTC, and an approval is answered"):
             await run.approve(task.approval.id, by="ben")
+
+
+async def test_nobody_is_asked_about_a_call_of_a_node_whose_arguments_do_not_fit_its_tool() -> None:
+    world = World()
+    flow = Workflow("t").tool("act", world.tool(), args={"name": [1, 2]}, approval=True).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f")
+        kinds = [record.event.TYPE for record in await trail.flow("f").history()]
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt) == (FailureClass.VALIDATION, 0)
+    assert "approval.requested.v1" not in kinds
+    assert not world.done
