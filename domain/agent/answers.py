@@ -62,8 +62,8 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         open_ones = ", ".join(approval.id for approval in state.open_approvals) or "none"
         raise _refused(state, command, f"there is no approval {shown(command.approval_id)}; open are: {open_ones}")
     if not approval.is_open:
-        why = f"{_said(approval)} already, and an approval is answered once"
-        raise NotAsked(_doing(command), state.agent_id, why, "an approval")
+        said = f"{_said(approval)} already, and an approval is answered once"
+        raise NotAsked(_doing(command), state.agent_id, said, "an approval")
     if call.open_approval is None:
         raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
     if command.at >= approval.expires_at:

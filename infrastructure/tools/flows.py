@@ -128,7 +128,9 @@ class FlowTool:
             return ToolFailed(place)
         child = ChildFlow(place, flow_means())
         context.progress(f"workflow {name} runs as flow:{child.id}")
-        return _outcome(name, child, await child.run(self._flow, given, within=timeout, context=told))
+        return _outcome(
+            name, child, await child.run(self._flow, cast("JsonValue", given), within=timeout, context=told)
+        )
 
 
 def _outcome(name: str, child: ChildFlow, end: ChildFlowEnd) -> ToolOutcome:

@@ -163,8 +163,8 @@ def _check_words(name: str, words: object) -> None:
 
 
 def _check_known(name: str, words: Collection[str]) -> None:
-    known = _KNOWN.get(name)
-    for word in words if known is not None else ():
+    known = _KNOWN.get(name, ())
+    for word in words if known else ():
         if word not in known:
             raise ConfigurationError(f"no run has the {name} {_short(word)}: there are {', '.join(known)}")
 

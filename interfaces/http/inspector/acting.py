@@ -62,14 +62,13 @@ class Acting(Answering):
             form = await read_form(request)
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
+        refused: Refused | None = None
         try:
             name = await self._done(row, form, f"inspector:{access.user}")
         except FormRefused as error:
             refused = Refused(error.status, error.said, form)
         except (CommandRejected, NotStorable, ConfigurationError, SessionBusy, OwnershipLost) as error:
             refused = Refused(HTTPStatus.CONFLICT, self.masking.text(str(error)), form)
-        else:
-            refused = None
         if refused is not None:
             return await self.of_runs.page(request, access, await self.row(request, access), refused)
         return RedirectResponse(f"{root}/runs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER)

@@ -133,7 +133,7 @@ async def read_run(
         below=below,
         fork_of=await _seen(trail, access, row.fork_of),
         forked_at=agent.forked_from.version if agent is not None and agent.forked_from is not None else None,
-        fork_after=None if agent is None or damage is not None else _fork_after(agent, head, records),
+        fork_after=None if agent is None or head is None or damage is not None else _fork_after(agent, head, records),
     )
 
 

@@ -92,8 +92,10 @@ class RunPages(Answering):
         tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
         tree |= {"forks": forks, "has_more_forks": has_more_forks, "refused": refused}
         tree["refused_at"] = None if refused is None else _form_of(refused, view)
-        status, tag = (HTTPStatus.OK, tag) if refused is None else (refused.status, None)
-        return self.shown(request, "run.html", status, tag, page="run", here=place, **shown, **tree)
+        status = HTTPStatus.OK if refused is None else refused.status
+        if refused is None:
+            tree["tag"] = tag
+        return self.shown(request, "run.html", status, page="run", here=place, **shown, **tree)
 
     async def find(self, request: "Request", access: Access) -> "Response":
         """Answer with the events of a run in which a text stands."""
