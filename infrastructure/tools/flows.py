@@ -4,6 +4,7 @@ Whatever else the run comes to is a failed call, a call that waits with it, or a
 """
 
 from collections.abc import Mapping
+from typing import cast
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json

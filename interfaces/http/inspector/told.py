@@ -162,8 +162,14 @@ def _spent(spent: _Data) -> str:
         if spent.get(key)
     ]
     counted.append(many(cast("int", spent.get("tokens", 0)), "token"))
-    cost = _object(spent.get("cost")).get("usd")
-    counted += [usd(float(str(cost)))] if cost is not None else []
+    cost = _object(spent.get("cost"))
+    if cost.get("usd") is not None:
+        least = (
+            "at least "
+            if cost.get("unpricedModels") or cost.get("unmeteredReplies") or cost.get("unattributedTokens")
+            else ""
+        )
+        counted.append(f"{least}{usd(float(str(cost['usd'])))}")
     active, wall = (float(cast("float", spent.get(key, 0.0))) for key in ("activeSeconds", "wallSeconds"))
     return ", ".join([*counted, f"{duration(active)} active", f"{duration(wall)} in all"])
 
