@@ -448,3 +448,22 @@ async def test_a_fork_tells_nothing_of_a_source_that_its_reader_may_not_see(trai
     async with clients(lambda _: Access(tenant="other")) as client:
         source = (await client.get("/runs/failed")).text
     assert "Forked into ours ." in words(source)
+
+
+async def test_many_questions_about_one_tool_are_said_once(trail: Steptrail, clients: Clients) -> None:
+    await trail.run(desk(calls(*[("refund", WANTED)] * 8)), "Refund all", session="many")
+    async with clients() as client:
+        page = words((await client.get("/runs/many")).text)
+    assert "Waiting for somebody to approve refund (8 times) Next" in page
+
+
+async def test_a_page_that_refuses_a_filter_does_not_say_that_the_pages_only_read(clients: Clients) -> None:
+    async with clients() as client:
+        assert "These pages only read." not in (await client.get("/runs?status=lost")).text
+        assert "These pages only read." not in (await client.get("/stats?since=soon")).text
+
+
+async def test_the_lines_that_were_typed_can_all_be_seen(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        refused = await act(client, "/runs/asks", "rerun", reason="one\ntwo\nthree")
+    assert re.search(r'<textarea name="reason" rows="3" [^>]*>one\ntwo\nthree</textarea>', refused.text)

@@ -196,3 +196,18 @@ async def test_a_cost_that_leaves_out_what_has_no_price_says_so_wherever_it_is_s
         assert re.search(r"cost at least \$0.002 without 2 of no price", sums)
         assert re.search(r"\bdesk 2 .* at least \$0.002", sums)
         assert re.search(r"desk .* at least \$0.0010 ", shown["stats"])
+
+
+async def test_a_run_with_nothing_below_it_is_told_one_sum_and_a_list_says_dollars_as_all_pages_do(
+    trail: Steptrail,
+) -> None:
+    use = Usage(input=100)
+    script: list[Reply] = [calls(("free", {"prompt": "go"}), usage=use), say("Done.", usage=use)]
+    await trail.run(agent("desk", *script, below=unpriced()), "Do it", session="top")
+    await trail.views.wait()
+    async with browsing(trail) as client:
+        (_, leaf) = tree_of((await client.get("/runs/top")).text)
+        listed = words((await client.get("/runs")).text)
+    assert leaf.endswith("active, 500 tokens")
+    assert "at least $0.002 " in listed
+    assert "USD" not in listed

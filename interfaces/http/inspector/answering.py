@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Answering", "Card", "NotThere", "Refused", "number_in", "number_of", "number_of_path"]
 
 _log = logging.getLogger("steptrail.inspector")
-_WITH_FORMS = (HTTPStatus.OK, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+_OF_PAGES = (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""The statuses of pages on which there may be forms: what was asked of them, or said in one, may be wrong."""
 
 
 class _Unchanged(Exception):
@@ -109,7 +110,7 @@ class Answering:
         """Return a page, with the cookie that its forms need where there may be any."""
         from starlette.responses import HTMLResponse
 
-        may_act = status in _WITH_FORMS and getattr(request.state, "form", None) is not None
+        may_act = status in _OF_PAGES and getattr(request.state, "form", None) is not None
         form: FormPass | None = request.state.form if may_act else None
         text = self.templates.get_template(template).render(
             root=request.scope.get("root_path", ""),

@@ -1,5 +1,6 @@
 """The head of the page of a run: why it stopped or what it waits for, who decided, and how it goes on."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -103,9 +104,10 @@ def _said(
 ) -> str:
     # A verdict about questions repeats their arguments, which are shown below as they may be.
     if status is ExecutionStatus.WAITING and asked:
-        return f"Waiting for somebody {', and '.join(asked_text(each) for each in asked[:3])}" + (
-            f", and {len(asked) - 3} more" if len(asked) > 3 else ""
-        )
+        texts = Counter(asked_text(each) for each in asked)
+        first = [f"{text} ({count} times)" if count > 1 else text for text, count in list(texts.items())[:3]]
+        more = len(asked) - sum(list(texts.values())[:3])
+        return f"Waiting for somebody {', and '.join(first)}" + (f", and {more} more" if more else "")
     if status is ExecutionStatus.WAITING and expired:
         late = "; ".join(f"{asked_text(each)}: {each.then}" for each in expired[:3])
         return f"Waiting to be gone on with, as nobody came in time {late}"
