@@ -1,4 +1,4 @@
-"""What a gate or a guardian looked at when it stopped a run: the values that it names, such as a reviewer's answer."""
+"""The values that a gate or a guardian looked at when it stopped a run, such as a reviewer's answer."""
 
 import json
 import re
@@ -52,9 +52,9 @@ def _named(node: GateNode | GuardianNode, graph: Graph) -> Iterator[str]:
     for expression in [*conditions, *paths]:
         if expression is not None and expression.kind == "function":
             yield from map(_key, before)
-        for word in _WORD.findall(expression.text) if expression is not None else ():
-            # Whether a person said yes stands beside the answer, which says why.
-            yield answers.get(word, word)
+        words: list[str] = [] if expression is None else _WORD.findall(expression.text)
+        # Whether a person said yes stands beside the answer, which says why.
+        yield from (answers.get(word, word) for word in words)
 
 
 def _key(node: Node) -> str:

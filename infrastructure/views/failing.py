@@ -1,7 +1,7 @@
 """How a projection failed, as it is kept beside its rows, where all who may read these see it.
 
 There are the places in the code, and the message without its values, as in all that the read models say of errors; our
-own about rows that do not fit have none. Whoever runs the projection finds the whole in the log of its process.
+own about rows that do not fit have none. The whole is in the log of the process that runs the projection.
 """
 
 import traceback

@@ -1,4 +1,4 @@
-"""Who has answered a question first, for somebody whose answer comes second."""
+"""The first answer to a question, for somebody whose answer comes second: who gave it, and when."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar

@@ -215,7 +215,7 @@ async def test_a_run_that_a_gate_stopped_says_what_the_reviewer_said(
 async def test_a_run_that_a_gate_stopped_says_what_the_node_before_it_found(
     is_a_function: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found: JsonValue = {"ok": False, "why": "it is too long", "api_key": "sk-1", "all": ["x" * 900] * 90}
+    found: JsonValue = {"ok": False, "why": "it is too long", "api_key": "sk-1", "all": [*["x" * 900] * 90]}
     flow = (
         Workflow("t")
         .function("critic", lambda _: found, output="verdict")

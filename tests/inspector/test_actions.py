@@ -44,6 +44,11 @@ def of_acme(request: object) -> Access:
     return Access(tenant="acme", may_act=True)
 
 
+def of_another(request: object) -> Access:
+    assert request is not None
+    return Access(tenant="other")
+
+
 Clients: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
 
 
@@ -445,7 +450,7 @@ async def test_a_fork_tells_nothing_of_a_source_that_its_reader_may_not_see(trai
     await trail.session("failed").fork(session="ours", by="ana")
     async with clients(of_acme) as client:
         assert "/runs/failed" not in (await client.get("/runs/theirs")).text
-    async with clients(lambda _: Access(tenant="other")) as client:
+    async with clients(of_another) as client:
         source = (await client.get("/runs/failed")).text
     assert "Forked into ours ." in words(source)
 

@@ -150,7 +150,7 @@ class CountedPages(Answering):
         try:
             told = await self.counting.ask(access, lambda asked: question(asked, since=span, agent=agent))
         except ConfigurationError as error:
-            told = CountedAnswer(None, trouble=str(error))
+            told = CountedAnswer[Any](None, trouble=str(error))
         return told, HTTPStatus.OK, given
 
     def _charts(self, stats: Stats) -> Sequence[DayChart]:
