@@ -5,7 +5,8 @@ request. All such text passes here before it is written to a log or a terminal. 
 value is hidden. In an address, the user and the password are hidden. Keys of well-known services are found by their
 form.
 
-A key that has no such form is found if the process uses it: who has one says so, with `hide_from_now_on`.
+A key that has no such form is found if the process uses it: who has one says so, with `hide_from_now_on`, and who has
+an address that may hold some, in its path or its query, with `hide_keys_of`.
 
 Each pattern reads a text once, and no pattern goes back over text that was matched before. Python compiles and keeps it
 when it is first used, because most processes that load this never have such a text.
@@ -13,10 +14,11 @@ when it is first used, because most processes that load this never have such a t
 
 import re
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["hide_from_now_on", "without_secret_values", "without_secrets"]
+__all__ = ["hide_from_now_on", "hide_keys_of", "without_secret_values", "without_secrets"]
 
 _HIDDEN: Final = "…"
 
@@ -46,6 +48,14 @@ _VALUE: Final = (
     r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
     r"|(?:[^\s'\"&,;)}\]>]|[,;)}\]>](?=[^\s'\"&,;)}\]>]))++"
 )
+_OF_A_KEY: Final = r"(?i)^(?:key|sig|code|auth|pass|subscription-key|apikey)$"
+"""Names in the query of an address that stand before a key, besides those that do so everywhere."""
+_OPAQUE: Final = (
+    r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+    r"|(?-i:(?<![a-zA-Z0-9])(?=[a-zA-Z]*[0-9])(?=[0-9]*[a-zA-Z])[a-zA-Z0-9]{16,}(?![a-zA-Z0-9]))"
+    r"|(?-i:(?<![a-zA-Z])(?=[a-z]*[A-Z])(?=[A-Z]*[a-z])[a-zA-Z]{24,}(?![a-zA-Z]))"
+)
+"""Letters and digits without a word in them: keys, and ids of accounts, which look alike."""
 _HEADER: Final = r"(?i)(?<![\w.-])((?:proxy-)?authorization: ?|(?:set-)?cookie: ?)[^\n'\"]++"
 
 
@@ -56,6 +66,19 @@ def hide_from_now_on(secret: str) -> None:
     _in_use[secret] = None
     if len(_in_use) > _MOST_IN_USE:
         _in_use.pop(next(iter(_in_use)), None)
+
+
+def hide_keys_of(url: str) -> None:
+    """Have what looks like a key in the path or the query of an address that this process uses hidden in all texts."""
+    parts = urlsplit(url)
+    found = [each for each in parts.path.split("/") if re.search(_OPAQUE, each)]
+    for each in re.split("[&;]", parts.query):
+        name, _, value = each.partition("=")
+        if re.search(_HIDDEN_NAMES, name) or re.search(_OF_A_KEY, name) or re.search(_OPAQUE, value):
+            found.append(value)
+    for key in found:
+        hide_from_now_on(key)
+        hide_from_now_on(unquote(key))
 
 
 def without_secrets(text: str) -> str:

@@ -1,6 +1,7 @@
 """The stored description of a tool: its name, its schema, and how a crash in the middle of a call is handled."""
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,7 +11,8 @@ from steptrail.domain.base import BoundedPositive, Count, PositiveSeconds, Setti
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
-__all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "result_text"]
+__all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "misnamed"]
+__all__ += ["result_text"]
 
 
 class ToolEffect(StrEnum):
@@ -102,3 +104,14 @@ def result_text(result: JsonValue) -> str:
 def failure_text(message: str) -> str:
     """Return the text of a failed call for the model."""
     return f"Error in tool call: {message}"
+
+
+def misnamed(spec: ToolSpec, arguments: Mapping[str, JsonValue]) -> str | None:
+    """Return which names of arguments a recorded tool lacks or does not know, in words; None when the names fit."""
+    required, known = spec.parameters.get("required"), spec.parameters.get("properties")
+    missing = [str(name) for name in required if name not in arguments] if isinstance(required, list) else []
+    if missing:
+        return f"they lack {', '.join(missing)}"
+    is_closed = spec.parameters.get("additionalProperties") is False
+    unknown = [name for name in arguments if name not in known] if is_closed and isinstance(known, dict) else []
+    return f"there is no parameter {unknown[0]!r}" if unknown else None

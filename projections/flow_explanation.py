@@ -41,6 +41,7 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.camel_form import camel_fields
+from steptrail.projections.looked_at import looked_at
 from steptrail.projections.rendering import by_whom, crash_text, instant_text, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
@@ -115,8 +116,9 @@ class FlowExplanation:
     """The whole answer. `events` maps what happened to the version of its event in the stream.
 
     `error` is the failure that ended the run, and `rule` the setting by which it did. `attempts` are the tries of that
-    visit, or item; `interrupted` are those of all others that were cut off, and `kept` the results that stood in for a
-    try. `recorded` are the failures after which the run went on. `not_reached` names the nodes that no visit was
+    visit, or item; `looked_at` are the variables that it looked at, if it is one of a gate or a guardian. `interrupted`
+    are the tries of all others that were cut off, and `kept` the results that stood in for a try. `recorded` are the
+    failures after which the run went on. `not_reached` names the nodes that no visit was
     opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open
     and none does, and `crash` where: on which worker, in which tries. `worker` is the process that ran it last.
     `damage` is why no more than the events before it could be read. `same_failure` says how often its failure has come
@@ -132,6 +134,7 @@ class FlowExplanation:
     verdict: str
     error: NodeError | None
     rule: str | None
+    looked_at: Mapping[str, JsonValue]
     limit: LimitReached | None
     attempts: tuple[FlowAttempt, ...]
     interrupted: tuple[FlowAttempt, ...]
@@ -170,6 +173,7 @@ class FlowExplanation:
             "damage": self.damage,
             "error": None if self.error is None else full_form(self.error),
             "rule": self.rule,
+            "lookedAt": dict(self.looked_at),
             "limit": None if self.limit is None else full_form(self.limit),
             "attempts": [each.to_dict() for each in self.attempts],
             "interrupted": [each.to_dict() for each in self.interrupted],
@@ -349,6 +353,7 @@ class FlowExplainer:
             verdict=_verdict(state, is_crashed=is_crashed, damage=damage),
             error=error,
             rule=self._rule,
+            looked_at={} if error is None else looked_at(state, error.node_id),
             limit=limit,
             attempts=tuple(self._tries.get(deciding, ())) if deciding is not None else (),
             interrupted=tuple(each for each in others if each.then is not None),

@@ -1,9 +1,15 @@
 """The projections of the runs of workflows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptInterrupted
+from steptrail.domain.flow.events import (
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptStarted,
+)
 from steptrail.domain.flow.state import FlowState
+from steptrail.domain.flow.task import TaskKey
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
@@ -21,19 +27,29 @@ def _lifecycle(state: FlowState) -> Lifecycle:
     return FlowLifecycleFold(state)
 
 
-def _billed(event: Event) -> Usage | None:
-    match event:
-        case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted():
-            return event.usage
-        case _:
-            return None
+def _reading() -> Callable[[Event], Usage | None]:
+    """Return what tells the usage of tries. What a stream below was billed is its own, and stands in its own events."""
+    streams: set[TaskKey] = set()
+
+    def billed(event: Event) -> Usage | None:
+        match event:
+            case NodeAttemptStarted(stream_effect=str()):
+                streams.add((event.node, event.visit, event.item))
+            case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted():
+                return None if (event.node, event.visit, event.item) in streams else event.usage
+            case _:
+                pass
+        return None
+
+    return billed
 
 
 def _stop(event: Event) -> StopWord | None:
     return "step" if ends_visit(event) else None
 
 
-_BILLING: Sequence[type[NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted]] = (
+_BILLING = (
+    NodeAttemptStarted,
     NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
@@ -41,7 +57,7 @@ _BILLING: Sequence[type[NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptIn
 
 PROJECTIONS_OF_FLOWS = KindProjections(
     explain=FlowExplainer,
-    bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), billed=_billed),
+    bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), reading=_reading),
     lifecycle=_lifecycle,
     questions=questions_of_flow,
     explain_state=ExplainerOfState(

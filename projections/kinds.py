@@ -113,10 +113,13 @@ class Lifecycle(Protocol):
 
 
 class Bill(NamedTuple):
-    """Returns the usage that an event of one kind bills. Only events of `types` bill any."""
+    """Tells the usage that the events of a stream bill, without that of the streams below it.
+
+    `reading` returns, for one stream, what is called with each event of `types` in order and returns its own usage.
+    """
 
     types: Sequence[str]
-    billed: Callable[[Event], Usage | None]
+    reading: Callable[[], Callable[[Event], Usage | None]]
 
 
 StopWord: TypeAlias = Literal["step", "decision"]

@@ -19,8 +19,8 @@ from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.instants import to_datetime
-from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.approvals import Approval
+from steptrail.domain.shared.approvals import Approval, NotAsked
+from steptrail.domain.tools import misnamed
 
 __all__ = ["answer_approval", "settle"]
 
@@ -62,7 +62,8 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         open_ones = ", ".join(approval.id for approval in state.open_approvals) or "none"
         raise _refused(state, command, f"there is no approval {shown(command.approval_id)}; open are: {open_ones}")
     if not approval.is_open:
-        raise _refused(state, command, f"{_said(approval)} already, and an approval is answered once")
+        said = f"{_said(approval)} already, and an approval is answered once"
+        raise NotAsked(_doing(command), state.agent_id, said, "an approval")
     if call.open_approval is None:
         raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
     if command.at >= approval.expires_at:
@@ -75,7 +76,10 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         return (denied, WaitEnded(reason="denied", by=command.by)) if is_last else (denied,)
     if command.digest is not None and command.digest != approval.digest:
         raise _refused(state, command, f"it is about the arguments {approval.digest}, not {command.digest}")
-    if command.arguments is not None and (why := _misnamed(state, call.name, command.arguments)) is not None:
+    spec = state.agent.tool(call.name) if state.agent is not None else None
+    given = command.arguments
+    # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
+    if given is not None and spec is not None and (why := misnamed(spec, given)) is not None:
         raise _refused(state, command, f"its edited arguments do not fit {call.name}: {why}")
     granted = ApprovalGranted(
         approval_id=approval.id,
@@ -97,27 +101,13 @@ def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | 
     return None
 
 
-def _misnamed(state: AgentState, tool: str, arguments: dict[str, JsonValue]) -> str | None:
-    """Return which names of arguments the recorded tool lacks or does not know, in words; None when the names fit.
-
-    A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
-    """
-    spec = state.agent.tool(tool) if state.agent is not None else None
-    if spec is None:
-        return None
-    required, known = spec.parameters.get("required"), spec.parameters.get("properties")
-    missing = [str(name) for name in required if name not in arguments] if isinstance(required, list) else []
-    if missing:
-        return f"they lack {', '.join(missing)}"
-    is_closed = spec.parameters.get("additionalProperties") is False
-    unknown = [name for name in arguments if name not in known] if is_closed and isinstance(known, dict) else []
-    return f"there is no parameter {unknown[0]!r}" if unknown else None
-
-
 def _said(approval: Approval) -> str:
     return f"{approval.by} has {approval.answer} it" if approval.by is not None else "it has expired"
 
 
 def _refused(state: AgentState, command: Approve | Deny, why: str) -> CommandRejected:
-    verb = "approve" if isinstance(command, Approve) else "deny"
-    return CommandRejected(f"{verb} a call of", state.agent_id, why)
+    return CommandRejected(_doing(command), state.agent_id, why)
+
+
+def _doing(command: Approve | Deny) -> str:
+    return f"{'approve' if isinstance(command, Approve) else 'deny'} a call of"

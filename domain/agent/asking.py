@@ -5,16 +5,26 @@ so that people see all that a reply needs of them, and can answer in any order. 
 in the order of the reply.
 """
 
+from collections.abc import Callable, Sequence
+
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.call_starts import no_room_for
-from steptrail.domain.agent.effects import KeepWaiting, Record
-from steptrail.domain.agent.events import ApprovalExpired, ApprovalRequested, WaitEnded, WaitStarted
+from steptrail.domain.agent.effects import AskPeople, KeepWaiting, Record
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ApprovalExpired,
+    ApprovalRequested,
+    ToolExecutionFailed,
+    WaitEnded,
+    WaitStarted,
+)
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
 from steptrail.domain.agent.step import Hold, ToolExecution
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.shared.approvals import Approval
 
-__all__ = ["ask", "hear", "must_ask"]
+__all__ = ["ask", "asked_or_failed", "hear", "must_ask"]
 
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
@@ -22,7 +32,7 @@ def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> 
     return _demand(execution, first) is not None or any(call.phase is CallPhase.ASKING for call in step.calls)
 
 
-def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record:
+def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record | AskPeople:
     """Return all questions about the calls that are left, and the wait for the answers."""
     requested = [
         _question(execution, step, call, hold, now)
@@ -35,7 +45,23 @@ def ask(execution: ExecutionFold, step: StepFold, now: int) -> Record:
     wait = WaitStarted(
         kind="approval", position=min(position for position, _ in asked), until=max(until for _, until in asked)
     )
-    return Record((*requested, wait))
+    return AskPeople((*requested, wait)) if requested else Record((wait,))
+
+
+def asked_or_failed(
+    calls: Sequence[ToolExecution], due: AskPeople, unfit: Callable[[ToolExecution], ErrorInfo | None]
+) -> tuple[AgentEvent, ...]:
+    """Return the questions, or instead the failures of the calls that could not run whatever people say.
+
+    `unfit` returns why the arguments of a call do not fit its tool; None when they do.
+    """
+    asked = [calls[event.position] for event in due.events if isinstance(event, ApprovalRequested)]
+    failed = tuple(
+        ToolExecutionFailed(position=call.position, error=error, duration_seconds=0.0)
+        for call in asked
+        if (error := unfit(call)) is not None
+    )
+    return failed or due.events
 
 
 def hear(step: StepFold | None, now: int) -> Record | KeepWaiting:

@@ -126,7 +126,8 @@ def _table() -> dict[CallPhase, dict[CallKey, CallPhase]]:
     }
     table: dict[CallPhase, dict[CallKey, CallPhase]] = {
         CallPhase.NEW: {ToolCallAmended: CallPhase.NEW, **hooked, **started},
-        CallPhase.HELD: {ToolCallAmended: CallPhase.HELD, **hooked},
+        # Nobody is asked about a call whose arguments do not fit its tool.
+        CallPhase.HELD: {ToolCallAmended: CallPhase.HELD, **hooked, ToolExecutionFailed: CallPhase.FAILED},
         CallPhase.FORBIDDEN: {},
         CallPhase.ASKING: {
             ToolCallAmended: CallPhase.ASKING,

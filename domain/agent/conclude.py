@@ -9,10 +9,12 @@ from typing import Protocol, TypedDict
 
 from msgspec import Struct
 
+from steptrail.domain.agent.asking import asked_or_failed
 from steptrail.domain.agent.call_starts import start_calls
 from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.deciding import decided
 from steptrail.domain.agent.effects import (
+    AskPeople,
     CallModel,
     Effect,
     JudgeAnswer,
@@ -36,8 +38,10 @@ from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.shown import Looks, ShownState
 from steptrail.domain.agent.state import AgentState
+from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.collection import ContinuationCriteria, Failed
 from steptrail.domain.copies import own
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.policy.backoff import Backoff
 
@@ -62,6 +66,7 @@ class Judges(Struct, frozen=True, kw_only=True):
     `criteria` returns the criteria of an execution with these settings. `are_ours` says that all of them are built in,
     so that they may see the state itself and need no copy. `failed` returns the vote of a criterion that raised. `draw`
     returns a random number in [0, 1); an audit returns the recorded number. `means` has the context for the criteria.
+    `unfit` returns why the arguments of a call do not fit its tool; None when they do.
     """
 
     criteria: Callable[[AgentSnapshot], ContinuationCriteria]
@@ -70,6 +75,7 @@ class Judges(Struct, frozen=True, kw_only=True):
     requests: RequestBuilder
     draw: Callable[[], float]
     means: Means = NO_MEANS
+    unfit: Callable[[ToolExecution], ErrorInfo | None] = lambda _: None
 
 
 def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tuple[AgentEvent, ...] | None:
@@ -81,6 +87,8 @@ def conclude(state: AgentState, effect: Effect, now: int, judges: Judges) -> tup
     match effect:
         case Record(events=events):
             return events
+        case AskPeople():
+            return asked_or_failed(state.tool_executions, effect, judges.unfit)
         case TakeDecision():
             return _decision(state, effect, judges)
         case ScheduleRetry():

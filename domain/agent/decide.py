@@ -21,6 +21,7 @@ from steptrail.domain.agent.events import (
     SessionStarted,
 )
 from steptrail.domain.agent.events.execution import Override
+from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.interruptions import was_productive
@@ -252,10 +253,7 @@ def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:
-    # No step is open in these phases and no wait is going on, so the fork shares no effect that is in flight.
-    rests = state.phase in {Phase.PAUSED, Phase.UNPAUSED} and state.fold.resume_to is Phase.BOUNDARY
-    if state.phase not in {Phase.BOUNDARY, Phase.IDLE} and not rests:
-        why = f"after {state.version} events it is in {state.phase.value}: fork where a step or an execution has ended"
+    if (why := why_no_fork(state)) is not None:
         raise CommandRejected("fork", state.agent_id, why)
     return (
         SessionForked(

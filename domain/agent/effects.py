@@ -99,6 +99,15 @@ class RunCalls:
     deadline: Deadline | None = field(default=None, compare=False)
 
 
+class AskPeople(Struct, frozen=True):
+    """Record that people are asked about calls.
+
+    A call whose arguments do not fit its tool fails instead, and nobody is asked yet: the machine is asked again.
+    """
+
+    events: tuple[AgentEvent, ...]
+
+
 class KeepWaiting(Struct, frozen=True):
     """Wait until `until` (microseconds of UTC). None means that only a command ends the wait."""
 
@@ -116,5 +125,6 @@ Effect = (
     | CallModel
     | JudgeAnswer
     | RunCalls
+    | AskPeople
     | KeepWaiting
 )

@@ -24,6 +24,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase, of_try
 from steptrail.domain.instants import to_datetime
+from steptrail.domain.shared.approvals import NotAsked
 from steptrail.domain.shared.commands import Approve, Deny
 
 __all__ = ["answer", "answer_approval", "answer_step", "asked_task", "settle"]
@@ -48,7 +49,7 @@ def asked_task(state: FlowState, to: str) -> Task:
         return named[0]
     open_ones = ", ".join(task.node for task in asked) or "none"
     why = f"nobody is asked about {shown(to)}, or the question was answered already; open are: {open_ones}"
-    raise CommandRejected("answer", state.flow_id, why)
+    raise NotAsked("answer", state.flow_id, why)
 
 
 def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
@@ -81,7 +82,7 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEven
     approval = tasks[0].approval if tasks else None
     if approval is None or not approval.is_open:
         why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
-        raise CommandRejected(doing, state.flow_id, why)
+        raise NotAsked(doing, state.flow_id, why, "an approval")
     if command.at >= approval.expires_at:
         when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
         raise CommandRejected(doing, state.flow_id, f"it expired at {when}, which is a no")
@@ -106,7 +107,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
     """Return the events of a word about a visit that is held. Raises `CommandRejected`."""
     held = [task for task in state.tasks if task.held is not None and task.node == command.node]
     if not held or held[0].held is None:
-        raise CommandRejected("step", state.flow_id, f"no visit of {shown(command.node)} is held")
+        raise NotAsked("step", state.flow_id, f"no visit of {shown(command.node)} is held")
     task, point = held[0], held[0].held
     if point == "after" and command.action == "skip":
         raise CommandRejected("step", state.flow_id, "a visit that has ended cannot be skipped: continue or abort")

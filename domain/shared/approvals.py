@@ -3,9 +3,18 @@
 from typing import Literal
 
 from steptrail.domain.base import Value
+from steptrail.domain.errors import CommandRejected
 from steptrail.domain.shared.events import ApprovalRequested
 
-__all__ = ["Approval"]
+__all__ = ["Approval", "NotAsked"]
+
+
+class NotAsked(CommandRejected):
+    """An answer to a question that is not open, or not any more. `asked` says what it would have been: an approval."""
+
+    def __init__(self, command: str, session: str, why: str, asked: str = "a question") -> None:
+        super().__init__(command, session, why)
+        self.asked = asked
 
 
 class Approval(Value, frozen=True, kw_only=True):

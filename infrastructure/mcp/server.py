@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.secrets import hide_keys_of
 from steptrail.infrastructure.mcp.connection import Dial, McpConnection, SessionGone
 from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
 from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
@@ -114,6 +115,7 @@ class McpServer:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ConfigurationError("the address of an MCP server begins with http:// or https:// and names a host")
+        hide_keys_of(url)
         return cls(parts.hostname, http_dial(url, headers), options)
 
     def __repr__(self) -> str:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import structs
 
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.tools import ToolEffect, ToolSpec
+from steptrail.domain.tools import ToolEffect, ToolSpec, misnamed
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
-from steptrail.infrastructure.tools.arguments import Bindable
-from steptrail.infrastructure.tools.execution import execute, patience_of
+from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments
+from steptrail.infrastructure.tools.execution import execute, patience_of, unfit
 from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, ToolOutcome, ToolTimedOut
 
 if TYPE_CHECKING:
@@ -23,6 +24,17 @@ __all__ = ["McpTool"]
 class _AsTheyAre:
     def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
         return {"arguments": arguments, "context": context}
+
+
+class _ByName:
+    def __init__(self, spec: ToolSpec) -> None:
+        self._spec = spec
+
+    def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
+        del context
+        if (wrong := misnamed(self._spec, arguments)) is not None:
+            raise InvalidArguments(f"Invalid arguments: {wrong}")
+        return {}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -65,6 +77,10 @@ class McpTool:
             return self._late(usual.outcome(timeout), timeout)
 
         return Patience(usual.seconds, outcome)
+
+    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+        """Return why the names of arguments do not fit; None when they do. Of values the server knows more."""
+        return unfit(_ByName(self.spec), arguments, raw, capture)
 
     async def run(
         self,

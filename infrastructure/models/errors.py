@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from steptrail.domain.errors import SteptrailError
+from steptrail.domain.secrets import hide_keys_of, without_secrets
 
 __all__ = ["ModelFailed", "ModelReplyInvalid", "ModelUnreachable", "address_of"]
 
@@ -38,11 +39,12 @@ class ModelUnreachable(SteptrailError, ConnectionError):
     def __init__(self, model: str, address: str, error: Exception) -> None:
         beneath = error.__cause__ or error
         words = " ".join(str(beneath).split()) or type(beneath).__name__
-        super().__init__(f"the model {model!r} at {address_of(address)} gave no answer: {words}")
+        super().__init__(f"the model {model!r} at {address_of(address)} gave no answer: {without_secrets(words)}")
         self.model = model
 
 
 def address_of(url: str) -> str:
     """Return an address without credentials, and without the query that may hold some."""
+    hide_keys_of(url)
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    return without_secrets(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}")

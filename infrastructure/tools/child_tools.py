@@ -1,16 +1,19 @@
 """The common part of tools whose calls run a stream of their own: their spec, their depth, and how they fail."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.tools import ApprovalRule, ToolEffect, ToolSpec
-from steptrail.runtime.agent.tool_port import ToolContext
+from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
+from steptrail.runtime.agent.tool_port import Capture, ToolContext
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["MAX_DEPTH", "MOST_CHARACTERS", "child_spec", "error_of", "place_of", "tool_name"]
+__all__ = ["MAX_DEPTH", "MOST_CHARACTERS", "child_spec", "error_of", "given_to_child", "place_of", "tool_name"]
 
 MOST_CHARACTERS = 8000
 """How much of an answer the model of the parent is shown; the whole of it is in the log."""
@@ -65,6 +68,22 @@ def place_of(context: ToolContext, name: str, what: str, max_depth: int) -> Chil
 def error_of(kind: str, message: str, error_type: ErrorType = ErrorType.TOOL) -> ErrorInfo:
     """Return an error of such a call."""
     return ErrorInfo(type=error_type, error_class=f"steptrail:{kind}", message=message)
+
+
+def given_to_child(
+    parameters: Bindable,
+    arguments: Mapping[str, JsonValue] | None,
+    raw: str | None,
+    context: ToolContext[Any, Any],
+    capture: Capture,
+) -> dict[str, object] | ErrorInfo:
+    """Return what a call gives to the stream that it runs, or why its arguments do not fit."""
+    try:
+        return bind_arguments(parameters, arguments, raw, context)
+    except InvalidArguments as error:
+        return error_of("InvalidArguments", str(error), ErrorType.VALIDATION)
+    except Exception as error:  # a model brings validators of its own
+        return capture(error)
 
 
 def tool_name(name: str) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from msgspec import structs
 
 from steptrail.domain.errors import ConfigurationError, InvalidSetting
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.infrastructure.tools.docstring import summary
-from steptrail.infrastructure.tools.execution import execute, patience_of
+from steptrail.infrastructure.tools.execution import execute, patience_of, unfit
 from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, ToolOutcome
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class Tool:
     def patience(self) -> Patience | None:
         """The patience with a call that was cancelled."""
         return patience_of(self)
+
+    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+        """Return why arguments do not fit; None when they do."""
+        return unfit(self.parameters, arguments, raw, capture)
 
     def run(
         self,

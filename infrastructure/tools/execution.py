@@ -8,7 +8,7 @@ import asyncio
 import inspect
 from collections.abc import Mapping, Sized
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +17,7 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
 from steptrail.runtime.agent.tool_port import (
+    NO_CONTEXT,
     Capture,
     Patience,
     ToolContext,
@@ -29,7 +30,7 @@ from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 from steptrail.runtime.kernel.time_bound import TimeBound
 
-__all__ = ["Executable", "execute", "patience_of"]
+__all__ = ["Executable", "execute", "patience_of", "unfit"]
 
 _LARGE = 10_000
 """Items of a result that are looked through beside the loop."""
@@ -91,6 +92,30 @@ def patience_of(tool: Executable) -> Patience | None:
     return Patience(_GRACE_SECONDS, left_behind) if tool.is_async else None
 
 
+def _bound(
+    parameters: Bindable,
+    arguments: Mapping[str, JsonValue] | None,
+    raw: str | None,
+    context: ToolContext[Any, Any],
+    capture: Capture,
+) -> dict[str, object] | ErrorInfo:
+    """Return the keyword arguments of a call, or why the arguments of the model do not fit."""
+    try:
+        return bind_arguments(parameters, arguments, raw, context)
+    except InvalidArguments as error:
+        return _error(ErrorType.VALIDATION, error)
+    except Exception as error:  # a type's own validator, which is the tool's code
+        return capture(error)
+
+
+def unfit(
+    parameters: Bindable, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
+) -> ErrorInfo | None:
+    """Return why arguments do not fit; None when they do."""
+    bound = _bound(parameters, arguments, raw, NO_CONTEXT, capture)
+    return bound if isinstance(bound, ErrorInfo) else None
+
+
 async def execute(
     tool: Executable,
     arguments: Mapping[str, JsonValue] | None,
@@ -113,12 +138,9 @@ async def execute(
     if tool.needs_instance:
         msg = f"tool {tool.name!r} is a method without its instance: take it from an instance of its class"
         raise ConfigurationError(msg)
-    try:
-        bound = bind_arguments(tool.parameters, arguments, raw, context)
-    except InvalidArguments as error:
-        return ToolFailed(_error(ErrorType.VALIDATION, error))
-    except Exception as error:  # a type's own validator, which is the tool's code
-        return ToolFailed(capture(error))
+    bound = _bound(tool.parameters, arguments, raw, context, capture)
+    if isinstance(bound, ErrorInfo):
+        return ToolFailed(bound)
     if timeout is not None and timeout <= 0:
         return ToolTimedOut(_timeout(tool, timeout, cancelled=True), cancelled=True)
     if tool.is_async:

@@ -16,18 +16,19 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ApprovalRule
 from steptrail.infrastructure.flow.means import flow_means
-from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.child_tools import (
     MAX_DEPTH,
     MOST_CHARACTERS,
     child_spec,
     error_of,
+    given_to_child,
     place_of,
     tool_name,
 )
 from steptrail.infrastructure.tools.schema import schema_of_model
 from steptrail.projections.flow_explanation import verdict_of
 from steptrail.runtime.agent.tool_port import (
+    NO_CONTEXT,
     Capture,
     ToolContext,
     ToolFailed,
@@ -100,6 +101,11 @@ class FlowTool:
             max_depth=max_depth,
         )
 
+    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+        """Return why arguments do not fit; None when they do."""
+        given = given_to_child(self._input, arguments, raw, NO_CONTEXT, capture)
+        return given if isinstance(given, ErrorInfo) else None
+
     async def run(
         self,
         arguments: Mapping[str, JsonValue] | None,
@@ -111,19 +117,21 @@ class FlowTool:
     ) -> ToolOutcome:
         """Run one call; see `RunnableTool`. A call that nobody's run makes has no stream and fails."""
         name = self.spec.name
+        given = given_to_child(self._input, arguments, raw, context, capture)
+        if isinstance(given, ErrorInfo):
+            return ToolFailed(given)
         try:
-            given = cast("JsonValue", bind_arguments(self._input, arguments, raw, context))
             told = None if context.data is None else to_json_value(context.data, "context")
-        except InvalidArguments as error:
-            return ToolFailed(error_of("InvalidArguments", str(error), ErrorType.VALIDATION))
-        except Exception as error:  # a model brings validators of its own
+        except Exception as error:  # whatever is told has a form of its own
             return ToolFailed(capture(error))
         place = place_of(context, name, "workflow", self._max_depth)
         if isinstance(place, ErrorInfo):
             return ToolFailed(place)
         child = ChildFlow(place, flow_means())
         context.progress(f"workflow {name} runs as flow:{child.id}")
-        return _outcome(name, child, await child.run(self._flow, given, within=timeout, context=told))
+        return _outcome(
+            name, child, await child.run(self._flow, cast("JsonValue", given), within=timeout, context=told)
+        )
 
 
 def _outcome(name: str, child: ChildFlow, end: ChildFlowEnd) -> ToolOutcome:

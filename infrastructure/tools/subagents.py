@@ -17,12 +17,12 @@ from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row
 from steptrail.domain.tools import ApprovalRule, ToolSpec
-from steptrail.infrastructure.tools.arguments import InvalidArguments, bind_arguments
 from steptrail.infrastructure.tools.child_tools import (
     MAX_DEPTH,
     MOST_CHARACTERS,
     child_spec,
     error_of,
+    given_to_child,
     place_of,
     tool_name,
 )
@@ -31,6 +31,7 @@ from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildEnd, ChildSession
 from steptrail.runtime.agent.given import a_context, an_agent
 from steptrail.runtime.agent.tool_port import (
+    NO_CONTEXT,
     Capture,
     ToolContext,
     ToolFailed,
@@ -107,6 +108,11 @@ class _RunsAgents(ABC):
     def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
         """Return the name and the agent that a call asks for, or why there is none."""
 
+    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+        """Return why arguments do not fit; None when they do."""
+        given = given_to_child(self._parameters, arguments, raw, NO_CONTEXT, capture)
+        return given if isinstance(given, ErrorInfo) else None
+
     async def run(
         self,
         arguments: Mapping[str, JsonValue] | None,
@@ -117,10 +123,9 @@ class _RunsAgents(ABC):
         capture: Capture,
     ) -> ToolOutcome:
         """Run one call; see `RunnableTool`. A call that nobody's run makes has no session and fails."""
-        try:
-            given = bind_arguments(self._parameters, arguments, raw, context)
-        except InvalidArguments as error:
-            return ToolFailed(error_of("InvalidArguments", str(error), ErrorType.VALIDATION))
+        given = given_to_child(self._parameters, arguments, raw, context, capture)
+        if isinstance(given, ErrorInfo):
+            return ToolFailed(given)
         prompt, wanted = str(given["prompt"]), given.get("subagent")
         chosen = self._chosen(None if wanted is None else str(wanted))
         if isinstance(chosen, ErrorInfo):

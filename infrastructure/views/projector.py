@@ -11,6 +11,7 @@ Where the log says that a stream was erased of which something may be counted, a
 is left to say which rows and which parts of sums were its own.
 """
 
+import logging
 import time
 import traceback
 from asyncio import CancelledError
@@ -20,7 +21,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from steptrail.domain.errors import CorruptRecord, ProjectionStopped
 from steptrail.domain.kernel.erasure import Erased
+from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.views.database import Unfit
+from steptrail.infrastructure.views.failing import kept_failure
 from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.infrastructure.views.generation import (
     Damage,
@@ -45,7 +48,8 @@ VIEW_FAULT_POINTS = ("page-read", "before-views", "after-views", "before-switch"
 """The points at which a test may kill who applies the log, rebuilds or prunes."""
 
 _PAGE = 500
-_LONGEST_ERROR = 4_000
+
+_log = logging.getLogger("steptrail.views")
 
 
 class RunInThread(Protocol):
@@ -88,7 +92,7 @@ class Projector(Generic[F]):
         self._never_counted, self._is_outdated = 0, False
         self._damaged: dict[str, int] = {}
         self._skipped = set[int]()
-        self._page_by_page_until = 0
+        self._page_by_page_until = self._logged = 0
         self.reached = Reached()
         self.stopped: ProjectionStopped | None = None
 
@@ -253,7 +257,9 @@ class Projector(Generic[F]):
                 await self._write(after, changes, passed)
             except (Unfit, _ProjectionRaised) as error:
                 self._memory.forget()
-                why = "".join(traceback.format_exception(error.__cause__ or error))[-_LONGEST_ERROR:]
+                raised = error.__cause__ or error
+                self._log_once(entry, raised)
+                why = kept_failure(raised)
                 if self.projection.on_error == "skip":
                     skipped = Skipped(entry.position, entry.stream, entry.record.version, why)
                     await self._write(after, Changes(), passed, [skipped])
@@ -263,6 +269,13 @@ class Projector(Generic[F]):
                 await self._in_thread(stop)
                 return
         await self._write(batch.reached, Changes(), batch.damage)
+
+    def _log_once(self, entry: Entry, raised: BaseException) -> None:
+        """Log what the projection raised, values and all: it is tried again with each question."""
+        if entry.position > self._logged:
+            self._logged = entry.position
+            told = without_secrets("".join(traceback.format_exception(raised))).rstrip()
+            _log.error("the projection %s fails at position %d\n%s", self.projection.name, entry.position, told)
 
     def _stored(self) -> tuple[ViewProgress, list[Damage], list[Skipped]] | None:
         generation, own = self.generation, (self.projection.name, self.projection.version)

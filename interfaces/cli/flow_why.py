@@ -16,6 +16,7 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
 from steptrail.projections.flow_questions import questions_of_flow
+from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
 
@@ -123,6 +124,8 @@ def _reason(explained: FlowExplanation, error: NodeError) -> Iterator[tuple[str,
     known = [] if info is None else list(error_lines(info))
     yield "reason", one_line(known[0][1] if known else error.message, _MOST)
     yield from known[1:]
+    for number, (name, value) in enumerate(explained.looked_at.items()):
+        yield "it saw" if number == 0 else "", one_line(looked_at_text(name, value), _MOST)
     yield "class", f"{error.failure.value}, visit {error.visit}{item}, {critical}"
     for number, attempt in enumerate(explained.attempts):
         yield "attempts" if number == 0 else "", _attempt(attempt)

@@ -127,7 +127,7 @@ class _Page:
                 f"{each.statuses.get('failed', 0):,}",
                 _time(each.seconds / max(1, each.calls)),
                 f"{sum(each.tokens.values()):,}",
-                _dollars(each.cost_usd) if each.unpriced_calls < each.calls else "",
+                _priced(each.cost_usd, each.unpriced_calls, each.calls),
             ]
             for each in self._found.models
         ]
@@ -179,7 +179,7 @@ class _Page:
             f"{reason or 'none'} {_percent(group.stop_reasons.get(reason, 0), group.runs)}",
             _time(active.p50),
             _time(active.p95),
-            _dollars(group.cost_usd / group.runs) if group.unpriced_runs < group.runs else "",
+            _priced(group.cost_usd / group.runs, group.unpriced_runs, group.runs),
             f"{group.errors:,}",
         ]
 
@@ -240,6 +240,13 @@ def _time(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.1f} min"
     return f"{seconds / 3600:,.1f} h"
+
+
+def _priced(amount: float, unpriced: int, of: int) -> str:
+    """Return a cost of which `unpriced` parts of `of` have no price, or no whole one."""
+    if unpriced == of and not amount:
+        return ""
+    return f"{'at least ' if unpriced else ''}{_dollars(amount)}"
 
 
 def _dollars(amount: float) -> str:

@@ -13,9 +13,9 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.projections.asking.cursor import Cursor
-from steptrail.projections.asking.filters import RunFilter, RunOrder, Since, instant_of, one_text
+from steptrail.projections.asking.filters import CRASHED, RunFilter, RunOrder, Since, instant_of, one_text
 from steptrail.projections.asking.runs import RunCount, RunRow, page_of_runs
-from steptrail.projections.asking.statements import COUNTED, CRASHED, Period, Questions
+from steptrail.projections.asking.statements import COUNTED, Period, Questions
 from steptrail.projections.asking.stats import (
     GROUPS,
     FailureGroup,

@@ -5,15 +5,18 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from math import ceil, floor
-from typing import Any, Literal, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from msgspec import Struct
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
+from steptrail.domain.shared.events import WaitKind
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.tools import ToolEffect
 from steptrail.projections.runs_view.tags import MOST_TAGS
 
-__all__ = ["MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "bound_of", "instant_of", "one_text"]
+__all__ = ["CRASHED", "MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "bound_of", "instant_of", "one_text"]
 
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
@@ -30,6 +33,9 @@ MEASURES: Mapping[Measure, tuple[str, int]] = {
     "retries": ("retries", 1),
 }
 """Each measure -> its column, and how many of the units of the column are one; tokens are the sum of five columns."""
+
+CRASHED: Final = "crashed"
+"""A status that only filters know: a run is in progress, and no process runs it."""
 
 _WORDS = (
     "status",
@@ -48,6 +54,13 @@ _WORDS = (
     "stream",
     "waits_for",
 )
+_KNOWN: Mapping[str, Collection[str]] = {
+    "status": (*(each.value for each in ExecutionStatus), CRASHED),
+    "stop_reason": [each.value for each in StopReason],
+    "effect": [each.value for each in ToolEffect],
+    "waits_for": get_args(WaitKind),
+}
+"""The fields whose words are ours. No run has another one there, so it is a mistake and not a list of none."""
 _LARGEST = 2**63 - 1
 _MOST_WORDS, _LONGEST = 1_000, 100
 _EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
@@ -132,7 +145,10 @@ def bound_of(name: Literal["least", "most"], measure: Measure, bound: float) -> 
 
 
 def _check_words(name: str, words: object) -> None:
-    if isinstance(words, str | None):
+    if words is None:
+        return
+    if isinstance(words, str):
+        _check_known(name, [words])
         return
     given = cast("Collection[object]", words)
     # An iterator is used up by whoever looks at it first: the filter would find every run after that.
@@ -142,6 +158,15 @@ def _check_words(name: str, words: object) -> None:
         raise ConfigurationError(f"a filter needs one {name} at least, or None")
     if len(given) > _MOST_WORDS:
         raise ConfigurationError(f"a filter has at most {_MOST_WORDS:,} of {name}, not {len(given):,}")
+
+    _check_known(name, cast("Collection[str]", given))
+
+
+def _check_known(name: str, words: Collection[str]) -> None:
+    known = _KNOWN.get(name, ())
+    for word in words if known else ():
+        if word not in known:
+            raise ConfigurationError(f"no run has the {name} {_short(word)}: there are {', '.join(known)}")
 
 
 def _check_tags(tags: object) -> None:

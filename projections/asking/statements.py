@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from steptrail.projections.asking.cursor import Cursor
-from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
+from steptrail.projections.asking.filters import CRASHED, MEASURES, Measure, RunFilter, RunOrder, bound_of, instant_of
 from steptrail.projections.asking.runs import ORDERED_BY, RUN_COLUMNS
 from steptrail.projections.kernel.table import Scalar, Table, fitting
 from steptrail.projections.runs_view.sums import (
@@ -27,9 +27,8 @@ from steptrail.projections.runs_view.tables import TOKENS
 from steptrail.projections.runs_view.tags import LONGEST_TAG, kept_tenant
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["COUNTED", "CRASHED", "Period", "Questions", "Statement"]
+__all__ = ["COUNTED", "Period", "Questions", "Statement"]
 
-CRASHED = "crashed"
 """The status of a run that is in progress and that no process runs."""
 COUNTED = 10_000
 """So far the runs of a list are counted."""

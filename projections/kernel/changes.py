@@ -19,7 +19,7 @@ class _ByTable(defaultdict[Table, dict[Key, V]]):
 
     def __missing__(self, table: Table) -> dict[Key, V]:
         if not isinstance(table, Table):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{table!r} is no `Table`: changes name one of the tables of the projection")
+            raise TypeError(f"a {type(table).__name__} is no Table: changes name one of the tables of the projection")
         return super().__missing__(table)
 
 

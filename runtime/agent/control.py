@@ -36,6 +36,7 @@ from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.stream_lease import LOOKS
 
@@ -457,7 +458,10 @@ class SessionControl:
 
     async def answer(self, command: Settle | Approve | Deny) -> AgentState:
         """Give a verdict on a parked call, or a yes or no to a call. The run goes on at a later resume."""
-        return await self.stream.tell(command)
+        if isinstance(command, Settle):
+            return await self.stream.tell(command)
+        said = answer_to_approval(command)
+        return await answered_once(self.stream.tell(command), self._env.store, self.stream.stream, APPROVALS, said)
 
     async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
         """Open the session `into`, which goes on from the first `at` events of this one, or from all of them.

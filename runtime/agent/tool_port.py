@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steptrail.runtime.kernel.child_place import ChildPlace
 
 __all__ = [
+    "NO_CONTEXT",
     "Capture",
     "Patience",
     "Report",
@@ -72,6 +73,12 @@ class ToolContext(Generic[DataT_co, ResourcesT_co]):
         """Show the progress of the call to those who watch the run. May be called in any thread. It is not stored."""
         if self.report is not None:
             self.report(message, done, total)
+
+
+NO_CONTEXT: ToolContext[Any, Any] = ToolContext(
+    effect_id="", session_id="", execution_id="", step=0, call_id="", attempt=0
+)
+"""The context of no call: arguments are looked at, and nothing is called."""
 
 
 class ToolSucceeded(Struct, frozen=True):
@@ -141,7 +148,8 @@ class RunnableTool(Protocol):
     A tool may have an attribute `context_types`: the types of `data` and `resources` that it wants. An agent that has
     others refuses it. A tool may have an attribute `patience`. Then a call that was cancelled is left behind when the
     patience is over, and what it returns before that is dropped. Without one, it is waited for until `run` has
-    returned.
+    returned. A tool may have a method `check(arguments, raw, capture)` that returns the `ErrorInfo` of arguments with
+    which `run` would fail before it does anything; None for others. No person is asked about a call with such ones.
     """
 
     @property

@@ -1,6 +1,10 @@
 """Makes the questions of a run to people: those of human nodes, and whether a tool may run."""
 
+from functools import partial
+
+from steptrail.domain.copies import own
 from steptrail.domain.digests import digest_of
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.events import ApprovalRequested, FlowEvent, HumanRequested
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
@@ -10,17 +14,23 @@ from steptrail.domain.flow.kinds.people import PersonsQuestion, asked
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.templates import arguments
 from steptrail.domain.flow.nodes import HumanNode, ToolNode
+from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.task import Task
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule
-from steptrail.runtime.flow.faults import faulty
+from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.flow.failure_class import failure_class
+from steptrail.runtime.flow.faults import faulty, never_ran
 
 __all__ = ["question"]
 
 
-def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas) -> FlowEvent:
-    """Return the event that asks, or the failure of a node whose question cannot be made, or not be answered."""
+def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas, tool: object = None) -> FlowEvent:
+    """Return the event that asks, or the failure of a node whose question cannot be made, or not be answered.
+
+    `tool` is that of the node, if it is known here: nobody is asked about arguments that do not fit it.
+    """
     outer, visit = graph.node(task.node), run.open[task.node]
     seen, name = seen_by(run, graph, visit, task.item), effect_id(visit.execution, *task.key)
     # What a retry asks again is another question.
@@ -33,10 +43,21 @@ def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas)
                 schemas.problems(node.schema, None)
             return _asked(node, task, request_id, now, asked(node, seen))
         if isinstance(node, ToolNode):
-            return _requested(node, task, request_id, now, arguments(node.args, seen, node.required))
+            given = arguments(node.args, seen, node.required)
+            if (error := _unfit(tool, given, now)) is not None:
+                return never_ran(task.key, failure_class(error, FailureClass.VALIDATION), error, {})
+            return _requested(node, task, request_id, now, given)
     except NodeFault as fault:
         return faulty(task.key, fault)
     raise ValueError(f"{task.node} asks nobody")
+
+
+def _unfit(tool: object, given: dict[str, JsonValue], now: int) -> ErrorInfo | None:
+    check = getattr(tool, "check", None)
+    if check is None:
+        return None
+    found: ErrorInfo | None = check(own(given), None, partial(capture, default=ErrorType.TOOL, now=now / 1e6))
+    return found
 
 
 def _asked(node: HumanNode, task: Task, request_id: str, now: int, made: PersonsQuestion) -> HumanRequested:

@@ -3,7 +3,8 @@
 `StreamControl` owns the stream and drives it. This module decides which execution a command is about.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from steptrail.domain.errors import CommandRejected, ConfigurationError
 from steptrail.domain.flow.answers import asked_task
@@ -18,6 +19,8 @@ from steptrail.domain.flow.commands import (
     StartFlow,
 )
 from steptrail.domain.flow.decide import said_by, was_accepted
+from steptrail.domain.flow.events import HumanAnswered, StepAnswered
+from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import HumanNode
@@ -31,6 +34,7 @@ from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["FlowControl", "a_flow", "brought"]
@@ -174,10 +178,33 @@ class FlowControl:
 
     async def tell(self, command: SettleNode | Approve | Deny | AnswerStep) -> FlowResult:
         """Store a person's word about a node; the run goes on at the next `resume`, or at once where it runs."""
-        return FlowResult(await self.stream.tell(command))
+        match command:
+            case Approve() | Deny():
+                return await self._once(self.stream.tell(command), APPROVALS, answer_to_approval(command))
+            case AnswerStep(node=node):
+
+                def said(event: StepAnswered) -> str | None:
+                    return f'said "{event.action}" to' if event.node == node else None
+
+                return await self._once(self.stream.tell(command), (StepAnswered.TYPE,), said)
+            case _:
+                return FlowResult(await self.stream.tell(command))
 
     async def answer(self, command: AnswerQuestion) -> FlowResult:
         """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""
+
+        def said(event: HumanAnswered) -> str | None:
+            names = {event.request_id, node_asked_in(event.request_id)}
+            return "answered" if command.to in names else None
+
+        return await self._once(self._answer(command), (HumanAnswered.TYPE,), said)
+
+    async def _once(
+        self, answering: Awaitable[FlowState], types: Sequence[str], said: Callable[[Any], str | None]
+    ) -> FlowResult:
+        return FlowResult(await answered_once(answering, self._env.store, self.stream.stream, types, said))
+
+    async def _answer(self, command: AnswerQuestion) -> FlowState:
         state = (await self.stream.existing()).committed
         if command.key is None or command.key not in state.fold.keys:
             graph, task = state.graph, asked_task(state, command.to)
@@ -192,7 +219,7 @@ class FlowControl:
                 why = fault.message
             if why is not None:
                 raise CommandRejected("answer", state.flow_id, why)
-        return FlowResult(await self.stream.tell(command))
+        return await self.stream.tell(command)
 
 
 def _has_input(state: FlowState, start: StartFlow) -> bool:

@@ -70,6 +70,7 @@ class FlowOwner:
             child_of=partial(self._place_of, segment),
             watching=partial(self._watcher, segment.journal),
             forget=partial(self._env.fanout.forget, segment.journal.stream),
+            stop_below=self.stream.stop_below,
         )
 
     def _place_of(self, segment: Segment[FlowState, FlowEvent], parent: ParentRef) -> ChildPlace:

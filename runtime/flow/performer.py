@@ -5,7 +5,7 @@ leads to an effect outside the process is durable before it happens.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from steptrail.domain.agent.means import Means
@@ -75,10 +75,11 @@ class FlowRunner:
         child_of: Callable[[ParentRef], ChildPlace],
         watching: Watching,
         forget: Callable[[Place | None], None],
+        stop_below: Callable[[Sequence[str], str], Awaitable[None]],
     ) -> None:
         self._journal, self._flow, self._flight, self._means = journal, flow, flight, means
         self._reach, self._draw = reach, draw
-        self._forget = forget
+        self._forget, self._stop_below, self._stopped = forget, stop_below, 0
         self._attempts = (
             Attempts(journal, flow, flight, reach, means, child_of, watching=watching, forget=forget)
             if flow is not None
@@ -127,6 +128,7 @@ class FlowRunner:
         match effect:
             case RecordEvents(events=events):
                 journal.conclude(*events)
+                await self._stop_left()
                 if journal.unstored > _MOST_UNSTORED:
                     await journal.flush()
             case ScheduleNodeRetry(key=key):
@@ -135,7 +137,8 @@ class FlowRunner:
                 state = journal.asked
                 run, graph = state.at_work()
                 task = run.tasks.get(key) or Task(*key)
-                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas))
+                tool = self._flow.code.get(task.node) if self._flow is not None else None
+                journal.conclude(question(run, graph, task, state.as_of, self._means.schemas, tool))
             case Evaluate(key=key):
                 await self._evaluate(key, self._flow)
             case StartTasks(keys=keys) if attempts is not None:
@@ -154,6 +157,14 @@ class FlowRunner:
                     await self._wait(until)
             case _:
                 raise AssertionError(f"{effect} is not for this process")
+
+    async def _stop_left(self) -> None:
+        """Stop the streams of visits that were given up while the run goes on: they would go on for nothing."""
+        state = self._journal.peek()
+        left = state.run.left if state.run is not None else ()
+        if len(left) > self._stopped and await self._journal.flush():
+            given_up, self._stopped = left[self._stopped :], len(left)
+            await self._stop_below(given_up, f"flow {state.flow_id} goes on without it")
 
     async def _open(self, opener: Opener) -> None:
         """Open the resources of the run, once. When that fails, the run waits, and leaves the next try to a resume."""

@@ -4,7 +4,7 @@ The process that holds the lease drives the stream. A pause or a stop of a strea
 once, by the process that asks for it. Everything that was read before the lease was taken is read again under it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeVar
 
@@ -242,7 +242,11 @@ class StreamControl(StreamCommands[S, C, E, F]):
         if self._control.standing(state).is_open:
             return
         asked = self._control.asked(state)
-        stop = Stop(by=asked.by if isinstance(asked, Stop) else "parent", reason=f"session {self._id} has ended")
-        for child in self._control.children(state):
+        by = asked.by if isinstance(asked, Stop) else "parent"
+        await self.stop_below(self._control.children(state), f"session {self._id} has ended", by=by)
+
+    async def stop_below(self, streams: Iterable[str], reason: str, *, by: str = "parent") -> None:
+        """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""
+        for each in streams:
             with suppress(SessionNotFound, CommandRejected, StoreError):
-                await self._below(child).request(stop)
+                await self._below(each).request(Stop(by=by, reason=reason))

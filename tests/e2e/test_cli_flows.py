@@ -143,7 +143,7 @@ def test_given_a_question_then_why_and_the_inbox_say_how_to_answer_and_the_run_g
     )
     twice = flows(*no)
     assert (twice.code, twice.out) == (2, "")
-    assert "was answered already" in twice.err
+    assert re.search(r" has answered it already, at .* UTC, and a question is answered once", twice.err)
     assert [row["sessionId"] for row in flows("due", "--json").json] == ["p"]
     assert flows(*told("steptrail resume flows.py:publish flow:p")).code == 4
     (approval,) = flows("inbox", "--json").json

@@ -323,3 +323,40 @@ async def test_a_run_leaves_no_workflow_open_below_a_map_that_has_failed(waits: 
         rows = {row.status.value for row in await trail.runs() if row.parent is not None}
         assert not await trail.inbox()
     assert (result.status, rows) == (ExecutionStatus.COMPLETED, {"stopped", "failed"})
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_what_runs_below_a_map_that_has_failed_is_stopped_while_the_run_goes_on(waits: bool) -> None:
+    begun = asyncio.Event()
+
+    async def work(envelope: Envelope) -> None:
+        if envelope.input == "slow":
+            begun.set()
+            await asyncio.Event().wait()
+        await begun.wait()
+        raise RuntimeError("no")
+
+    if waits:
+        begun.set()
+    below = (
+        Workflow("below")
+        .rule_router("which", [Rule([Condition(path="input", value="ask")], to="ask")], default="work")
+        .human("ask", prompt="?")
+        .function("work", work)
+        .edge("which", "ask", "work")
+        .build()
+    )
+    flow = (
+        Workflow("t")
+        .map("m", over="items", flow=below, input="{{ item }}", concurrency=2, on_error="record")
+        .human("end", prompt="Go on?")
+        .chain("m", "end")
+        .build()
+    )
+    async with trail_of() as trail:
+        items = ["ask" if waits else "slow", "ill"]
+        result = await trail.run(flow, vars={"items": items}, session="f", options=LEAVES)
+        rows = {row.status.value for row in await trail.runs() if row.parent is not None}
+        asked = [question.node for question in await trail.inbox()]
+        reasons = [row.stop_reason for row in await trail.runs() if row.status is ExecutionStatus.STOPPED]
+    assert (result.status, rows, asked, len(reasons)) == (ExecutionStatus.WAITING, {"stopped", "failed"}, ["end"], 1)

@@ -278,3 +278,53 @@ async def test_an_answer_that_a_schema_cannot_judge_is_refused() -> None:
         await trail.run(flow, session="f", options=LEAVES)
         with pytest.raises(CommandRejected, match="schema cannot be used"):
             await trail.flow("f").answer("ask", data={"a": 1}, by="ana")
+
+
+async def test_the_second_answer_is_told_who_answered_first_and_when() -> None:
+    clock = HandClock()
+    flow = Workflow("t").human("ask", prompt="?").human("other", prompt="?").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f")
+        run = trail.flow("f")
+        await run.answer("ask", approved=True, by="ana")
+        clock.advance(3600)
+        first = "ana has answered it already, at 2027-01-15 08:00:00 UTC, and a question is answered once"
+        for to in ("ask", "f:1:ask:1"):
+            with pytest.raises(CommandRejected, match=f"cannot answer session 'f': {first}"):
+                await run.answer(to, approved=False, by="ben")
+        await run.resume(flow)
+        with pytest.raises(CommandRejected, match=first):
+            await run.answer("ask", approved=False, by="ben")
+        with pytest.raises(CommandRejected, match="nobody is asked about 'nothing'"):
+            await run.answer("nothing", approved=False, by="ben")
+
+
+async def test_the_second_word_about_a_held_step_and_a_second_approval_say_who_was_first() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("act", world.tool(), args={"name": "pay"}, approval=True).build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=RunOptions(pause_before=("act",)))
+        run = trail.flow("f")
+        await run.step("act", "continue", by="ana")
+        with pytest.raises(
+            CommandRejected, match=r'ana has said "continue" to it already, at 2027-01-15 .* UTC, and a '
+        ):
+            await run.step("act", "abort", by="ben")
+        asked = await run.resume(flow)
+        (task,) = asked.state.tasks
+        assert task.approval is not None
+        await run.deny(task.approval.id, by="ana")
+        with pytest.raises(CommandRejected, match=r"ana has denied it already, at .* UTC, and an approval is answered"):
+            await run.approve(task.approval.id, by="ben")
+
+
+async def test_nobody_is_asked_about_a_call_of_a_node_whose_arguments_do_not_fit_its_tool() -> None:
+    world = World()
+    flow = Workflow("t").tool("act", world.tool(), args={"name": [1, 2]}, approval=True).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f")
+        kinds = [record.event.TYPE for record in await trail.flow("f").history()]
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt) == (FailureClass.VALIDATION, 0)
+    assert "approval.requested.v1" not in kinds
+    assert not world.done

@@ -7,6 +7,7 @@ import pytest
 
 from steptrail import ToolEffect
 from steptrail.domain.flow.events import NodeThen
+from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.flow_why import print_flow_why
 from steptrail.interfaces.cli.output import Output
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
@@ -186,3 +187,47 @@ async def test_a_loop_has_finished_no_more_nodes_than_there_are(capsys: pytest.C
         why = await trail.flow("f").why()
     assert (why.spent.finished_nodes, why.spent.finished_visits) == (2, 10)
     assert any(line.startswith("spent       2 of 4 nodes in 10 visits, 5 attempts, ") for line in printed(why, capsys))
+
+
+@pytest.mark.parametrize("when", ["review_approved", "vars.review_approved == true", "review.approved"])
+async def test_a_run_that_a_gate_stopped_says_what_the_reviewer_said(
+    when: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = (
+        Workflow("t")
+        .human("ask", prompt="Publish?", output="review")
+        .gate("checked", when=when)
+        .chain("ask", "checked")
+        .build()
+    )
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").answer("ask", approved=False, by="ana", notes="the prices are of last year")
+        await trail.flow("f").resume(flow)
+        why = await trail.flow("f").why()
+    assert "it saw      review: ana rejected: the prices are of last year" in printed(why, capsys)
+    data = why.to_dict()["lookedAt"]
+    assert isinstance(data, dict)
+    assert data["review"]["notes"] == "the prices are of last year"  # type: ignore[index,call-overload]
+
+
+@pytest.mark.parametrize("is_a_function", [True, False])
+async def test_a_run_that_a_gate_stopped_says_what_the_node_before_it_found(
+    is_a_function: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found: JsonValue = {"ok": False, "why": "it is too long", "api_key": "sk-1", "all": [*["x" * 900] * 90]}
+    flow = (
+        Workflow("t")
+        .function("critic", lambda _: found, output="verdict")
+        .gate("checked", when=(lambda seen: seen.get("verdict.ok")) if is_a_function else "verdict.ok")
+        .chain("critic", "checked")
+        .build()
+    )
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        why = await trail.flow("f").why()
+    (line,) = [each for each in printed(why, capsys) if each.startswith("it saw")]
+    assert line.startswith('it saw      verdict: {"ok": false, "why": "it is too long", "api_key": "')
+    assert "sk-1" not in line
+    assert len(line) < 400
+    assert len(str(why.to_dict()["lookedAt"])) < 8_000

@@ -17,10 +17,11 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.inspector import Access, inspector
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import OnUnknown
 from steptrail.workflow import Workflow
 from tests.inspector.conftest import everything
+from tests.inspector.inspected import WANTED, desk
 from tests.inspector.test_pages import words
 from tests.runner.kit import Crash, crash_at
 
@@ -41,6 +42,11 @@ def ben(request: object) -> Access:
 def of_acme(request: object) -> Access:
     assert request is not None
     return Access(tenant="acme", may_act=True)
+
+
+def of_another(request: object) -> Access:
+    assert request is not None
+    return Access(tenant="other")
 
 
 Clients: TypeAlias = Callable[..., AbstractAsyncContextManager[httpx.AsyncClient]]
@@ -112,7 +118,7 @@ async def test_an_approval_is_answered_from_its_page_and_kept_with_who_and_why(
     assert buttons(page)[:2] == ["deny", "approve"]
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs/asks")
     assert (granted.by, granted.reason) == ("inspector:ana", "the order is hers")
-    assert buttons(after) == ["pause", "stop", "fork"]
+    assert buttons(after) == ["pause", "stop"]
     assert "steptrail resume" in words(after)
 
 
@@ -372,3 +378,97 @@ async def test_a_choice_and_data_answer_a_workflow_and_a_held_visit_goes_on(tmp_
     assert [chosen.status_code, sized.status_code] == [303, 303]
     assert [each.choice for each in said] == ["<b>blue</b>", None]
     assert said[1].data == {"cm": 4}
+
+
+def typed_in(page: str) -> list[str]:
+    """Return what stands in the fields for text of the forms that are not empty."""
+    return [unescape(text) for text in re.findall(r"<textarea[^>]*>([^<]+)</textarea>", page)]
+
+
+async def test_what_was_typed_stands_in_the_form_again_when_it_is_refused_beside_the_reason(
+    trail: Steptrail, tmp_path: Path
+) -> None:
+    store, said = f"sqlite:///{tmp_path / 'parked.db'}", {"reason": "I looked\nit up", "data": '{"sent": 1'}
+    await park(store, "parked")
+    async with Steptrail.open(store) as parked:
+        transport = httpx.ASGITransport(inspector(parked, authorize=ana))
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client:
+            refused = await act(client, "/runs/parked", "done", **said | {"reason": "I looked\r\nit up"})
+            assert (refused.status_code, typed_in(refused.text)) == (422, ['{"sent": 1', "I looked\nit up"])
+            assert "The data is not JSON. Nothing was done." in words(refused.text)
+            assert "data-live" not in refused.text  # it would be replaced by the page without what was typed
+            again = await post(client, forms(refused.text)[0], do="done", **said | {"data": '{"sent": 1}'})
+    assert (again.status_code, again.headers["location"]) == (303, "/runs/parked")
+
+
+async def test_what_was_typed_is_shown_when_there_is_no_form_for_it_any_more(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients() as client:
+        page = (await client.get("/runs/asks")).text
+        await post(client, forms(page)[0], do="approve")
+        late = await post(client, forms(page)[0], do="deny", reason="it is <b>not</b> hers")
+    assert late.status_code == 409
+    assert "This is not asked any more: inspector:ana has answered it already, at 20" in words(late.text)
+    assert "What you had typed, as the reason: it is <b>not</b> hers" in words(late.text)
+
+
+async def test_a_refused_pause_and_a_refused_fork_keep_their_reasons(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        steer = next(each for each in forms((await client.get("/runs/crashed")).text) if "once" not in each)
+        stale = await post(client, {**steer, "shown": "9"}, do="pause", reason="not at night")
+        fork = forms((await client.get("/runs/failed")).text)[-1]
+        nowhere = await post(client, dict(fork), do="fork", after="77", reason="another way")
+    assert (stale.status_code, typed_in(stale.text)) == (409, ["not at night"])
+    assert (nowhere.status_code, typed_in(nowhere.text)) == (409, ["another way"])
+    assert 'name="after" ' in nowhere.text
+    assert 'value="77"' in nowhere.text
+    assert nowhere.text.count('<details class="steer" open>') == 1
+
+
+async def test_a_session_can_be_forked_from_its_page_where_a_step_has_ended_and_nowhere_else(
+    trail: Steptrail, clients: Clients
+) -> None:
+    async with clients() as client:
+        assert "fork" not in buttons((await client.get("/runs/asks")).text)  # in its first step
+        assert "fork" not in buttons((await client.get("/runs/flow:review")).text)
+        await trail.run(desk(call("search", query="a"), calls(("refund", WANTED))), "Refund", session="in-a-step")
+        (ended,) = await trail.session("in-a-step").history(types=["step.completed.v1"])
+        page = (await client.get("/runs/in-a-step")).text
+        assert f"last after event {ended.version}." in words(page)
+        forked = await post(client, forms(page)[-1], do="fork")
+        fork = (await client.get(forked.headers["location"])).text
+        source = (await client.get("/runs/in-a-step")).text
+    assert f"A fork of in-a-step , after event {ended.version} of it." in words(fork)
+    assert f'href="/runs/in-a-step?e={ended.version}#e{ended.version}"' in fork
+    assert f"Forked into {forked.headers['location'].removeprefix('/runs/')} ." in words(source)
+    assert f'href="{forked.headers["location"]}"' in source
+
+
+async def test_a_fork_tells_nothing_of_a_source_that_its_reader_may_not_see(trail: Steptrail, clients: Clients) -> None:
+    await trail.session("failed").fork(session="theirs", by="ana", metadata={"tenant": "acme"})
+    await trail.session("failed").fork(session="ours", by="ana")
+    async with clients(of_acme) as client:
+        assert "/runs/failed" not in (await client.get("/runs/theirs")).text
+    async with clients(of_another) as client:
+        source = (await client.get("/runs/failed")).text
+    assert "Forked into ours ." in words(source)
+
+
+async def test_many_questions_about_one_tool_are_said_once(trail: Steptrail, clients: Clients) -> None:
+    await trail.run(desk(calls(*[("refund", WANTED)] * 8)), "Refund all", session="many")
+    async with clients() as client:
+        page = words((await client.get("/runs/many")).text)
+    assert "Waiting for somebody to approve refund (8 times) Next" in page
+
+
+async def test_a_page_that_refuses_a_filter_does_not_say_that_the_pages_only_read(clients: Clients) -> None:
+    async with clients() as client:
+        assert "These pages only read." not in (await client.get("/runs?status=lost")).text
+        assert "These pages only read." not in (await client.get("/stats?since=soon")).text
+
+
+async def test_the_lines_that_were_typed_can_all_be_seen(trail: Steptrail, clients: Clients) -> None:
+    async with clients() as client:
+        refused = await act(client, "/runs/asks", "rerun", reason="one\ntwo\nthree")
+    assert re.search(r'<textarea name="reason" rows="3" [^>]*>one\ntwo\nthree</textarea>', refused.text)

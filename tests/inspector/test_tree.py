@@ -1,5 +1,6 @@
 """The tree of a run: what each run of it has used itself, and what with all below it."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -13,11 +14,13 @@ from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
 from steptrail.inspector import inspector
+from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.http.inspector import lists
 from steptrail.interfaces.http.inspector.counting import CountedAnswer, Counting
 from steptrail.interfaces.http.inspector.tree_bill import RunBill, way_down
 from steptrail.testing import Reply, ScriptedModel, calls, say
 from steptrail.tools import SubagentTool
+from steptrail.workflow import RunOptions, Workflow
 from tests.inspector.conftest import everything
 from tests.inspector.test_pages import words
 
@@ -149,3 +152,62 @@ def test_the_way_down_has_a_name_once_at_each_depth() -> None:
 
     below = [(depth, run(name)) for depth, name in ((1, "b"), (2, "z"), (1, "b"), (1, "c"), (1, "d"), (1, "e"))]
     assert way_down(run("a"), below) == "a \u203a b, c, d and 1 more \u203a z"
+
+
+def unpriced() -> Agent:
+    """Return an agent of a model that is in no table."""
+    return AgentBuilder("free").with_model(ScriptedModel([say("So.", usage=Usage(input=500))] * 9, name="free")).build()
+
+
+async def test_a_workflow_is_not_billed_again_for_the_agents_below_it(trail: Steptrail) -> None:
+    flow = Workflow("w").agent("a", unpriced(), prompt="go").agent("b", unpriced(), prompt="go").chain("a", "b").build()
+    await trail.run(flow, session="f")
+    tree = await trail.tree("flow:f")
+    assert [(run.own_usage.total, run.usage.total) for _, run in tree.walk()] == [(0, 1_000), (500, 500), (500, 500)]
+
+
+@pytest.mark.parametrize("in_a_workflow", [True, False])
+async def test_a_cost_that_leaves_out_what_has_no_price_says_so_wherever_it_is_shown(
+    trail: Steptrail, tmp_path: Path, capsys: pytest.CaptureFixture[str], in_a_workflow: bool
+) -> None:
+    use = Usage(input=100)
+    script: list[Reply] = [calls(("free", {"prompt": "go"}), usage=use), say("Done.", usage=use)]
+    if in_a_workflow:
+        flow = Workflow("desk").agent("a", agent("priced", say("So.", usage=use), prices=None), prompt="go")
+        flow = flow.agent("b", unpriced(), prompt="go").chain("a", "b")
+        await trail.run(flow.build(), session="top", options=RunOptions(prices=PRICES))
+    else:
+        await trail.run(agent("desk", *script, below=unpriced()), "Do it", session="top")
+        await trail.run(agent("desk", say("So.", usage=use), prices=None), "Do it", session="unpriced")
+    await trail.views.wait()
+    name = "flow:top" if in_a_workflow else "top"
+    async with browsing(trail) as client:
+        page = words((await client.get(f"/runs/{name}")).text)
+        sums = words((await client.get("/stats")).text)
+    least = r"at least \$0.00[12]"
+    assert re.search(rf"spent [^.]* tokens, {least}", page)
+    store = f"sqlite:///{tmp_path / 'runs.db'}"
+    shown = dict[str, str]()
+    for command in (["why", name], ["show", name], ["runs"], ["stats", "--by", "agent"]):
+        await asyncio.to_thread(main, [*command, "--store", store])
+        shown[command[0]] = capsys.readouterr().out
+    assert all("at least 0.00" in shown[each] for each in ("why", "show", "runs"))
+    if not in_a_workflow:
+        assert re.search(r"cost at least \$0.002 without 2 of no price", sums)
+        assert re.search(r"\bdesk 2 .* at least \$0.002", sums)
+        assert re.search(r"desk .* at least \$0.0010 ", shown["stats"])
+
+
+async def test_a_run_with_nothing_below_it_is_told_one_sum_and_a_list_says_dollars_as_all_pages_do(
+    trail: Steptrail,
+) -> None:
+    use = Usage(input=100)
+    script: list[Reply] = [calls(("free", {"prompt": "go"}), usage=use), say("Done.", usage=use)]
+    await trail.run(agent("desk", *script, below=unpriced()), "Do it", session="top")
+    await trail.views.wait()
+    async with browsing(trail) as client:
+        (_, leaf) = tree_of((await client.get("/runs/top")).text)
+        listed = words((await client.get("/runs")).text)
+    assert leaf.endswith("active, 500 tokens")
+    assert "at least $0.002 " in listed
+    assert "USD" not in listed

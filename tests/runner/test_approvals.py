@@ -1,12 +1,15 @@
 """Calls that a person approves: nobody waits in a process, and what was approved runs exactly once."""
 
 import asyncio
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 import pytest
+from pydantic import BaseModel
 
-from steptrail import AgentBuilder, HookType, ToolEffect, tool
+from steptrail import AgentBuilder, ErrorPolicy, HookType, ToolEffect, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalExpired,
@@ -16,12 +19,17 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.base import full_form
 from steptrail.domain.errors import CommandRejected
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.hooks.state import HookState
+from steptrail.domain.inference import FinishReason, ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.usage import Usage
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import Reply, ScriptedModel, call, calls
-from steptrail.tools import ApprovalRule
+from steptrail.tools import ApprovalRule, SubagentTool
+from steptrail.workflow import FlowTool, Workflow
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, hook, run, trail_of
 
 WEEKEND = 2.5 * 86_400
@@ -66,7 +74,10 @@ async def test_asked_on_friday_and_granted_on_monday_with_other_arguments_it_run
         done = await monday.resume(agent)
         assert (done.status, done.output, bank.paid) == ("completed", "Paid.", [800])
         assert done.state.elapsed_seconds < WEEKEND
-        with pytest.raises(CommandRejected, match="ana has granted it already"):
+        with pytest.raises(
+            CommandRejected,
+            match="granted it already, at 2027-01-17 20:00:00 UTC, and an approval is",
+        ):
             await monday.approve(approval.id, by="ben")
 
 
@@ -160,7 +171,7 @@ async def test_of_two_people_who_answer_at_once_one_is_refused() -> None:
         )
         (refusal,) = [each for each in answers if isinstance(each, BaseException)]
         assert isinstance(refusal, CommandRejected)
-        assert "already, and an approval is answered once" in str(refusal)
+        assert "UTC, and an approval is answered once" in str(refusal)
         done = await ana.resume(agent)
         assert (done.status, bank.paid) == ("completed", [800] if refusal is answers[1] else [])
 
@@ -216,3 +227,82 @@ async def test_an_approved_call_that_a_crash_cut_off_is_not_asked_for_again() ->
         assert [(each.attempt, each.effect_id) for each in starts] == [(1, "s:1:1:0"), (2, "s:1:1:0")]
         assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
         assert sum(isinstance(event, ToolExecutionInterrupted) for event in events) == 1
+
+
+def patient(agent: Agent) -> Agent:
+    """Return the agent with a policy that lets the model try again."""
+    return replace(agent, error_policy=ErrorPolicy.retry_all())
+
+
+@pytest.mark.parametrize("given", ['{"cents": "nine"}', '{"cent": 9}', "{}", "[9]", '{"cents": 9'])
+async def test_nobody_is_asked_about_a_call_whose_arguments_do_not_fit_its_tool(given: str) -> None:
+    bank, clock = Bank(), HandClock()
+    made: dict[str, JsonValue] | None = json.loads(given) if given.endswith("}") else None
+    wrong = ToolCallPart(id="c1", name="pay", arguments=made, raw=given if made is None else None)
+    asks = ModelReply(parts=(wrong,), finish_reason=FinishReason.TOOL_CALLS, usage=Usage())
+    async with trail_of(clock) as trail:
+        agent = patient(bank.agent(asks, call("pay", cents=7), "Paid."))
+        waits = await trail.run(agent, "Pay", session="s")
+        state = await trail.session("s").state()
+        (failed,) = state.steps[0].tool_executions
+        assert failed.error is not None
+        assert (failed.error.type, failed.approval, failed.attempt) == (ErrorType.VALIDATION, None, 0)
+        (approval,) = state.open_approvals
+        assert (waits.status, approval.id, bank.paid) == ("waiting", "s:1:2:0", [])
+        await trail.session("s").approve(approval.id, by="ana")
+        done = await trail.session("s").resume(agent)
+        assert (done.status, done.output, bank.paid) == ("completed", "Paid.", [7])
+
+
+async def test_of_several_calls_of_a_reply_people_are_asked_about_those_that_can_run() -> None:
+    bank, clock = Bank(), HandClock()
+    asked = calls(("pay", {"cents": 1}), ("pay", {"cents": "two"}), ("pay", {"cents": 3}))
+    async with trail_of(clock) as trail:
+        agent = patient(bank.agent(asked, "Paid."))
+        await trail.run(agent, "Pay", session="s")
+        assert [each.id for each in (await trail.session("s").state()).open_approvals] == ["s:1:1:0", "s:1:1:2"]
+        for approval in ("s:1:1:0", "s:1:1:2"):
+            await trail.session("s").approve(approval, by="ana")
+        assert (await trail.session("s").resume(agent)).status == "completed"
+    assert bank.paid == [1, 3]
+
+
+async def test_a_call_that_a_hook_holds_fails_unasked_when_its_arguments_do_not_fit() -> None:
+    @tool
+    def pay(cents: int) -> str:
+        """Pay."""
+        raise AssertionError(cents)
+
+    def always(state: HookState) -> HookState:
+        return state.with_held_tool_call("always", expires=60)
+
+    agent = (
+        agent_of([call("pay", cents="nine"), "No."], (HookType.PRE_TOOL_USE, hook("always", always)))
+        .with_tools(pay)
+        .build()
+    )
+    ran = await run(patient(agent), on_commit=ignore)
+    assert (ran.result.status, ran.result.output) == ("completed", "No.")
+    assert not [event for event in ran.events if isinstance(event, ApprovalRequested)]
+
+
+class Ask(BaseModel):
+    prompt: str
+
+
+@pytest.mark.parametrize("in_a_workflow", [True, False])
+async def test_nobody_is_asked_to_let_another_agent_begin_with_arguments_that_do_not_fit(in_a_workflow: bool) -> None:
+    inner = AgentBuilder("inner").with_model(ScriptedModel(["Found."])).build()
+    child = (
+        FlowTool(Workflow("w").noop("a").build(), parameters=Ask, approval=True)
+        if in_a_workflow
+        else SubagentTool(inner, approval=True)
+    )
+    script: list[Reply] = [call(child.spec.name, prompts="?"), "No."]
+    outer = AgentBuilder("outer").with_model(ScriptedModel(script)).with_tools(child).build()
+    async with trail_of(HandClock()) as trail:
+        done = await trail.run(patient(outer), "Go", session="s")
+        (failed,) = done.state.steps[0].tool_executions
+        assert (done.status, failed.approval) == ("completed", None)
+        assert failed.error is not None
+        assert failed.error.error_class == "steptrail:InvalidArguments"

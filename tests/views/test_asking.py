@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,21 @@ async def test_a_list_that_there_is_not_is_refused(wrong: dict[str, str]) -> Non
         with pytest.raises(ConfigurationError, match="no other tenant"):
             await trail.views.of("a").stats(tenant="b")
         assert (await trail.views.runs(RunFilter(status="crashed"))).rows == []
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ({"status": "lost"}, "pending"),
+        ({"status": ["failed", "lost"]}, "crashed"),
+        ({"stop_reason": "lost"}, "steps_limit"),
+        ({"effect": "lost"}, "unsafe"),
+        ({"waits_for": {"lost"}}, "approval"),
+    ],
+)
+def test_a_word_that_no_run_can_have_is_refused_with_those_that_there_are(given: dict[str, Any], known: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{next(iter(given))} 'lost': there are .*{known}"):
+        RunFilter(**given)
 
 
 def test_the_blocking_twin_answers_the_same(store_url: str) -> None:

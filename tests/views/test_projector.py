@@ -102,6 +102,37 @@ async def test_a_projection_that_raises_stops_there_and_others_go_on(store_url: 
         assert await rows(mended, TOTALS) == [("even", 2, 6), ("odd", 3, 9)]
 
 
+class Telling(Counting):
+    """Fails and tells what it has read."""
+
+    def apply(self, fold: Any, entry: Any, changes: Any) -> Any:
+        try:
+            raise KeyError("ana@example.com")
+        except KeyError as error:
+            raise ValueError("no account 4711 of 'Ana B.'") from error
+
+
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+async def test_how_it_failed_is_kept_without_the_values_that_readers_of_rows_may_not_see(
+    store_url: str, on_error: OnError, caplog: pytest.LogCaptureFixture
+) -> None:
+    projection = Telling()
+    projection.on_error = on_error
+    async with viewed(store_url, projection) as (store, views):
+        await note(store, "agent:a", 1)
+        await views.catch_up()
+        await views.catch_up()
+        table = "skipped" if on_error == "skip" else "projections"
+        ((kept,),) = (await views.fetch(f"SELECT error FROM {table}")).rows  # noqa: S608
+    assert kept.endswith("ValueError: no account # of #\n")
+    assert "KeyError: #\n" in kept
+    assert "in apply" in kept
+    assert not [value for value in ("ana@", "4711", "Ana B.") if value in kept]
+    (told,) = [each.getMessage() for each in caplog.records if each.name == "steptrail.views"]
+    assert told.startswith("the projection counting fails at position 1\nTraceback")
+    assert told.endswith("ValueError: no account 4711 of 'Ana B.'")
+
+
 async def test_a_projection_that_cancels_itself_stops_like_any_other(store_url: str) -> None:
     async with viewed(store_url, Counting(fails_at="bad", fails_with=asyncio.CancelledError)) as (store, views):
         await note(store, "agent:a", 1)

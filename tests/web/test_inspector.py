@@ -389,7 +389,8 @@ def test_of_two_tabs_the_one_that_is_late_is_told_so(chromium: Browser, tmp_path
         page.wait_for_url("**/runs/asks")
         assert page.get_by_role("button", name="Approve", exact=True).count() == 0
         other.get_by_role("button", name="Deny", exact=True).click()
-        other.get_by_role("heading", name="Nothing was done").wait_for()
+        other.get_by_role("alert").filter(has_text="has answered it already").wait_for()
+        assert other.get_by_label("What was typed as reason").inner_text() == "it is right"
         other.get_by_role("link", name="asks as it stands now").click()
         assert other.get_by_role("button", name="Deny", exact=True).count() == 0
 

@@ -6,6 +6,7 @@ not what there is now, nothing is done and the page says so. Nothing is run here
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -13,19 +14,22 @@ from urllib.parse import quote
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, ConfigurationError, NotStorable, OwnershipLost, SessionBusy
+from steptrail.domain.flow.events import HumanAnswered
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, Refused, number_of
 from steptrail.interfaces.http.inspector.forms import FormRefused, read_form
+from steptrail.interfaces.http.inspector.run_pages import RunPages
 from steptrail.interfaces.http.inspector.ways import shown_digest, ways_to_answer
 from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.projections.questions import Question
+from steptrail.runtime.kernel.first_answers import APPROVALS, first_answer
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -40,8 +44,11 @@ _STEERING: Final = ("pause", "unpause", "stop", "requeue")
 _MOST_OF_A_NAME: Final = 80
 
 
+@dataclass(frozen=True)
 class Acting(Answering):
-    """Takes the forms of the pages."""
+    """Takes the forms of the pages. A form that is refused comes back on the page of the run, with what was typed."""
+
+    of_runs: RunPages
 
     async def act(self, request: "Request", access: Access) -> "Response":
         """Do what a form says, and answer with the page of the run."""
@@ -53,12 +60,17 @@ class Acting(Answering):
         root, name = request.scope.get("root_path", ""), name_of(row.stream)
         try:
             form = await read_form(request)
-            name = await self._done(row, form, f"inspector:{access.user}")
         except FormRefused as error:
             return self.shown(request, "refused.html", error.status, said=error.said, name=name)
+        refused: Refused | None = None
+        try:
+            name = await self._done(row, form, f"inspector:{access.user}")
+        except FormRefused as error:
+            refused = Refused(error.status, error.said, form)
         except (CommandRejected, NotStorable, ConfigurationError, SessionBusy, OwnershipLost) as error:
-            said = self.masking.text(str(error))
-            return self.shown(request, "refused.html", HTTPStatus.CONFLICT, said=said, name=name)
+            refused = Refused(HTTPStatus.CONFLICT, self.masking.text(str(error)), form)
+        if refused is not None:
+            return await self.of_runs.page(request, access, await self.row(request, access), refused)
         return RedirectResponse(f"{root}/runs/{quote(name, safe='')}", HTTPStatus.SEE_OTHER)
 
     async def _done(self, row: RunSummary, form: Mapping[str, str], by: str) -> str:
@@ -77,12 +89,21 @@ class Acting(Answering):
         asked = await open_questions(self.trail.store, IndexQuery(streams=[row.stream]), self.trail.clock.utc())
         question = next((each for each in asked if each.id == form.get("to")), None)
         if question is None or shown_digest(question) != form.get("shown"):
-            said = "This is not asked any more: it was answered, or has expired, or is asked anew. Nothing was done."
-            raise FormRefused(HTTPStatus.CONFLICT, said)
+            first = None if question is not None else await self._first(row, form.get("to", ""))
+            why = first or "it was answered, or has expired, or is asked anew"
+            raise FormRefused(HTTPStatus.CONFLICT, f"This is not asked any more: {why}. Nothing was done.")
         if do not in [way.value for way in ways_to_answer(question)]:
             raise FormRefused(HTTPStatus.UNPROCESSABLE_ENTITY, "There is no such answer. Nothing was done.")
         await _answered(handle, question, do, form, by, reason)
         return name
+
+    async def _first(self, row: RunSummary, to: str) -> str | None:
+        """Return who has answered the question of this id, and when; None when nobody has."""
+
+        def said(event: Any) -> str | None:
+            return "answered" if to in {getattr(event, name, None) for name in ("approval_id", "request_id")} else None
+
+        return await first_answer(self.trail.store, row.stream, (*APPROVALS, HumanAnswered.TYPE), said)
 
     async def _forked(self, session: Session, row: RunSummary, form: Mapping[str, str], by: str, reason: str) -> str:
         """Fork a session after an event, and return the name of the fork. A second click leads to the same one."""

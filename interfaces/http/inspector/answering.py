@@ -1,7 +1,7 @@
 """An answer to a request: for whom, made of which template, and what it is when there is nothing to see."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Answering", "Card", "NotThere", "number_in", "number_of", "number_of_path"]
+__all__ = ["Answering", "Card", "NotThere", "Refused", "number_in", "number_of", "number_of_path"]
 
 _log = logging.getLogger("steptrail.inspector")
+_OF_PAGES = (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""The statuses of pages on which there may be forms: what was asked of them, or said in one, may be wrong."""
 
 
 class _Unchanged(Exception):
@@ -39,6 +41,15 @@ class _Unchanged(Exception):
 
 class NotThere(Exception):
     """There is nothing here, or nothing that the caller may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A form that was refused: why, with which status, and what was typed into it, which must not be lost."""
+
+    status: HTTPStatus
+    said: str
+    form: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -99,7 +110,7 @@ class Answering:
         """Return a page, with the cookie that its forms need where there may be any."""
         from starlette.responses import HTMLResponse
 
-        may_act = status is HTTPStatus.OK and getattr(request.state, "form", None) is not None
+        may_act = status in _OF_PAGES and getattr(request.state, "form", None) is not None
         form: FormPass | None = request.state.form if may_act else None
         text = self.templates.get_template(template).render(
             root=request.scope.get("root_path", ""),

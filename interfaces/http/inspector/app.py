@@ -83,7 +83,7 @@ def inspector(
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
     given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
     pages, of_runs = Pages(*given), RunPages(*given)
-    counted, acting = CountedPages(*given), Acting(*given)
+    counted, acting = CountedPages(*given), Acting(*given, of_runs)
     return Starlette(
         routes=[
             Route("/", pages.answer(pages.overview)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from steptrail.domain.errors import ConfigurationError
@@ -9,7 +10,7 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere
+from steptrail.interfaces.http.inspector.answering import Answering
 from steptrail.interfaces.http.inspector.charts import DayChart, DaySeries, chart, days_between
 from steptrail.interfaces.http.inspector.counting import CountedAnswer, Counting
 from steptrail.interfaces.http.inspector.filters import (
@@ -17,6 +18,7 @@ from steptrail.interfaces.http.inspector.filters import (
     LABELS,
     chips,
     counted_filter,
+    fits,
     index_query,
     is_counted,
     said_in,
@@ -27,9 +29,8 @@ from steptrail.interfaces.http.inspector.words import duration, usd
 from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
 from steptrail.interfaces.python.failing_alike import same_failure
 from steptrail.interfaces.python.lists import WAIT_KINDS
-from steptrail.projections.asking.filters import RunOrder
+from steptrail.projections.asking.filters import CRASHED, RunOrder
 from steptrail.projections.asking.runs import RunCount
-from steptrail.projections.asking.statements import CRASHED
 from steptrail.projections.asking.stats import FailureGroup, Stats
 from steptrail.projections.same_failure import SameFailure
 
@@ -53,10 +54,7 @@ class CountedPages(Answering):
 
     async def runs(self, request: "Request", access: Access) -> "Response":
         """Answer with a page of runs; the filters are those of the address."""
-        try:
-            said = said_in(request.query_params)
-        except ConfigurationError:
-            raise NotThere from None
+        said = said_in(request.query_params)
         filters = {key: value for key, value in said.items() if key in FILTERS}
         given: dict[str, Any] = {
             "page": "runs",
@@ -64,6 +62,7 @@ class CountedPages(Answering):
             "chips": chips(filters),
             "labels": LABELS,
             "is_first": "after" not in said,
+            "wrong": None,
             "choices": {
                 "status": [*ExecutionStatus, CRASHED],
                 "stop_reason": list(StopReason),
@@ -77,8 +76,9 @@ class CountedPages(Answering):
                 told = await self._listed(access, said)
                 return self.shown(request, "runs.html", told=told, found=None, more=told.answer, **given)
             asked = index_query(said)
-        except ConfigurationError:
-            raise NotThere from None
+        except ConfigurationError as error:
+            given |= {"told": None, "found": None, "more": None, "wrong": str(error)}
+            return self.shown(request, "runs.html", HTTPStatus.BAD_REQUEST, **given)
         tag = self.tag(request, await self.trail.store.last_position())
         found = await page_of_runs(self.trail, access, asked)
         return self.shown(request, "runs.html", tag=tag, told=None, found=found, more=None, **given)
@@ -95,36 +95,32 @@ class CountedPages(Answering):
 
     async def stats(self, request: "Request", access: Access) -> "Response":
         """Answer with what runs come to, by day and by agent."""
-        since, agent = self._since(request), request.query_params.get("agent") or None
 
-        async def question(asked: AskingRuns) -> tuple[Stats, Stats]:
-            span = since_of(since)
-            by_day = await asked.stats(since=span, by=("day",), agent=agent, fresh=None)
-            return by_day, await asked.stats(since=span, by=("agent",), agent=agent, fresh=None)
+        async def question(asked: AskingRuns, **of: Any) -> tuple[Stats, Stats]:
+            by_day = await asked.stats(by=("day",), **of, fresh=None)
+            return by_day, await asked.stats(by=("agent",), **of, fresh=None)
 
-        told = await self._asked(access, question)
+        told, status, given = await self._of_a_time(request, access, question)
         by_day, by_agent = told.answer if told.answer is not None else (None, None)
         return self.shown(
             request,
             "stats.html",
+            status,
             page="stats",
             told=told,
             stats=by_day,
             agents=() if by_agent is None else sorted(by_agent.groups, key=lambda each: -each.runs),
             charts=() if by_day is None else self._charts(by_day),
-            since=since,
-            spans=_SPANS,
-            agent=agent,
+            **given,
         )
 
     async def failures(self, request: "Request", access: Access) -> "Response":
         """Answer with the failures, those that are alike together."""
-        since, agent = self._since(request), request.query_params.get("agent") or None
 
-        async def question(asked: AskingRuns) -> Sequence[FailureGroup]:
-            return await asked.failures(since=since_of(since), agent=agent, fresh=None)
+        async def question(asked: AskingRuns, **of: Any) -> Sequence[FailureGroup]:
+            return await asked.failures(**of, fresh=None)
 
-        told = await self._asked(access, question)
+        told, status, given = await self._of_a_time(request, access, question)
         groups = list(told.answer or ())
         today = to_datetime(self.trail.clock.utc()).date()
         days = days_between([each.first_day for each in groups], today)
@@ -132,28 +128,30 @@ class CountedPages(Answering):
         return self.shown(
             request,
             "failures.html",
+            status,
             page="failures",
             told=told,
             groups=list(zip(groups, trends, strict=False)),
             count=len(groups),
-            since=since,
-            spans=_SPANS,
-            agent=agent,
+            **given,
         )
 
-    async def _asked(self, access: Access, question: Any) -> CountedAnswer[Any]:
+    async def _of_a_time(
+        self, request: "Request", access: Access, question: Any
+    ) -> tuple[CountedAnswer[Any], HTTPStatus, Mapping[str, Any]]:
+        """Ask about the runs of the time and the agent that an address names; what is wrong with these is told."""
+        since, agent = request.query_params.get("since") or "7d", request.query_params.get("agent") or None
+        given: dict[str, Any] = {"since": since, "agent": agent, "spans": _SPANS, "wrong": None}
         try:
-            return await self.counting.ask(access, question)
+            fits({"since": since, "agent": agent or ""})
+            span = since_of(since)
         except ConfigurationError as error:
-            return CountedAnswer(None, trouble=str(error))
-
-    def _since(self, request: "Request") -> str:
-        since = request.query_params.get("since") or "7d"
+            return CountedAnswer(None), HTTPStatus.BAD_REQUEST, given | {"wrong": str(error)}
         try:
-            since_of(since)
-        except ConfigurationError:
-            raise NotThere from None
-        return since
+            told = await self.counting.ask(access, lambda asked: question(asked, since=span, agent=agent))
+        except ConfigurationError as error:
+            told = CountedAnswer[Any](None, trouble=str(error))
+        return told, HTTPStatus.OK, given
 
     def _charts(self, stats: Stats) -> Sequence[DayChart]:
         by_day = {group.by["day"]: group for group in stats.groups}

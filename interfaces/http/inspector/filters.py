@@ -10,7 +10,8 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 
-__all__ = ["FILTERS", "LABELS", "Chip", "chips", "counted_filter", "index_query", "is_counted", "said_in", "since_of"]
+__all__ = ["FILTERS", "LABELS", "Chip", "chips", "counted_filter", "fits", "index_query", "is_counted", "said_in"]
+__all__ += ["since_of"]
 
 _OF_INDEX: Final = ("status", "stop_reason", "agent", "waits_for", "parent")
 _WORDS: Final = ("tool", "error_type", "error_class", "signature", "model", "resolved_by", "tenant")
@@ -68,15 +69,16 @@ def chips(filters: Mapping[str, str]) -> Sequence[Chip]:
 
 
 def said_in(query: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what an address says of a list: each filter that has a value, and `after`.
+    """Return what an address says of a list: each filter that has a value, and `after`."""
+    return {key: query[key] for key in (*FILTERS, "after") if query.get(key)}
 
-    Raises `ConfigurationError` for a value that no run can have: a list of more than was asked for would be a lie.
-    """
-    said = {key: query[key] for key in (*FILTERS, "after") if query.get(key)}
+
+def fits(said: Mapping[str, str]) -> None:
+    """Raise the `ConfigurationError` about a value that no run can have: a list of others would be a lie."""
     for key, value in said.items():
         if len(value) > _LONGEST or "\0" in value:  # no server takes a NUL in a text
-            raise ConfigurationError(f"no run has such a {key}")
-    return said
+            label = LABELS.get(key, key)
+            raise ConfigurationError(f"{label}: a text of at most {_LONGEST} characters, without a NUL")
 
 
 def is_counted(said: Mapping[str, str]) -> bool:
@@ -86,6 +88,7 @@ def is_counted(said: Mapping[str, str]) -> bool:
 
 def index_query(said: Mapping[str, str]) -> IndexQuery:
     """Return what to ask the index. Raises `ConfigurationError` for words that there are not."""
+    counted_filter(said)
     return IndexQuery(
         status=said.get("status"),
         stop_reason=said.get("stop_reason"),
@@ -98,17 +101,18 @@ def index_query(said: Mapping[str, str]) -> IndexQuery:
 
 def counted_filter(said: Mapping[str, str]) -> tuple[RunFilter, RunOrder]:
     """Return what to ask the read models, and the order. Raises `ConfigurationError` for what makes no sense."""
+    fits(said)
     given: dict[str, Any] = {key: said[key] for key in (*_OF_INDEX, *_WORDS) if key in said}
     if "parent" in given:
         given["parent"] = stream_named(given["parent"])
     if "tag" in said:
         name, _, value = said["tag"].partition("=")
         given["tags"] = {name: value}
-    given["least"] = {key: _number(said[key]) for key in _BOUNDS if key in said}
+    given["least"] = {key: _number(key, said[key]) for key in _BOUNDS if key in said}
     given["since"], given["until"] = (since_of(said[key]) if key in said else None for key in ("since", "until"))
     order = said.get("order", RunOrder.NEWEST.value)
     if order not in list(RunOrder):
-        raise ConfigurationError(f"there is no order {order!r}")
+        raise ConfigurationError(f"there is no order {order!r}: there are {', '.join(RunOrder)}")
     return RunFilter(**given), RunOrder(order)
 
 
@@ -120,12 +124,12 @@ def since_of(text: str) -> datetime | timedelta:
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{text!r} is no time") from None
+        raise ConfigurationError(f"{text!r} is no time: 12h, 7d, 2w ago, or a date such as 2026-03-01") from None
     return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
 
 
-def _number(text: str) -> float:
+def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigurationError(f"{text!r} is no number") from None
+        raise ConfigurationError(f"{LABELS[key]}: {text!r} is no number") from None

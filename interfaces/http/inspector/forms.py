@@ -75,6 +75,7 @@ async def read_form(request: "Request") -> Mapping[str, str]:
         form = dict(parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=20))
     except ValueError:
         raise FormRefused(HTTPStatus.BAD_REQUEST, "This is not a form. Nothing was done.") from None
+    form = {name: text.replace("\r\n", "\n") for name, text in form.items()}  # as it was typed
     if not FormPass(request).fits(form):
         said = "The page with the form was too old, or not this browser's. Nothing was done: go back, load it again."
         raise FormRefused(HTTPStatus.FORBIDDEN, said)

@@ -23,6 +23,7 @@ __all__ = [
     "Needs",
     "QuestionPage",
     "RunPage",
+    "forks_of",
     "needs",
     "page_of_questions",
     "page_of_runs",
@@ -136,6 +137,14 @@ async def runs_below(
         found.append((depth, row))
         open_ones += [(depth + 1, each) for each in reversed(below.pop(row.stream, []))]
     return found, is_cut or bool(level)
+
+
+async def forks_of(
+    trail: Steptrail, access: Access, stream: str, *, most: int = 20
+) -> tuple[Sequence[RunSummary], bool]:
+    """Return the forks of a run that a caller may see, the one that began last first, and whether there are more."""
+    rows = await listed_runs(trail.store, IndexQuery(forked_from=[stream], limit=most + 1))
+    return await visible(trail.store, access, rows[:most]), len(rows) > most
 
 
 async def worker_of(store: EventStore, row: RunSummary) -> str | None:

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from steptrail.domain.agent.events import StepCompleted
+from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.ids import STREAM_PREFIX
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Recorded
@@ -66,6 +69,8 @@ class RunView:
     """The contents of the page. `told` is None for a run that cannot be read; `damage` says why.
 
     `above` is the run that began it, if the caller may see it, and `below` are those that it began, with their depth.
+    `fork_of` is the session that it was forked from, if the caller may see it, and `forked_at` after how many events of
+    that one. `fork_after` is the last event after which it can be forked itself; None where that cannot be told.
     """
 
     row: RunSummary
@@ -79,6 +84,9 @@ class RunView:
     graph: GraphPicture | None
     above: RunSummary | None
     below: Sequence[tuple[int, RunSummary]]
+    fork_of: RunSummary | None
+    forked_at: int | None
+    fork_after: int | None
 
 
 async def read_run(
@@ -96,10 +104,13 @@ async def read_run(
 
     Raises `ConfigurationError` when there is no such execution.
     """
-    head, damage = None, None
+    head, damage, agent = None, None, None
     try:
-        head = await read_head(trail, row, masking, store, asked.execution, explainers)
+        explanation = await explanation_of(trail, row, asked.execution, explainers)
+        head = told(row.stream, explanation, masking, store)
         damage = head.damage
+        state_of_kind = cast("Any", explanation).state
+        agent = state_of_kind if isinstance(state_of_kind, AgentState) else None
     except CorruptRecord as error:
         damage = str(error)
     count = await trail.store.version(row.stream)
@@ -118,8 +129,11 @@ async def read_run(
         panel=await _panel(trail.store, row.stream, head, asked),
         state=state,
         graph=await graph_of(trail, row.stream, count),
-        above=await _above(trail, access, row),
+        above=await _seen(trail, access, None if row.parent is None else row.parent.stream),
         below=below,
+        fork_of=await _seen(trail, access, row.fork_of),
+        forked_at=agent.forked_from.version if agent is not None and agent.forked_from is not None else None,
+        fork_after=None if agent is None or head is None or damage is not None else _fork_after(agent, head, records),
     )
 
 
@@ -186,8 +200,18 @@ async def _panel(store: EventStore, stream: str, head: Told | None, asked: Asked
     return decision_panel(records, version)
 
 
-async def _above(trail: Steptrail, access: Access, row: RunSummary) -> RunSummary | None:
-    if row.parent is None:
+def _fork_after(state: AgentState, head: Told, records: Sequence[Recorded[Any]]) -> int | None:
+    """Return the last event after which a session can be forked, of those that are shown and where it stands now."""
+    if not head.is_newest or why_no_fork(state) is None:
+        return state.version if head.is_newest else None
+    ends = [record.version for record in records if isinstance(record.event, StepCompleted)]
+    before = head.events.get("started", 0) - 1 if state.fold.executions > 1 else 0
+    return max([0, *ends, before]) or None
+
+
+async def _seen(trail: Steptrail, access: Access, stream: str | None) -> RunSummary | None:
+    """Return the row of a stream, if the caller may see it."""
+    if stream is None:
         return None
-    found = await visible(trail.store, access, await listed_runs(trail.store, IndexQuery(streams=[row.parent.stream])))
+    found = await visible(trail.store, access, await listed_runs(trail.store, IndexQuery(streams=[stream])))
     return found[0] if found else None

@@ -2,26 +2,29 @@
 
 import json
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access
-from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_in, number_of_path
+from steptrail.interfaces.http.inspector.answering import Answering, NotThere, Refused, number_in, number_of_path
 from steptrail.interfaces.http.inspector.bar_choice import SLOW
 from steptrail.interfaces.http.inspector.bodies import at_path
 from steptrail.interfaces.http.inspector.comparing import Side, compare
 from steptrail.interfaces.http.inspector.counted import alike
 from steptrail.interfaces.http.inspector.events import event_at
 from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
-from steptrail.interfaces.http.inspector.lists import runs_below
+from steptrail.interfaces.http.inspector.lists import forks_of, runs_below
 from steptrail.interfaces.http.inspector.minimap import minimap
 from steptrail.interfaces.http.inspector.place import execution_in, place_of
-from steptrail.interfaces.http.inspector.run import Asked, explanation_of, read_head, read_run
+from steptrail.interfaces.http.inspector.run import Asked, RunView, explanation_of, read_head, read_run
 from steptrail.interfaces.http.inspector.run_json import run_json
 from steptrail.interfaces.http.inspector.state import state_at
 from steptrail.interfaces.http.inspector.told import Told
 from steptrail.interfaces.http.inspector.tree_bill import tree_bill, way_down
+from steptrail.interfaces.http.inspector.ways import ways_to_steer
 from steptrail.interfaces.http.inspector.words import pretty
 from steptrail.interfaces.python.explaining import Explainers
 
@@ -43,12 +46,18 @@ class RunPages(Answering):
 
     async def run(self, request: "Request", access: Access) -> "Response":
         """Answer with the page of one run."""
-        row = await self.row(request, access)
+        return await self.page(request, access, await self.row(request, access))
+
+    async def page(
+        self, request: "Request", access: Access, row: RunSummary, refused: Refused | None = None
+    ) -> "Response":
+        """Answer with the page of the run of a row. It says of a form of it that it was refused, if one was."""
         place, number = place_of(request, row), execution_in(request, row)
         below, is_cut = await runs_below(self.trail, access, row.stream)
         bill = await tree_bill(self.trail, self.counting, access, row, below, is_cut=is_cut)
         version, is_unsound = await self.trail.store.version(row.stream), self.explainers.is_unsound(row.stream)
-        tag = self.tag(request, version, is_unsound, row, below, bill)
+        forks, has_more_forks = await forks_of(self.trail, access, row.stream)
+        tag = self.tag(request, version, is_unsound, row, below, bill, [each.stream for each in forks])
         asked = Asked(
             execution=number,
             event=number_in(request, "e"),
@@ -81,7 +90,12 @@ class RunPages(Answering):
             steps = await minimap(self.trail, self.counting, access, row, number)
         shown: dict[str, Any] = {"run": view, "cards": cards, "number": number, "others": others, "minimap": steps}
         tree: dict[str, Any] = {"bill": bill, "way": way_down(row, below), "is_cut": is_cut, "slow": SLOW}
-        return self.shown(request, "run.html", tag=tag, page="run", here=place, **shown, **tree)
+        tree |= {"forks": forks, "has_more_forks": has_more_forks, "refused": refused}
+        tree["refused_at"] = None if refused is None else _form_of(refused, view)
+        status = HTTPStatus.OK if refused is None else refused.status
+        if refused is None:
+            tree["tag"] = tag
+        return self.shown(request, "run.html", status, page="run", here=place, **shown, **tree)
 
     async def find(self, request: "Request", access: Access) -> "Response":
         """Answer with the events of a run in which a text stands."""
@@ -177,3 +191,15 @@ class RunPages(Answering):
             damage=damage,
             page="run",
         )
+
+
+def _form_of(refused: Refused, view: RunView) -> str | None:
+    """Return which form of a page was refused: a question by its id, `steer` or `fork`; None when it has none such."""
+    head, do, to = view.told, refused.form.get("do", ""), refused.form.get("to")
+    if head is None:
+        return None
+    if to is not None:
+        return to if to in [each.id for each in head.questions] else None
+    if do == "fork":
+        return do if view.fork_after is not None else None
+    return "steer" if do in [way.value for way in ways_to_steer(head)] else None

@@ -1,5 +1,6 @@
 """The head of the page of a run: why it stopped or what it waits for, who decided, and how it goes on."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -13,6 +14,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.words import Status, duration, status_word, usd
 from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many, owner_text
@@ -102,9 +104,10 @@ def _said(
 ) -> str:
     # A verdict about questions repeats their arguments, which are shown below as they may be.
     if status is ExecutionStatus.WAITING and asked:
-        return f"Waiting for somebody {', and '.join(asked_text(each) for each in asked[:3])}" + (
-            f", and {len(asked) - 3} more" if len(asked) > 3 else ""
-        )
+        texts = Counter(asked_text(each) for each in asked)
+        first = [f"{text} ({count} times)" if count > 1 else text for text, count in list(texts.items())[:3]]
+        more = len(asked) - sum(list(texts.values())[:3])
+        return f"Waiting for somebody {', and '.join(first)}" + (f", and {more} more" if more else "")
     if status is ExecutionStatus.WAITING and expired:
         late = "; ".join(f"{asked_text(each)}: {each.then}" for each in expired[:3])
         return f"Waiting to be gone on with, as nobody came in time {late}"
@@ -131,6 +134,8 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
             yield "at", str(frame)
         for cause in _list(known.get("causes"))[1:4]:
             yield "caused by", str(cause)
+    for name, value in _object(shown.get("lookedAt")).items():
+        yield "it saw", looked_at_text(name, value)
     for label, key in (("paused", "pausedBy"), ("unpaused", "unpausedBy"), ("stop asked", "stopRequestedBy")):
         asked = _object(shown.get(key) or ({"by": _object(data.get(key)).get("by")} if data.get(key) else None))
         if asked:
@@ -159,8 +164,14 @@ def _spent(spent: _Data) -> str:
         if spent.get(key)
     ]
     counted.append(many(cast("int", spent.get("tokens", 0)), "token"))
-    cost = _object(spent.get("cost")).get("usd")
-    counted += [usd(float(str(cost)))] if cost is not None else []
+    cost = _object(spent.get("cost"))
+    if cost.get("usd") is not None:
+        least = (
+            "at least "
+            if cost.get("unpricedModels") or cost.get("unmeteredReplies") or cost.get("unattributedTokens")
+            else ""
+        )
+        counted.append(f"{least}{usd(float(str(cost['usd'])))}")
     active, wall = (float(cast("float", spent.get(key, 0.0))) for key in ("activeSeconds", "wallSeconds"))
     return ", ".join([*counted, f"{duration(active)} active", f"{duration(wall)} in all"])
 

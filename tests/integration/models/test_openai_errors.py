@@ -165,6 +165,31 @@ async def test_nobody_listening_is_told_with_the_address_and_without_what_it_hol
     assert "s3cret" not in msgspec.json.encode(info).decode()
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/v1/8d7f3b2a9c4e5f60aabb/openai", "/v1/…/openai"),
+        ("/token/550e8400-e29b-41d4-a716-446655440000", "/token/…"),
+        ("/v1?api_key=gateway-key-1", "/v1"),
+        ("/v1?code=gateway-key-2", "/v1"),
+        ("/openai/deployments/gpt-4o-2024-08-06", "/openai/deployments/gpt-4o-2024-08-06"),
+    ],
+)
+async def test_a_key_in_the_path_or_the_query_of_an_address_is_in_no_error(
+    server: ModelServer, path: str, shown: str
+) -> None:
+    with ModelServer([]) as gone:
+        address = gone.url.removesuffix("/v1")
+    with pytest.raises(ModelUnreachable, match="gave no answer") as caught:
+        await ask(address + path)
+    assert f" at {address}{shown} gave no answer" in str(caught.value)
+    # What the server says of it, and whatever else is told later, passes the same place.
+    told = capture(RuntimeError(f"GET {address}{path} was refused"), default=ErrorType.UNKNOWN, now=NOW).message
+    key = path.rpartition("=")[2] if "=" in path else next((each for each in path.split("/") if len(each) >= 20), "")
+    assert (key in told) is (path == shown)
+    assert told.startswith(f"GET {address}/")
+
+
 async def test_the_key_is_sent_and_never_recorded(server: ModelServer) -> None:
     server.play([unauthorized()])
     with pytest.raises(openai.AuthenticationError) as caught:

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from steptrail.domain.agent.commands import Approve, Deny
-from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, RunHooks
+from steptrail.domain.agent.effects import AskPeople, KeepWaiting, Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -123,7 +123,7 @@ APPROVED = WaitEnded(reason="approved", by="ana")
 def test_a_call_that_needs_approval_waits_for_it_before_it_starts() -> None:
     scenario = wanting("pay", "look")
     asking = question(scenario)
-    scenario.next().is_(Record(asking))
+    scenario.next().is_(AskPeople(asking))
     waits = scenario.and_(*asking)
     assert waits.state.status is ExecutionStatus.WAITING
     assert [approval.id for approval in waits.state.open_approvals] == [ID]
@@ -261,7 +261,7 @@ def test_the_time_of_the_wait_is_nobodys_active_time() -> None:
 def test_a_hook_holds_a_call_that_its_tool_would_let_through() -> None:
     rule = ApprovalRule(expires=60, reason="at night")
     held = wanting("look").and_(ToolCallHeld(position=0, rule=rule, hook="Night"))
-    held.next().is_(Record(question(held, asked_by="Night")))
+    held.next().is_(AskPeople(question(held, asked_by="Night")))
 
 
 def test_hooks_run_before_a_person_is_asked_so_that_they_see_the_final_arguments() -> None:
@@ -273,7 +273,7 @@ def test_hooks_run_before_a_person_is_asked_so_that_they_see_the_final_arguments
     asking, _ = question(amended)
     assert isinstance(asking, ApprovalRequested)
     assert asking.arguments_digest != scenario.state.tool_executions[0].arguments_digest
-    amended.next().is_(Record(question(amended)))
+    amended.next().is_(AskPeople(question(amended)))
 
 
 def test_a_blocked_call_asks_nobody() -> None:

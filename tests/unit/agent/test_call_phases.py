@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from steptrail.domain.agent.call_phases import CALL_TRANSITIONS, CallKey, CallPhase, Said, key_of
-from steptrail.domain.agent.effects import Effect, JudgeAnswer, Record, RunCalls, ScheduleToolRetry
+from steptrail.domain.agent.effects import AskPeople, Effect, JudgeAnswer, Record, RunCalls, ScheduleToolRetry
 from steptrail.domain.agent.events import (
     AgentEvent,
     AnswerAccepted,
@@ -134,7 +134,7 @@ EXPECTED: dict[CallKey, dict[str, str]] = {
     ToolCallCancelled: {"new held forbidden asking approved again retrying suspended answer": "cancelled"},
     ToolExecutionStarted: {"new approved again retrying": "running"},
     ToolExecutionCompleted: {"running parked": "completed"},
-    ToolExecutionFailed: {"new approved again retrying running parked": "failed"},
+    ToolExecutionFailed: {"new held approved again retrying running parked": "failed"},
     (ToolExecutionFailed, Said.MAY_RETRY): {"running": "retryable"},
     ToolRetryScheduled: {"retryable": "retrying"},
     (ToolExecutionInterrupted, Then.RERUN): {"running in_doubt": "again"},
@@ -240,7 +240,7 @@ FIRST_DUE: dict[CallPhase, type[Effect] | type[AgentEvent]] = {
 
 def first_due(scenario: AgentScenario) -> type[Effect] | type[AgentEvent]:
     (effect,) = scenario.next().effects
-    return type(effect.events[0]) if isinstance(effect, Record) else type(effect)
+    return type(effect.events[0]) if isinstance(effect, Record | AskPeople) else type(effect)
 
 
 @pytest.mark.parametrize("phase", CallPhase)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptrail.domain.agent.effects import Record, RunCalls, RunHooks
+from steptrail.domain.agent.effects import AskPeople, Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalRequested,
@@ -115,7 +115,7 @@ def test_a_call_that_a_hook_blocks_keeps_no_other_from_running_beside_its_neighb
 def test_a_call_that_needs_a_yes_is_asked_for_when_the_calls_before_it_have_ended() -> None:
     scenario = asking_for("look", "ask").and_(looking(0), returned(0))
     (effect,) = scenario.next().effects
-    assert isinstance(effect, Record)
+    assert isinstance(effect, AskPeople)
     assert isinstance(effect.events[0], ApprovalRequested)
 
 

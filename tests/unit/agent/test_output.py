@@ -5,7 +5,7 @@ from msgspec import structs
 
 from steptrail.domain.agent.answer_to_judge import BROKEN_VALIDATOR
 from steptrail.domain.agent.deciding import decided as decision_of
-from steptrail.domain.agent.effects import Effect, JudgeAnswer, Record, RunCalls, TakeDecision
+from steptrail.domain.agent.effects import AskPeople, Effect, JudgeAnswer, Record, RunCalls, TakeDecision
 from steptrail.domain.agent.events import (
     AgentEvent,
     AnswerAccepted,
@@ -61,7 +61,7 @@ def answering(
 
 def first_due(scenario: AgentScenario) -> Effect | type[AgentEvent]:
     (effect,) = scenario.next().effects
-    return type(effect.events[0]) if isinstance(effect, Record) else effect
+    return type(effect.events[0]) if isinstance(effect, Record | AskPeople) else effect
 
 
 @pytest.mark.parametrize("mode", [OutputMode.NATIVE, OutputMode.PROMPTED, OutputMode.LAST])

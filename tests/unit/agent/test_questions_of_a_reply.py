@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from steptrail.domain.agent.commands import Approve, Deny
-from steptrail.domain.agent.effects import KeepWaiting, Record, RunCalls, RunHooks
+from steptrail.domain.agent.effects import AskPeople, KeepWaiting, Record, RunCalls, RunHooks
 from steptrail.domain.agent.events import (
     AgentEvent,
     ApprovalDenied,
@@ -121,7 +121,7 @@ def open_ones(scenario: AgentScenario) -> list[str]:
 def test_all_calls_that_need_a_yes_are_asked_about_before_the_run_waits_once_for_the_last_to_expire() -> None:
     scenario = wanting("pay", "note", "ship", "pay")
     asks = questions(scenario, 0, 2, 3)
-    scenario.next().is_(Record(asks))
+    scenario.next().is_(AskPeople(asks))
     waits = scenario.and_(*asks)
     assert open_ones(waits) == [id_of(0), id_of(2), id_of(3)]
     waits.next().is_(KeepWaiting("approval", scenario.clock + HOUR))
@@ -130,7 +130,7 @@ def test_all_calls_that_need_a_yes_are_asked_about_before_the_run_waits_once_for
 def test_the_calls_before_the_first_question_run_before_it_is_asked_and_those_after_it_keep_their_turn() -> None:
     scenario = wanting("look", "pay", "look", "pay").next().is_(RunCalls((0,)))
     scenario = scenario.and_(running(0, "look", ToolEffect.READ), returned(0))
-    scenario.next().is_(Record(questions(scenario, 1, 3)))
+    scenario.next().is_(AskPeople(questions(scenario, 1, 3)))
 
 
 def test_the_hooks_about_all_calls_that_are_left_run_before_the_questions_so_that_what_they_hold_is_asked_too() -> None:
@@ -139,7 +139,7 @@ def test_the_hooks_about_all_calls_that_are_left_run_before_the_questions_so_tha
     held = ToolCallHeld(position=1, rule=ApprovalRule(expires=600, reason="at night"), hook="Night")
     scenario = scenario.and_(held, hooks_ran(BEFORE, 1, 1)).next().is_(RunHooks(BEFORE, 1, 2))
     scenario = scenario.and_(hooks_ran(BEFORE, 1, 2))
-    scenario.next().is_(Record(questions(scenario, 0, 1)))
+    scenario.next().is_(AskPeople(questions(scenario, 0, 1)))
 
 
 def test_without_a_question_the_hooks_about_a_call_run_when_it_is_its_turn() -> None:
@@ -150,7 +150,7 @@ def test_without_a_question_the_hooks_about_a_call_run_when_it_is_its_turn() -> 
 def test_the_rule_of_a_hook_goes_before_that_of_the_tool() -> None:
     held = ToolCallHeld(position=0, rule=ApprovalRule(expires=3600, reason="at night"), hook="Night")
     scenario = wanting("pay").and_(held)
-    scenario.next().is_(Record(questions(scenario, 0)))
+    scenario.next().is_(AskPeople(questions(scenario, 0)))
 
 
 def test_what_has_expired_by_then_is_recorded_before_a_pause() -> None:
@@ -168,7 +168,7 @@ def test_what_a_hook_blocks_is_not_asked_and_what_it_amends_is_asked_as_it_will_
         ToolCallAmended(position=2, arguments={"n": 9}, hook="h"),
         hooks_ran(BEFORE, 1, 2),
     )
-    scenario.next().is_(Record(questions(scenario, 0, 2)))
+    scenario.next().is_(AskPeople(questions(scenario, 0, 2)))
 
 
 def test_when_a_hook_has_blocked_the_only_call_with_a_question_nobody_is_asked() -> None:
@@ -316,13 +316,13 @@ def test_in_a_log_that_asked_for_one_call_after_the_other_the_second_is_asked_wh
     only = (questions(scenario, 0)[0], WaitStarted(kind="approval", position=0, until=scenario.clock + HOUR))
     scenario = scenario.and_(*only, granted(0), APPROVED, *GOES_ON).next().is_(RunCalls((0,)))
     scenario = scenario.and_(running(0, "pay", ToolEffect.KEYED), returned(0))
-    scenario.next().is_(Record(questions(scenario, 1)))
+    scenario.next().is_(AskPeople(questions(scenario, 1)))
 
 
 def test_fifty_questions_are_one_commit_and_one_wait() -> None:
     scenario = wanting(*["pay"] * 50)
     (effect,) = scenario.next().effects
-    assert isinstance(effect, Record)
+    assert isinstance(effect, AskPeople)
     assert [type(event) for event in effect.events] == [ApprovalRequested] * 50 + [WaitStarted]
     waits = scenario.and_(*effect.events)
     for position in reversed(range(1, 50)):

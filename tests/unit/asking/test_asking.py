@@ -113,10 +113,10 @@ _BOUNDS: st.SearchStrategy[Mapping[Measure, float]] = st.dictionaries(
 )
 _FILTERS = st.builds(
     RunFilter,
-    status=_words("completed", "failed", "stopped", "in_progress", "waiting", "crashed", "no\0 such'"),
+    status=_words("completed", "failed", "stopped", "in_progress", "waiting", "crashed", "pending"),
     stop_reason=_words("completed", "steps_limit", "error"),
     resolved_by=st.none() | _words("StepsLimit", "ErrorPolicyCriterion"),
-    agent=_words("agent-1", "agent-2", "agent-3"),
+    agent=_words("agent-1", "agent-2", "agent-3", "no\0 such'"),
     model=_words("large", "small"),
     tenant=_words("tenant-03", "tenant-04"),
     tool=_words("refund", "mail"),

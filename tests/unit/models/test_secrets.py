@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from steptrail.domain.exception_words import words_of
-from steptrail.domain.secrets import hide_from_now_on, without_secrets
+from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, without_secrets
 
 HIDDEN = "s3cr3t-Va1ue"
 
@@ -166,3 +166,17 @@ def test_the_newest_keys_in_use_are_hidden_and_their_number_does_not_grow() -> N
     for number in range(1001):
         hide_from_now_on(f"key-in-use-{number:04}")
     assert without_secrets("key-in-use-0000 key-in-use-0001 key-in-use-1000") == "key-in-use-0000 … …"
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["v1", "openai", "deployments", "gpt-4o-2024-08-06", "chat-completions-for-everyone", "2024-10-21-preview"],
+)
+def test_what_is_no_key_in_an_address_is_not_hidden(part: str) -> None:
+    hide_keys_of(f"https://models.example.com:8443/{part}?api-version={part}")
+    assert without_secrets(f"it was {part}") == f"it was {part}"
+
+
+def test_a_key_in_an_address_is_hidden_as_it_is_written_and_as_it_is_meant() -> None:
+    hide_keys_of("https://models.example.com/v1?subscription-key=a%2Fb%2Fcdefgh&x=AbCdEfGhIjKlMnOpQrStUvWxYz")
+    assert without_secrets("a%2Fb%2Fcdefgh, a/b/cdefgh, AbCdEfGhIjKlMnOpQrStUvWxYz") == "…, …, …"
