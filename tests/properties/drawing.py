@@ -30,6 +30,7 @@ from steptrail.domain.continuation.limits import LimitName, Limits
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ModelInfo, ModelReply
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import Message, TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode, OutputProblem, OutputSpec
@@ -139,11 +140,14 @@ errors = st.builds(
     retryable=st.booleans(),
     retry_after=st.none() | st.integers(0, 20).map(float),
 )
+UNFIT: dict[str, JsonValue] = {"n": "many"}
+"""Arguments that fit no tool: nobody is asked about a call that has them."""
+arguments = st.sampled_from([{"n": 1}, {"n": 1}, {"n": 1}, UNFIT])
 calls = st.builds(
     ToolCallPart,
     id=st.sampled_from(["1", "2", "3"]),
     name=st.sampled_from(["a", "b", "a", "b", "final_result", "unknown"]),
-    arguments=st.none() | st.just({"n": 1}),
+    arguments=st.none() | arguments,
 )
 answered_by = st.sampled_from([None, None, "scripted", "scripted-2", "unheard-of"])
 answers = st.builds(
@@ -292,7 +296,7 @@ eventful_requests = st.builds(
                     ToolCallPart,
                     id=st.just(each),
                     name=st.sampled_from(["a", "b", "a", "b", "final_result"]),
-                    arguments=st.just({"n": 1}),
+                    arguments=arguments,
                 )
                 for each in sorted(ids)
             ]

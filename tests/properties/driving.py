@@ -54,6 +54,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.kernel.event import is_fact, is_world_fact
@@ -69,6 +70,7 @@ from tests.properties.drawing import (
     ANYTHING,
     EVENTFUL,
     PAUSE,
+    UNFIT,
     UNPAUSE,
     VERDICTS,
     Mix,
@@ -83,12 +85,14 @@ MOST_EFFECTS = 1500
 """Far more than any of these lives needs: with so many the machine goes in circles."""
 
 
+_DOES_NOT_FIT = ErrorInfo(type=ErrorType.TOOL, error_class="tests:Error", message="it does not fit")
 JUDGES = Judges(
     criteria=lambda recorded: criteria_for(recorded, ()),
     are_ours=True,
     failed=ContinuationEvaluation.from_exception,
     requests=Requests(),
     draw=lambda: 0.5,
+    unfit=lambda call: _DOES_NOT_FIT if call.arguments == UNFIT else None,
 )
 """Who judges in the lives that are drawn."""
 
