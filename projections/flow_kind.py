@@ -1,8 +1,12 @@
 """The projections of the runs of workflows."""
 
-from collections.abc import Sequence
-
-from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptInterrupted
+from steptrail.domain.flow.events import (
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptInterrupted,
+    NodeAttemptSettledLate,
+    NodeAttemptStarted,
+)
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
@@ -21,27 +25,37 @@ def _lifecycle(state: FlowState) -> Lifecycle:
     return FlowLifecycleFold(state)
 
 
-def _billed(event: Event) -> Usage | None:
-    match event:
-        case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted():
-            return event.usage
-        case _:
-            return None
+class _Billed:
+    """Returns what an event bills. The tries that run a stream below are told the bill of that, and have none."""
+
+    def __init__(self) -> None:
+        self._of_streams = set[tuple[str, int, int | None] | str]()
+
+    def __call__(self, event: Event) -> Usage | None:
+        match event:
+            case NodeAttemptStarted():
+                places = {(event.node, event.visit, event.item), event.effect_id}
+                self._of_streams -= places
+                if event.stream_effect is not None:
+                    self._of_streams |= places
+                return None
+            case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted():
+                return None if (event.node, event.visit, event.item) in self._of_streams else event.usage
+            case NodeAttemptSettledLate():
+                return None if event.effect_id in self._of_streams else event.usage
+            case _:
+                return None
 
 
 def _stop(event: Event) -> StopWord | None:
     return "step" if ends_visit(event) else None
 
 
-_BILLING: Sequence[type[NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted]] = (
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-)
+_BILLING = (NodeAttemptStarted, NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptInterrupted, NodeAttemptSettledLate)
 
 PROJECTIONS_OF_FLOWS = KindProjections(
     explain=FlowExplainer,
-    bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), billed=_billed),
+    bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), begin=_Billed),
     lifecycle=_lifecycle,
     questions=questions_of_flow,
     explain_state=ExplainerOfState(

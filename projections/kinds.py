@@ -113,10 +113,13 @@ class Lifecycle(Protocol):
 
 
 class Bill(NamedTuple):
-    """Returns the usage that an event of one kind bills. Only events of `types` bill any."""
+    """Makes a function that is given the events of `types` of one stream, in order, and returns what each bills.
+
+    That is for the stream's own model calls, without what the streams below it were billed. No other events bill any.
+    """
 
     types: Sequence[str]
-    billed: Callable[[Event], Usage | None]
+    begin: Callable[[], Callable[[Event], Usage | None]]
 
 
 StopWord: TypeAlias = Literal["step", "decision"]
