@@ -3,9 +3,9 @@
 from collections import Counter
 from typing import Any
 
-from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionFailed, ToolExecutionStarted
+from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionStarted
 from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptStarted
+from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptStarted
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.kinds import PROJECTIONS
@@ -21,7 +21,7 @@ from tests.harness.runs_view_audit import (
 from tests.harness.spans import hold_together, spans_of
 from tests.properties.tree_living import TreeLife
 
-__all__ = ["holds"]
+__all__ = ["endings", "holds"]
 
 
 async def holds(life: TreeLife) -> None:
@@ -104,6 +104,15 @@ async def _bills_add_up(life: TreeLife, logs: dict[str, list[Recorded[Any]]]) ->
             told = state.fold.usage
         else:
             told = FLOW.evolve_all(FLOW.initial(stream), logs[stream]).usage
-        # A process that died has not told the streams above what those below it were billed, if nobody went on with them.
+        # What was billed below a process that died is told above when somebody goes on with it, and else never.
         is_told = told.total <= each.usage.total if crashed else told == each.usage
         assert is_told, f"{stream} was told {told}, and the tree has {each.usage}"
+
+
+async def endings(life: TreeLife) -> dict[str, object]:
+    """Return how each stream of a tree ended, and what was done outside."""
+    told: dict[str, object] = {}
+    for row in await life.watch.runs(limit=500):
+        state: Any = await life.watch.handle(row.stream).state()
+        told[row.stream] = (row.status, row.stop_reason, row.executions, state.output)
+    return told | dict.fromkeys(life.world.done)

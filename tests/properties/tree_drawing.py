@@ -10,17 +10,17 @@ from msgspec import Struct, structs
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, ToolContext, ToolEffect, tool
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.domain.prices import PriceTable
 from steptrail.domain.tools import ApprovalRule, OnUnknown
 from steptrail.testing import Reply, ScriptedModel, calls, say
 from steptrail.tools import SubagentTool
 from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, FlowTool, RetryPolicy, RunOptions, Workflow
-from tests.properties.drawing import rarely
+from tests.flow.kit import LEAVES
+from tests.properties.drawing import PRICES, rarely
 from tests.runner.kit import HandClock
 
-__all__ = ["Act", "AnAgent", "AFlow", "Ask", "Outside", "drawn_trees", "made"]
+__all__ = ["AFlow", "Act", "AnAgent", "Ask", "Outside", "drawn_trees", "made"]
 
-PRICES = PriceTable.of({"scripted": {"input": 1, "output": 2}}, version="1")
+_TELLS, _LEAVES = ErrorPolicy.ignore_tool_errors(), Limits(longest_wait=0.0)
 
 
 @dataclass
@@ -99,8 +99,8 @@ class AnAgent(_Shown):
 
     parts: tuple["Part", ...]
     turns: tuple[tuple[int, ...], ...]
-    policy: ErrorPolicy = ErrorPolicy.ignore_tool_errors()
-    limits: Limits = Limits(longest_wait=0.0)
+    policy: ErrorPolicy = _TELLS
+    limits: Limits = _LEAVES
     below: Below = Below()
 
 
@@ -111,7 +111,7 @@ class AFlow(_Shown):
     parts: tuple["Part", ...]
     in_a_row: bool = True
     on_error: bool = False
-    options: RunOptions = RunOptions(longest_wait=0.0)
+    options: RunOptions = LEAVES
     below: Below = Below()
 
 
@@ -186,7 +186,9 @@ def _flow(drawn: AFlow, world: Outside, name: str) -> BuiltWorkflow:
 
 def _acts(bound: bool) -> st.SearchStrategy[Act]:
     unbound = dict[str, Any](
-        effect=st.sampled_from(ToolEffect),
+        effect=st.sampled_from(
+            list(ToolEffect) if bound else [ToolEffect.READ, ToolEffect.KEYED, ToolEffect.IDEMPOTENT]
+        ),
         fails=st.sampled_from([0, 0, 0, -1]),
         on_unknown=st.sampled_from(OnUnknown),
         approval=rarely(st.just(3600.0)),
@@ -239,7 +241,7 @@ def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAg
         parts = (*parts, draw(drawn_trees(2, bound=bound)))
     below = draw(_belows(bound))
     if not is_agent:
-        options = st.just(RunOptions(longest_wait=0.0))
+        options = st.just(LEAVES)
         if bound:
             options = st.builds(
                 RunOptions,
@@ -250,9 +252,9 @@ def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAg
                 budget=rarely(st.builds(Budget, max_total_tokens=st.sampled_from([10, 40, 100]))),
                 stop_grace=st.sampled_from([0.0, 0.01]),
             )
-        return AFlow(parts, draw(st.booleans()), draw(st.booleans()), draw(options), below)
+        return AFlow(parts, not bound or draw(st.booleans()), draw(st.booleans()), draw(options), below)
     some = st.lists(st.integers(0, len(parts) - 1), max_size=2, min_size=0 if bound else 1).map(tuple)
-    limits = st.just(Limits(longest_wait=0.0))
+    limits = st.just(_LEAVES)
     if bound:
         limits = st.builds(
             Limits,
