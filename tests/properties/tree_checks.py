@@ -3,11 +3,13 @@
 from collections import Counter
 from typing import Any
 
-from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionStarted
+from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.machine import AGENT
-from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptStarted
+from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptStarted
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.runs_view.view import RunsView
 from tests.harness.projecting import entries, joined_log, projected
@@ -42,6 +44,7 @@ async def holds(life: TreeLife) -> None:
     refers_to_what_is_there(tables)
     is_the_sum_of_its_rows(tables, {(entry.stream, entry.record.version): entry.record.at for entry in log})
     _effects_are_once(life, logs)
+    _answers_are_those_of_streams_that_gave_them(rows, logs)
     await _bills_add_up(life, logs)
 
 
@@ -92,6 +95,32 @@ def _effects_are_once(life: TreeLife, logs: dict[str, list[Recorded[Any]]]) -> N
         assert begun <= starts[effect], f"{effect} was begun {begun} times, and {starts[effect]} times by the log"
     for effect, number in ended.items():
         assert number <= 1, effect
+
+
+def _answers_are_those_of_streams_that_gave_them(
+    rows: dict[str, RunSummary], logs: dict[str, list[Recorded[Any]]]
+) -> None:
+    answers = dict[str, bool]()
+    for records in logs.values():
+        at = dict[Any, str | None]()
+        for event in (record.event for record in records):
+            match event:
+                case ToolExecutionStarted():
+                    at[event.position] = event.effect_id
+                case NodeAttemptStarted():
+                    at[event.node, event.visit, event.item] = event.stream_effect
+                case ToolExecutionCompleted(settled_by=None) | ToolExecutionFailed():
+                    if (effect := at.get(event.position)) is not None:
+                        answers[effect] = isinstance(event, ToolExecutionCompleted)
+                case NodeAttemptCompleted(settled_by=None) | NodeAttemptFailed():
+                    if (effect := at.get((event.node, event.visit, event.item))) is not None:
+                        answers[effect] = isinstance(event, NodeAttemptCompleted)
+                case _:
+                    pass
+    for row in rows.values():
+        if row.parent is not None and row.parent.effect in answers:
+            gave = row.answered if row.kind == "agent" else row.status is ExecutionStatus.COMPLETED
+            assert answers[row.parent.effect] is gave, f"{row.stream} has ended as {row.status}, {row.stop_reason}"
 
 
 async def _bills_add_up(life: TreeLife, logs: dict[str, list[Recorded[Any]]]) -> None:

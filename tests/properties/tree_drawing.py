@@ -166,12 +166,9 @@ def _flow(drawn: AFlow, world: Outside, name: str) -> BuiltWorkflow:
             written.human(node, prompt="Yes?", expires=part.expires, **more)
             continue
         if isinstance(part, Act):
-            written.tool(node, _tool(part, world, f"{name}{at}"), retry=3, **more)
+            written.tool(node, _tool(part, world, f"{name}{at}"), retry=_tries(3), **more)
             continue
-        more["timeout"], more["retry"] = (
-            part.below.timeout,
-            RetryPolicy(max_attempts=part.below.tries, backoff=1.0, retry_on=(FailureClass.CHILD,)),
-        )
+        more |= {"timeout": part.below.timeout, "retry": _tries(part.below.tries, FailureClass.CHILD)}
         if part.below.tokens is not None:
             more["budget"] = Budget(max_total_tokens=part.below.tokens)
         code = made(part, world, f"{name}{at}")
@@ -182,6 +179,11 @@ def _flow(drawn: AFlow, world: Outside, name: str) -> BuiltWorkflow:
     if drawn.in_a_row and len(drawn.parts) > 1:
         written.chain(*[f"n{at}" for at in range(len(drawn.parts))])
     return written.build()
+
+
+def _tries(most: int, *of: FailureClass) -> RetryPolicy:
+    """Return a policy under which a crash costs no try."""
+    return RetryPolicy(max_attempts=most, retry_on=of or None, count_interrupted=False)
 
 
 def _acts(bound: bool) -> st.SearchStrategy[Act]:
@@ -212,7 +214,7 @@ def _belows(bound: bool) -> st.SearchStrategy[Below]:
         return st.builds(Below, tries=st.sampled_from([1, 2]), approval=rarely(st.just(3600.0)))
     return st.builds(
         Below,
-        timeout=rarely(st.sampled_from([10.0, 50.0])),
+        timeout=st.sampled_from([None, None, 10.0, 50.0]),
         tries=st.sampled_from([1, 2, 3]),
         tokens=rarely(st.sampled_from([1, 20, 100])),
         approval=rarely(st.sampled_from([5.0, 3600.0])),
@@ -266,4 +268,6 @@ def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAg
             stop_grace=st.sampled_from([0.0, 0.01]),
         )
     turns = tuple(draw(st.lists(some, min_size=1, max_size=2)))
+    if levels == 3:
+        turns = ((len(parts) - 1,), *turns)
     return AnAgent(parts, turns, draw(_policies), draw(limits), below)

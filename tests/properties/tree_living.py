@@ -50,7 +50,7 @@ class Trouble:
 def troubles(*kinds: str, most: int = 5) -> st.SearchStrategy[list[Trouble]]:
     """Draw what comes in between; a process dies at commits only."""
     said = [kind for kind in kinds if not kind.startswith("crash")]
-    at_commit = st.builds(Trouble, st.integers(1, 30), st.sampled_from(kinds), st.integers(0, 3))
+    at_commit = st.builds(Trouble, st.integers(1, 20), st.sampled_from(kinds), st.integers(0, 3))
     outside = (
         st.builds(Trouble, st.integers(1, 6), st.sampled_from(said), st.integers(0, 3), st.just(True))
         if said
