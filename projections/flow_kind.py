@@ -1,5 +1,7 @@
 """The projections of the runs of workflows."""
 
+from typing import TypeAlias
+
 from steptrail.domain.flow.events import (
     NodeAttemptCompleted,
     NodeAttemptFailed,
@@ -25,16 +27,23 @@ def _lifecycle(state: FlowState) -> Lifecycle:
     return FlowLifecycleFold(state)
 
 
+_Place: TypeAlias = tuple[str, int, int | None] | str
+"""The place of a task in its run, or the id of its effect."""
+
+
 class _Billed:
     """Returns what an event bills. The tries that run a stream below are told the bill of that, and have none."""
 
     def __init__(self) -> None:
-        self._of_streams = set[tuple[str, int, int | None] | str]()
+        self._of_streams = set[_Place]()
 
     def __call__(self, event: Event) -> Usage | None:
         match event:
             case NodeAttemptStarted():
-                places = {(event.node, event.visit, event.item), event.effect_id}
+                places: set[_Place] = {
+                    (event.node, event.visit, event.item),
+                    event.effect_id,
+                }
                 self._of_streams -= places
                 if event.stream_effect is not None:
                     self._of_streams |= places

@@ -111,7 +111,7 @@ class _Untold:
 
 
 if "toy:" not in KINDS:
-    PROJECTIONS.add("toy:", KindProjections(_ToyExplainer, Bill((), _free_of_charge), lifecycle=_Untold))
+    PROJECTIONS.add("toy:", KindProjections(_ToyExplainer, Bill((), lambda: _free_of_charge), lifecycle=_Untold))
     KINDS.add(
         "toy:", Kind(TOY, control=_alone, in_flight=_nothing_to_tell, writing=_nobody_writes, settles=_nothing_settles)
     )

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
-from msgspec import Struct, structs
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, ToolContext, ToolEffect, tool
 from steptrail.domain.policy.backoff import Backoff
@@ -20,6 +19,7 @@ from tests.runner.kit import HandClock
 
 __all__ = ["AFlow", "Act", "AnAgent", "Ask", "Outside", "drawn_trees", "made"]
 
+_NOTHING = object()
 _TELLS, _LEAVES = ErrorPolicy.ignore_tool_errors(), Limits(longest_wait=0.0)
 
 
@@ -49,19 +49,8 @@ class _Shown:
     """Shows what differs from the defaults alone, so that a tree that failed can be read."""
 
     def __repr__(self) -> str:
-        shown = [each for each in fields(self) if getattr(self, each.name) != each.default]  # type: ignore[arg-type]
-        return f"{type(self).__name__}({', '.join(f'{each.name}={short(getattr(self, each.name))}' for each in shown)})"
-
-
-def short(value: object) -> str:
-    """Return the repr of a value without the settings that are the usual ones."""
-    if isinstance(value, ToolEffect | OnUnknown):
-        return str(value)
-    if not isinstance(value, Struct):
-        return repr(value)
-    usual = {each.name: each.default for each in structs.fields(value)}
-    shown = [name for name in usual if getattr(value, name) != usual[name]]
-    return f"{type(value).__name__}({', '.join(f'{name}={getattr(value, name)!r}' for name in shown)})"
+        shown = {name: each for name, each in vars(self).items() if each != getattr(type(self), name, _NOTHING)}
+        return f"{type(self).__name__}({', '.join(f'{name}={each!r}' for name, each in shown.items())})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -233,7 +222,8 @@ _policies = st.sampled_from(
 @st.composite
 def drawn_trees(draw: st.DrawFn, levels: int = 3, *, bound: bool = True) -> AnAgent | AFlow:
     """Draw an agent or a workflow with streams below it. One that is `bound` has limits, of time too."""
-    is_agent, leaf = draw(st.booleans()), _acts(bound)
+    is_agent = draw(st.booleans())
+    leaf: st.SearchStrategy[Part] = _acts(bound)
     if not is_agent:
         leaf = st.one_of(leaf, st.builds(Ask, expires=rarely(st.just(5.0)) if bound else st.none()))
     if levels > 1:

@@ -161,6 +161,9 @@ class TreeLife:
         kind, _, name = stream.partition(":")
         return self.watch.flow(name) if kind == "flow" else self.watch.session(name)
 
+    async def begin(self, env: Environment) -> None:
+        await Steptrail(env).run(self.code, "go", session=_KEY)
+
     async def resume(self, env: Environment, *, obeys_pause: bool) -> None:
         if isinstance(self.code, BuiltWorkflow):
             await FlowControl(env, _KEY, flow_means()).resume(self.code, obeys_pause=obeys_pause)
@@ -182,7 +185,7 @@ class TreeLife:
         """Begin, and go on until the tree has ended; return the row of its root."""
         while not (rows := await self.watch.runs(limit=500)):
             self.turns += 1
-            await self.turn(lambda env: Steptrail(env).run(self.code, "go", session=_KEY))
+            await self.turn(self.begin)
         while True:
             self.turns += 1
             assert self.turns < _MOST_TURNS, f"it goes in circles: {self!r} {await self.watch.due()}"
