@@ -183,7 +183,7 @@ class TreeLife:
 
     async def live(self) -> RunSummary:
         """Begin, and go on until the tree has ended; return the row of its root."""
-        while not (rows := await self.watch.runs(limit=500)):
+        while not await self.watch.runs(limit=500):
             self.turns += 1
             await self.turn(self.begin)
         while True:
