@@ -206,7 +206,8 @@ class TreeLife:
             assert said.waits_for is not None or row.standing is not StandingState.RESTING or stream in due, said
             if stream in due and row.parent is not None:
                 above = rows[row.parent.stream]
-                assert above.stream in due or above.standing is not StandingState.RESTING, f"{stream} waits in vain"
+                is_awaited = above.standing is StandingState.RESTING and stream in [wait.on for wait in above.waits]
+                assert above.stream in due or not is_awaited, f"{stream} waits in vain"
 
     async def go_on(self, rows: dict[str, RunSummary]) -> None:
         if self.root in {row.stream for row in await self.watch.due()}:
