@@ -41,7 +41,7 @@ def _stop(event: Event) -> StopWord | None:
 
 PROJECTIONS_OF_AGENTS = KindProjections(
     explain=AgentExplainer,
-    bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), reading=lambda: _billed),
+    bill=Bill(types=(InferenceCompleted.TYPE, UsageRecorded.TYPE), begin=lambda: _billed),
     lifecycle=_lifecycle,
     questions=questions,
     explain_state=ExplainerOfState(

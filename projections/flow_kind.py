@@ -1,15 +1,15 @@
 """The projections of the runs of workflows."""
 
-from collections.abc import Callable
+from typing import TypeAlias
 
 from steptrail.domain.flow.events import (
     NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
+    NodeAttemptSettledLate,
     NodeAttemptStarted,
 )
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import TaskKey
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.usage import Usage
 from steptrail.projections.flow_explanation import MARKED_TYPES, FlowExplainer
@@ -27,37 +27,44 @@ def _lifecycle(state: FlowState) -> Lifecycle:
     return FlowLifecycleFold(state)
 
 
-def _reading() -> Callable[[Event], Usage | None]:
-    """Return what tells the usage of tries. What a stream below was billed is its own, and stands in its own events."""
-    streams: set[TaskKey] = set()
+_Place: TypeAlias = tuple[str, int, int | None] | str
+"""The place of a task in its run, or the id of its effect."""
 
-    def billed(event: Event) -> Usage | None:
+
+class _Billed:
+    """Returns what an event bills. The tries that run a stream below are told the bill of that, and have none."""
+
+    def __init__(self) -> None:
+        self._of_streams = set[_Place]()
+
+    def __call__(self, event: Event) -> Usage | None:
         match event:
-            case NodeAttemptStarted(stream_effect=str()):
-                streams.add((event.node, event.visit, event.item))
+            case NodeAttemptStarted():
+                places: set[_Place] = {
+                    (event.node, event.visit, event.item),
+                    event.effect_id,
+                }
+                self._of_streams -= places
+                if event.stream_effect is not None:
+                    self._of_streams |= places
+                return None
             case NodeAttemptCompleted() | NodeAttemptFailed() | NodeAttemptInterrupted():
-                return None if (event.node, event.visit, event.item) in streams else event.usage
+                return None if (event.node, event.visit, event.item) in self._of_streams else event.usage
+            case NodeAttemptSettledLate():
+                return None if event.effect_id in self._of_streams else event.usage
             case _:
-                pass
-        return None
-
-    return billed
+                return None
 
 
 def _stop(event: Event) -> StopWord | None:
     return "step" if ends_visit(event) else None
 
 
-_BILLING = (
-    NodeAttemptStarted,
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-)
+_BILLING = (NodeAttemptStarted, NodeAttemptCompleted, NodeAttemptFailed, NodeAttemptInterrupted, NodeAttemptSettledLate)
 
 PROJECTIONS_OF_FLOWS = KindProjections(
     explain=FlowExplainer,
-    bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), reading=_reading),
+    bill=Bill(types=tuple(kind.TYPE for kind in _BILLING), begin=_Billed),
     lifecycle=_lifecycle,
     questions=questions_of_flow,
     explain_state=ExplainerOfState(

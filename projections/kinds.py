@@ -113,13 +113,13 @@ class Lifecycle(Protocol):
 
 
 class Bill(NamedTuple):
-    """Tells the usage that the events of a stream bill, without that of the streams below it.
+    """Makes a function that is given the events of `types` of one stream, in order, and returns what each bills.
 
-    `reading` returns, for one stream, what is called with each event of `types` in order and returns its own usage.
+    That is for the stream's own model calls, without what the streams below it were billed. No other events bill any.
     """
 
     types: Sequence[str]
-    reading: Callable[[], Callable[[Event], Usage | None]]
+    begin: Callable[[], Callable[[Event], Usage | None]]
 
 
 StopWord: TypeAlias = Literal["step", "decision"]

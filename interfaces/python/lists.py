@@ -144,7 +144,7 @@ async def _bill(store: EventStore, stream: str) -> tuple[Usage, str | None]:
     kind, usage, damage = PROJECTIONS.of(stream), Usage(), list[str]()
     if kind is None:
         return usage, None
-    types, billed = kind.bill.types, kind.bill.reading()
+    types, billed = kind.bill.types, kind.bill.begin()
     async for _, _, record in store.log(types=types, stream=stream, on_corrupt=lambda error: damage.append(str(error))):
         usage = usage + (billed(record.event) or Usage())
     return usage, damage[0] if damage else None

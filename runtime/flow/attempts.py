@@ -327,7 +327,11 @@ async def _in_time(call: NodeCall, made: Try, node: Node) -> Outcome:
     """Make the try, at most for what is left of the time of its node."""
     limit = TimeBound(made.timeout)
     try:
-        return await limit.around(partial(call.run, made))
+        outcome = await limit.around(partial(call.run, made))
+        # A stream below rests when it is cut off, also by the end of this time. It would be cut off so again for ever.
+        if limit.is_over and isinstance(outcome, Suspended):
+            return TimedOut(error=_late(node), usage=outcome.usage)
+        return outcome
     except TimeoutError as error:
         if limit.is_over:
             return TimedOut(error=_late(node))

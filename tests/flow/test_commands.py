@@ -177,7 +177,7 @@ async def test_a_workflow_that_asks_no_model_has_no_bill() -> None:
     async with trail_of() as trail:
         await trail.run(flow, session="f")
         records = await trail.flow("f").events()
-        billed = PROJECTIONS_OF_FLOWS.bill.reading()
+        billed = PROJECTIONS_OF_FLOWS.bill.begin()
         assert [billed(record.event) for record in records] == [None] * len(records)
 
 

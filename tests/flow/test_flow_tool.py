@@ -302,3 +302,22 @@ async def test_recorded_errors_of_a_flow_fail_no_call() -> None:
     async with trail_of() as trail:
         result = await trail.run(boss(FlowTool(flow), call("some"), "Done."), "go", session="s")
     assert (result.output, shown(result)) == ("Done.", ["null"])
+
+
+async def test_a_tree_counts_what_is_below_a_workflow_once() -> None:
+    """A try that runs a stream is told the whole bill of that, which is none of the workflow's own."""
+    inner = shipping(World())
+    outer = (
+        Workflow("outer")
+        .llm("own", ScriptedModel([BILLED]), prompt="hello")
+        .flow("flow", inner, input={"number": 1, "theNote": "none"})
+        .tool("tool", FlowTool(inner, parameters=Order), args={"number": 2})
+        .agent("agent", AgentBuilder("a").with_model(ScriptedModel([BILLED])).build(), prompt="go")
+        .chain("own", "flow", "tool", "agent")
+        .build()
+    )
+    async with trail_of() as trail:
+        result = await trail.run(outer, session="f")
+        tree = await trail.tree("flow:f")
+    assert (tree.own_usage.total, tree.usage.total, result.usage.total) == (5, 20, 20)
+    assert [each.usage.total for each in tree.children] == [5, 5, 5]

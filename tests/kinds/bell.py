@@ -332,6 +332,6 @@ def _billed(event: Event) -> Usage | None:
 
 PROJECTIONS_OF_BELLS = KindProjections(
     explain=_BellExplainer,
-    bill=Bill(types=(BellRang.TYPE,), reading=lambda: _billed),
+    bill=Bill(types=(BellRang.TYPE,), begin=lambda: _billed),
     lifecycle=_BellLifecycle,
 )

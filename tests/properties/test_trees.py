@@ -1,0 +1,49 @@
+"""What holds for trees of agents and workflows on the real runtime, whatever dies, is said, or waits in between."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, strategies as st
+
+from tests.profile import examples
+from tests.properties.tree_checks import endings, holds
+from tests.properties.tree_drawing import AFlow, AnAgent, drawn_trees
+from tests.properties.tree_living import TreeLife, Trouble, troubles
+
+pytestmark = pytest.mark.usefixtures("hurried")
+
+
+@pytest.fixture(scope="module")
+def hurried() -> Iterator[None]:
+    """Every look at what others do is taken at once: the times between them show nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("agent.children", "flow.children", "kernel.stream_lease"):
+            patch.setattr(f"steptrail.runtime.{module}._LOOK_SECONDS", 0.005)
+        for module in ("news", "running_effects"):
+            patch.setattr(f"steptrail.runtime.kernel.{module}._QUICK_SECONDS", 0.005)
+            patch.setattr(f"steptrail.runtime.kernel.{module}._LOOK_AGAIN_SECONDS", 0.02)
+        yield
+
+
+@examples(15)
+@given(
+    drawn_trees(),
+    troubles("crash before", "crash after", "stop", "pause", "unpause", "time"),
+    st.lists(st.integers(0, 5), max_size=6),
+)
+async def test_a_tree_comes_to_an_end_in_which_all_logs_agree(
+    tree: AnAgent | AFlow, come: list[Trouble], choices: list[int]
+) -> None:
+    async with TreeLife(tree, come, choices) as life:
+        await life.live()
+        await holds(life)
+
+
+@examples(5)
+@given(drawn_trees(bound=False), troubles("crash before", "crash after", most=2))
+async def test_a_crash_anywhere_in_a_tree_changes_no_ending_in_it(tree: AnAgent | AFlow, come: list[Trouble]) -> None:
+    async with TreeLife(tree) as whole, TreeLife(tree, come) as crashed:
+        for life in (whole, crashed):
+            await life.live()
+            await holds(life)
+        assert await endings(whole) == await endings(crashed)
