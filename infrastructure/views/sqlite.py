@@ -39,6 +39,7 @@ __all__ = ["SqliteSeries", "SqliteViews"]
 
 T = TypeVar("T")
 _LINK, _POINTER = "current.db", "current"
+_DIGITS = 100
 _STEPS = 10_000
 """How many steps of SQLite's machine pass between two looks at the clock."""
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -346,4 +347,4 @@ def _named(values: Sequence[Scalar]) -> Mapping[str, Scalar]:
 
 def _number(name: str) -> int | None:
     stem, _, ending = name.partition(".")
-    return int(stem) if ending == "db" and stem.isascii() and stem.isdigit() else None
+    return int(stem) if ending == "db" and stem.isascii() and stem.isdigit() and len(stem) < _DIGITS else None
