@@ -50,7 +50,7 @@ _TRIES = 5
 _ALIVE_SECONDS = 30.0
 _FORGET = "1 hour"
 _LATE = "2 minutes"
-"""What is due is not put off for so long by anybody: a worker that has no place for it asks again sooner."""
+"""A wake of what is due is late by then: a worker without a place for it puts it off for less."""
 
 _log = logging.getLogger("steptrail.runs")
 

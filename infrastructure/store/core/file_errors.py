@@ -1,4 +1,4 @@
-"""What the operating system says of a file that it refuses, in the words of the port, for all that is kept in files."""
+"""The refusals of the operating system for files, in the words of the port, for all that is kept in files."""
 
 import errno
 import os
