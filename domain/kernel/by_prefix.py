@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Generic, TypeVar, cast
 
+from steptrail.domain.kernel.loading import loading
+
 __all__ = ["ByPrefix", "id_of", "prefix_of"]
 
 T = TypeVar("T")
@@ -45,7 +47,8 @@ class ByPrefix(Generic[T]):
         if not isinstance(entry, str):
             return entry
         module, _, name = entry.partition(":")
-        loaded = cast("T", getattr(import_module(module), name))
+        with loading(module):
+            loaded = cast("T", getattr(import_module(module), name))
         self._entries[prefix] = loaded
         return loaded
 

@@ -21,6 +21,7 @@ from steptrail.domain.errors import (
     MissingExtra,
     TransportUnavailable,
 )
+from steptrail.infrastructure.bounded_requests import bound
 from steptrail.infrastructure.broadcast.pusher_settings import check_pusher_settings
 from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, BroadcastEnvelope
 from steptrail.runtime.kernel.closing import Closing
@@ -91,7 +92,9 @@ class PusherTransport(Closing):
         where = {"host": host, "port": port, "ssl": ssl, "cluster": cluster, "timeout": timeout}
         try:
             # A server that sends us elsewhere has taken nothing, whatever is said there.
-            self._client: Any = pusher.Pusher(app_id=app_id, key=key, secret=secret, **where, allow_redirects=False)
+            self._client: Any = pusher.Pusher(
+                app_id=app_id, key=key, secret=secret, **where, backend=_backend, allow_redirects=False
+            )
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"these are no credentials of a Pusher app: {error}") from error
         self._bad_request: type[Exception] = errors.PusherBadRequest
@@ -219,3 +222,10 @@ def _allows(answer: object) -> bool:
 def _code(said: object) -> int | None:
     text = str(said)
     return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _backend(client: Any, **options: Any) -> Any:
+    """Return what the library sends requests with, for answers that may be of any size."""
+    backend = importlib.import_module("pusher.requests").RequestsBackend(client, **options)
+    bound(backend.session)
+    return backend

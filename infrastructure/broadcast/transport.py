@@ -6,7 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from math import isfinite
 from typing import Any, Protocol, cast
 
 from steptrail.domain.errors import ConfigurationError, MessageRefused, TransportUnavailable
@@ -17,6 +16,9 @@ from steptrail.runtime.kernel.cancellation import is_asked_to_end
 __all__ = ["BroadcastTransport", "Delivery", "DeliveryCounts"]
 
 _log = logging.getLogger("steptrail")
+
+_LONGEST_SECONDS = 86_400.0
+"""A transport that asks for more than a day has not meant a wait."""
 
 
 class BroadcastTransport(Protocol):
@@ -139,7 +141,7 @@ class Delivery:
 def _seconds(asked_for: Any) -> float | None:
     """Return how long a transport asks us to wait, where that is a time at all."""
     is_number = isinstance(asked_for, int | float) and not isinstance(asked_for, bool)
-    return float(asked_for) if is_number and asked_for >= 0 and isfinite(asked_for) else None
+    return float(asked_for) if is_number and 0 <= asked_for <= _LONGEST_SECONDS else None
 
 
 def _batches(messages: Sequence[BroadcastEnvelope], most: int) -> Sequence[Sequence[BroadcastEnvelope]]:

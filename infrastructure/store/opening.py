@@ -81,7 +81,9 @@ def _path(url: str) -> "Path | None":
         shown = without_secrets(url) if is_plain else f"{scheme}://…" if separator else "…"
         msg = f"the store {cut(shown)} is not understood: give {_UNDERSTOOD}"
         raise ConfigurationError(msg)
+    import os.path
     from pathlib import Path
 
     # Resolved once: a later change of the working directory must change neither the file nor the place of its leases.
-    return None if name == ":memory:" else Path(name).resolve()
+    # Links that lead in a circle are told of where the file is looked for.
+    return None if name == ":memory:" else Path(os.path.realpath(name))

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from steptrail.domain.errors import ConfigurationError, NotExported
+from steptrail.infrastructure.bounded_requests import bound
 from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.projections.telemetry import Span
@@ -37,13 +38,25 @@ def endpoint_of(url: str | None, signal: Literal["traces", "metrics"] = "traces"
 def span_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
     """Return an exporter of spans. Raises `MissingExtra` without the extra `otel`."""
     exporter = from_otel(f"{_EXPORTER}.trace_exporter")
-    return exporter.OTLPSpanExporter(endpoint=endpoint_of(url), headers=headers and dict(headers))
+    return exporter.OTLPSpanExporter(
+        endpoint=endpoint_of(url), headers=headers and dict(headers), session=_session("TRACES")
+    )
 
 
 def metric_exporter(url: str | None, headers: Mapping[str, str] | None = None) -> Any:
     """Return an exporter of metrics. Raises `MissingExtra` without the extra `otel`."""
     exporter = from_otel(f"{_EXPORTER}.metric_exporter")
-    return exporter.OTLPMetricExporter(endpoint=endpoint_of(url, "metrics"), headers=headers and dict(headers))
+    return exporter.OTLPMetricExporter(
+        endpoint=endpoint_of(url, "metrics"), headers=headers and dict(headers), session=_session("METRICS")
+    )
+
+
+def _session(signal: str) -> Any:
+    """Return what an exporter asks a receiver with; None where the user's own variables name one."""
+    own = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP", f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{signal}")
+    if any(os.environ.get(f"{each}_CREDENTIAL_PROVIDER") for each in own):
+        return None
+    return bound(from_otel("requests").Session())
 
 
 class SpanSender:

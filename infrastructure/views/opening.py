@@ -6,12 +6,12 @@ temporary folder.
 
 import os
 import sys
-import tempfile
 from hashlib import sha256
 from pathlib import Path
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.file_errors import temporary_folder
 from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.views.series import Series
 from steptrail.runtime.kernel.ports import EventStore
@@ -37,7 +37,7 @@ def open_series(store: EventStore) -> Series:
     from steptrail.infrastructure.views.sqlite import SqliteSeries
 
     if origin.path is None:
-        temporary = tempfile.TemporaryDirectory(prefix="steptrail-views-", ignore_cleanup_errors=True)
+        temporary = temporary_folder("steptrail-views-")
         return SqliteSeries(Path(temporary.name), patience=origin.patience, temporary=temporary)
     return SqliteSeries(folder_of(origin), patience=origin.patience)
 

@@ -274,9 +274,9 @@ class PostgresSeries:
             statements.change(f"GRANT USAGE ON SCHEMA {self._base} TO {_READER}")
             statements.change(f"GRANT SELECT ON ALL TABLES IN SCHEMA {self._base} TO {_READER}")
 
-    def clean(self, keep: set[int]) -> None:
-        """Remove all other generations."""
-        for number in self.sizes().keys() - keep:
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove these generations. One that cannot be removed now is left to the next time."""
+        for number in numbers:
             drop = f"DROP SCHEMA IF EXISTS {self._base}_{number} CASCADE"
             unlist = f"DELETE FROM {self._base}.listed WHERE generation = {number}"  # noqa: S608 - a number
             with suppress(StoreLocked):

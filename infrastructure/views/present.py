@@ -5,6 +5,7 @@ found a moment ago, or that is being made, may be gone: then there is another on
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import StoreError
@@ -38,6 +39,7 @@ class Present:
                 self._series.point_at(made.number, self._faces)
             except StoreError:
                 if not tries_left or made.number in self._series.sizes():
+                    self.give_up(made)
                     raise
             else:
                 return made
@@ -58,11 +60,27 @@ class Present:
                     raise
         return None
 
-    def begun(self, pruned: Mapping[str, int]) -> Generation:
-        """Make a generation that nobody looks at, with the tables of all projections; see `Generation.prepare`."""
+    def begun(self, pruned: Mapping[str, int], present: int | None) -> Generation:
+        """Make a generation that nobody looks at, with the tables of all projections; see `Generation.prepare`.
+
+        All others are removed, but the one that is `present`.
+        """
         made = self._series.begin()
-        self._prepare(made, pruned)
+        try:
+            # Those that are left by others may have the room that it needs. Not before: it would get one of their
+            # numbers, and who is still at that one would lead readers to this one.
+            self._series.remove(self._series.sizes().keys() - {made.number, present})
+            self._prepare(made, pruned)
+        except BaseException:
+            self.give_up(made)
+            raise
         return made
+
+    def give_up(self, made: Generation) -> None:
+        """Remove a generation that will not be completed, unless readers look at it, so that it takes no room."""
+        with suppress(StoreError):
+            if self._series.current() != made.number:
+                self._series.remove([made.number])
 
     def _completed(self, generation: Generation) -> Generation:
         if not self.names <= {each[:2] for each in generation.database.read(generation.progress)}:

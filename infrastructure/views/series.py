@@ -1,6 +1,6 @@
 """The generations of one set of read models, and which of them readers look at."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from steptrail.infrastructure.views.database import Database
@@ -57,8 +57,8 @@ class Series(Protocol):
         """Have readers look at a generation from now on, with these public views, as `publish` gives them."""
         ...
 
-    def clean(self, keep: set[int]) -> None:
-        """Remove all other generations. One that cannot be removed now is left to the next time."""
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove these generations. One that cannot be removed now is left to the next time."""
         ...
 
     def sizes(self) -> Mapping[int, int]:

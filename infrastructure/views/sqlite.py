@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreUnavailable
+from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
 from steptrail.infrastructure.views.database import (
@@ -38,6 +39,7 @@ __all__ = ["SqliteSeries", "SqliteViews"]
 
 T = TypeVar("T")
 _LINK, _POINTER = "current.db", "current"
+_DIGITS = 100
 _STEPS = 10_000
 """How many steps of SQLite's machine pass between two looks at the clock."""
 _ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -227,7 +229,7 @@ class SqliteSeries:
                     os.close(os.open(self._file(number), os.O_CREAT | os.O_EXCL, 0o666))
                     return self.open(number)
         except OSError as error:
-            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error.strerror or error}") from error
+            raise file_error(error, f"the folder of views {self.folder}") from error
 
     def face(self, number: int, name: str) -> int:
         """Return the version of the public views of a name in a generation, 0 for none."""
@@ -266,11 +268,11 @@ class SqliteSeries:
                 new.write_text(f"{number}.db\n", encoding="ascii")
                 new.replace(self.folder / _POINTER)
         except OSError as error:
-            raise StoreUnavailable(f"no views can be kept in {self.folder}: {error.strerror or error}") from error
+            raise file_error(error, f"the folder of views {self.folder}") from error
 
-    def clean(self, keep: set[int]) -> None:
-        """Remove all other generations."""
-        for number in self.sizes().keys() - keep:
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove these generations. One that cannot be removed now is left to the next time."""
+        for number in numbers:
             with self._lock:
                 unused, _ = self._opened.pop(number, (None, None))
             if unused is not None:
@@ -345,4 +347,4 @@ def _named(values: Sequence[Scalar]) -> Mapping[str, Scalar]:
 
 def _number(name: str) -> int | None:
     stem, _, ending = name.partition(".")
-    return int(stem) if ending == "db" and stem.isascii() and stem.isdigit() else None
+    return int(stem) if ending == "db" and stem.isascii() and stem.isdigit() and len(stem) < _DIGITS else None

@@ -5,7 +5,6 @@ difference who applies the log meanwhile. Two tables are read side by side in th
 """
 
 import asyncio
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erased
+from steptrail.infrastructure.store.core.file_errors import temporary_folder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.generation import Damage, Generation, PlaceMoved, Skipped, ViewProgress
@@ -95,7 +95,7 @@ def _last_line(traceback: str) -> str:
 
 
 async def _verified(store: EventStore, present: Generation, projection: Projection[Any]) -> Sequence[ViewsFault]:
-    with tempfile.TemporaryDirectory(prefix="steptrail-verifying-", ignore_cleanup_errors=True) as folder:
+    with temporary_folder("steptrail-verifying-") as folder:
         fresh = SqliteSeries(Path(folder), patience=_PATIENCE_SECONDS)
         try:
             fold = _Fold(store, await asyncio.to_thread(fresh.begin), projection)

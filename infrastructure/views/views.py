@@ -259,22 +259,28 @@ class Views:
                 raise StoreTooNew(
                     "the read models are those of a newer version of Steptrail: rebuild them with that one"
                 )
-            generation = await self._in(self._threads, partial(self._present.begun, pruned))
-            keep = {generation.number, *([] if present is None else [present])}
-            await self._in(self._threads, partial(self.series.clean, keep))
-            projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
-            for projector in projectors:
-                await projector.begin()
-                await self._to_the_end(projector)
-            await self._in(self._threads, partial(generation.analyze, self._projections))
-            for projector in projectors:
-                await self._to_the_end(projector)
-            self._reach("before-switch")
-            await self._in(
-                self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
-            )
+            generation = await self._in(self._threads, partial(self._present.begun, pruned, present))
+            try:
+                await self._fill(generation)
+            except BaseException:
+                await self._in(self._threads, partial(self._present.give_up, generation))
+                raise
             self._reach("after-switch")
             return generation.number
+
+    async def _fill(self, generation: Generation) -> None:
+        """Count the whole log in a new generation, and have readers look at it."""
+        projectors = [self._projector(generation, each, in_bulk=True) for each in self._projections]
+        for projector in projectors:
+            await projector.begin()
+            await self._to_the_end(projector)
+        await self._in(self._threads, partial(generation.analyze, self._projections))
+        for projector in projectors:
+            await self._to_the_end(projector)
+        self._reach("before-switch")
+        await self._in(
+            self._threads, partial(self.series.point_at, generation.number, [face for face, _ in self._faces])
+        )
 
     @asynccontextmanager
     async def kept_going(self) -> AsyncGenerator[None]:

@@ -28,6 +28,7 @@ from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core.blobs import detach_all, encode_commit
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.file_errors import file_error, may_pass
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.recording import FORMAT, line_of, lines_of, record_of
 from steptrail.runtime.kernel.kinds import KINDS
@@ -143,8 +144,8 @@ def file_of(folder: Path, stream: str) -> Path:
 async def archive_streams(store: EventStore, folder: Path, streams: Sequence[str]) -> None:
     """Write each stream to its file, and read the file again. A file that holds less of it is replaced.
 
-    They must not grow meanwhile. Raises `ErasureRefused` for one that cannot be written as it is stored, and
-    `ConfigurationError` for a folder that cannot be written.
+    They must not grow meanwhile. Raises `ErasureRefused` for one that cannot be written as it is stored,
+    `StoreUnavailable` where there is no room now, and `ConfigurationError` for a folder that cannot be written.
     """
     for stream in streams:
         try:
@@ -152,8 +153,10 @@ async def archive_streams(store: EventStore, folder: Path, streams: Sequence[str
         except (CorruptRecord, NotARecording) as error:
             raise ErasureRefused(id_of(stream), f"it cannot be archived: {error}", (id_of(stream),)) from error
         except OSError as error:
-            why = error.strerror or error
-            raise ConfigurationError(f"the archive {folder} cannot be written, nothing was erased: {why}") from error
+            if may_pass(error):
+                raise file_error(error, f"the file of {id_of(stream)} in the archive {folder}") from error
+            why = f"{id_of(stream)} is kept: {error.strerror or error}"
+            raise ConfigurationError(f"the archive {folder} cannot be written, {why}") from error
 
 
 async def _archive(store: EventStore, path: Path, stream: str) -> None:

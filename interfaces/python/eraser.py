@@ -9,6 +9,7 @@ from steptrail.domain.errors import ConfigurationError, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole, for_the_record
+from steptrail.domain.kernel.loading import loading
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.lists import agent_name, one_of
 from steptrail.interfaces.python.naming import stream_named
@@ -90,7 +91,8 @@ class Eraser:
 
             if not isinstance(archive, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"`archive` is a folder, not {type(archive).__name__}")
-            from steptrail.interfaces.python.archive import archive_streams
+            with loading("archives"):
+                from steptrail.interfaces.python.archive import archive_streams
 
             keep = partial(archive_streams, self._env.store, Path(archive))
         report = await retain_streams(

@@ -13,6 +13,7 @@ from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.loading import loading
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.fleet.opening import engine_of
@@ -152,8 +153,9 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
     def views(self) -> "TrailViews":
         """The read models of the store, which count its runs, and can be asked in SQL."""
         if self._views is None:
-            from steptrail.interfaces.python.views import TrailViews
-            from steptrail.interfaces.python.views_of_runs import views_of_runs
+            with loading("the read models"):
+                from steptrail.interfaces.python.views import TrailViews
+                from steptrail.interfaces.python.views_of_runs import views_of_runs
 
             store, own = self._env.store, self._projections
             self._views = TrailViews(lambda: views_of_runs(store, own), store, self._env.clock.utc)

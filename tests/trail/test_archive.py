@@ -214,7 +214,7 @@ async def test_nothing_is_erased_where_the_archive_cannot_be_written(tmp_path: P
     async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
         await trail.run(agent_of(["Done."]).build(), "hi", session="s1")
         clock.advance(2 * 86_400)
-        with pytest.raises(ConfigurationError, match="cannot be written, nothing was erased"):
+        with pytest.raises(ConfigurationError, match="cannot be written, s1 is kept"):
             await trail.retain(older_than=DAY, archive=folder, dry_run=False)
         assert (await trail.session("s1").state()).output == "Done."
 

@@ -10,7 +10,6 @@ Lock files are not inherited by programs that are started. A child made by `fork
 closes it there at once; with an older one, or a fork behind Python's back, the lease lives until that child ends too.
 """
 
-import errno
 import json
 import os
 import socket
@@ -24,13 +23,13 @@ from typing import Protocol
 
 from filelock import FileLock, Timeout
 
-from steptrail.domain.errors import SessionBusy, StoreError, StoreFull, StoreLocked, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreReadOnly, StoreUnavailable
+from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, look_at_leases
 
 __all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "give_back", "owner_here", "session_in"]
 
 _POLL_SECONDS = 0.01
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class HeldLease(Protocol):
@@ -81,7 +80,8 @@ class FileLeases:
         """Return the lease of a stream or raise `SessionBusy`; raise `StoreUnavailable` when files fail."""
         with self._guard():
             name = _file_name(stream)
-            generations = sorted(self._folder.glob(f"{name}.*.lock"), key=_number)
+            # What has no number was put there by somebody else, and is left as it is.
+            generations = sorted((path for path in self._folder.glob(f"{name}.*.lock") if _number(path)), key=_number)
             held = [path for path in generations if not _cleared(path)]
             if held and not take_over:
                 raise SessionBusy(session_in(stream), _read_owner(held[-1]))
@@ -140,11 +140,7 @@ class FileLeases:
             msg = f"the leases in {self._folder} are locked by another process: try again"
             raise StoreLocked(msg) from error
         except OSError as error:
-            if error.errno in _FULL:
-                msg = f"no space left for the leases in {self._folder}: nothing was written, free some and try again"
-                raise StoreFull(msg) from error
-            msg = f"the leases in {self._folder} cannot be used: {error}"
-            raise StoreUnavailable(msg) from error
+            raise file_error(error, f"the leases in {self._folder}") from error
 
 
 class _FileLease:
@@ -246,7 +242,9 @@ def _remove(path: Path) -> None:
 
 
 def _number(path: Path) -> int:
-    return int(path.name.split(".")[1])
+    """Return which generation of its lease a file is; 0 for none."""
+    number = path.name.split(".")[1]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def _owner_file(path: Path) -> Path:

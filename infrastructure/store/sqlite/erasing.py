@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from uuid import uuid4
 
-from steptrail.domain.errors import ConcurrencyConflict, StoreReadOnly
+from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import encoded_parts
@@ -26,6 +26,14 @@ __all__ = ["erase_streams", "erasure_of", "scrubbed"]
 _QUICKLY = 64 * 1024 * 1024
 """Bytes of a file that `VACUUM` writes anew in about a second, while nobody else can write."""
 _LOOKS, _REST_SECONDS = 20, 0.05
+_NOT_NOW = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_CANTOPEN,
+}
+"""Why a file cannot be cleaned now: somebody is at it, or it may not grow. What was erased is erased all the same."""
 
 _KEPT = {"parent", "began_by", "status", "updated_at"}
 _FORGET = ", ".join(f"{column} = NULL" for column in COLUMNS if column not in _KEPT)
@@ -110,16 +118,19 @@ def scrubbed(connections: Connections, store: str, *, thoroughly: bool) -> str |
 
     try:
         connections.write(vacuumed)
-    except StoreReadOnly:
-        raise
     except sqlite3.OperationalError as error:
-        if primary_code(error) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL}:
+        if primary_code(error) not in _NOT_NOW:
             raise
         left.append(f"copies of single rows may lie in parts of {store} that are not in use ({error})")
-    for _ in range(_LOOKS):
-        if connections.write(emptied):
-            break
-        time.sleep(_REST_SECONDS)
-    else:
-        left.append(f"the log {store}-wal still holds them, because something has read it for a long time: end that")
+    try:
+        for _ in range(_LOOKS):
+            if connections.write(emptied):
+                break
+            time.sleep(_REST_SECONDS)
+        else:
+            left.append(f"the log {store}-wal still holds them, as something has read it for a long time: end that")
+    except sqlite3.OperationalError as error:
+        if primary_code(error) not in _NOT_NOW:
+            raise
+        left.append(f"the log {store}-wal still holds them ({error})")
     return f"{'; '.join(left)}; `steptrail erase --finish` removes them" if left else None

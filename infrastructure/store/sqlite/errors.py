@@ -17,6 +17,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from steptrail.infrastructure.store.core import file_errors
 
 __all__ = ["HeldUp", "at_once", "is_allowed", "largest_file", "primary_code", "translate", "translated", "until_free"]
 
@@ -59,10 +60,9 @@ def translate(error: sqlite3.Error, store: str) -> StoreError:
     if code == sqlite3.SQLITE_CORRUPT:
         return StoreDamaged(f"the file of the store {store} is damaged ({error}): restore it from a backup")
     if (most := largest_file(error)) is not None:
-        return StoreFull(
-            f"the store {store} cannot be written: a file may have {most:,} bytes at most (`ulimit -f`): nothing was "
-            "written, have that raised and try again"
-        )
+        return file_errors.too_large(f"the store {store}", most)
+    if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR} and file_errors.is_out_of_files():
+        return file_errors.too_many(f"the store {store}")
     if code in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR} and (reason := _room_beside(store)) is not None:
         return reason
     return StoreUnavailable(f"the store {store} cannot be used: {error}")
@@ -72,12 +72,7 @@ def largest_file(error: sqlite3.Error) -> int | None:
     """Return how large a file this process may make, if a write failed; None for what else failed, or no limit."""
     if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_IOERR_WRITE:
         return None
-    try:
-        import resource
-    except ImportError:  # on Windows
-        return None
-    most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return None if most == resource.RLIM_INFINITY else most
+    return file_errors.largest_file()
 
 
 def _room_beside(store: str) -> StoreError | None:

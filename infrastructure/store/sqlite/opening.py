@@ -96,6 +96,9 @@ def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
             msg = f"{path} is a folder: name a file in it"
             raise StoreUnavailable(msg)
         exists = path.exists()
+        if exists and not path.is_file():
+            # SQLite would wait for somebody who writes into a pipe.
+            raise NotAStore(f"{path} is a pipe or a device, and no file; it was left as it is")
     except OSError as error:
         msg = f"the store {path} cannot be reached: {error.strerror}"
         raise StoreAway(msg) from error

@@ -88,7 +88,7 @@ async def test_a_send_that_is_not_async_is_told_to_who_waits_and_sends_once() ->
         assert len({each.id for each in sent}) == len(sent) > 0
 
 
-@pytest.mark.parametrize("asked", ["soon", -5, float("nan"), float("inf"), [], True])
+@pytest.mark.parametrize("asked", ["soon", -5, float("nan"), float("inf"), 1e300, 10**400, [], True])
 async def test_a_wait_that_is_no_time_is_passed_over(asked: Any) -> None:
     class Busy(KeepingTransport):
         async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:

@@ -102,9 +102,20 @@ async def test_a_stream_has_one_wake_that_waits_the_earliest_and_of_its_newest_t
             await engine.wake(wake)
             assert rows(postgres_url, JOBS) == stored
         assert await engine.wake_missed([a_wake(), a_wake("agent:t"), a_wake("agent:u", seconds=9)]) == 2
+        assert await engine.wake_missed([a_wake("agent:u")]) == 0, "it comes in a moment"
         await engine.cancel("agent:s")
         await engine.cancel("agent:nobody")
         assert [row[0] for row in rows(postgres_url, JOBS)] == ["agent:t", "agent:u"]
+
+
+async def test_what_is_due_by_the_clock_of_a_worker_that_is_hours_ahead_of_the_server_is_woken(
+    postgres_url: str,
+) -> None:
+    async with opened(postgres_url) as engine:
+        await engine.wake(a_wake(seconds=5 * 3600))
+        assert await engine.wake_missed([a_wake(seconds=5 * 3600)]) == 0
+        assert await engine.wake_missed([a_wake(), a_wake("agent:t")]) == 2
+        assert rows(postgres_url, JOBS) == [("agent:s", TOPIC, False), ("agent:t", TOPIC, False)]
 
 
 async def test_a_wake_comes_once_at_its_time_to_a_worker_of_its_topic_and_leaves_nothing(postgres_url: str) -> None:

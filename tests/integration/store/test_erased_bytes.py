@@ -13,6 +13,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Sna
 from steptrail.domain.shared.events import MetadataChanged
 from steptrail.infrastructure.store import open_store
 from steptrail.testing import Reply, ScriptedModel, call
+from tests.harness.scarce import largest_file
 
 LARGE = 40_000
 
@@ -103,3 +104,19 @@ async def test_a_session_of_50_000_events_is_erased_and_positions_go_on(tmp_path
     assert await store.last_position() == 50_001
     assert files_with(tmp_path, "CANARY") == []
     await store.close()
+
+
+async def test_an_erasure_without_room_to_write_the_file_anew_says_so_and_is_finished_later(tmp_path: Path) -> None:
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for number in range(4):
+            await said(trail, f"s{number}", f"CANARY{number:02d}")
+        # The log has room for the erasure, and not for the whole file behind it.
+        await trail.finish_erasing()
+        with largest_file((tmp_path / "runs.db").stat().st_size * 2 // 3):
+            report = await trail.erase("s0", by="ana", reason="asked to")
+        assert [each.stream for each in report.erased] == ["agent:s0"]
+        assert report.remains is not None
+        assert "are not in use (disk I/O error)" in report.remains
+        assert "the log" in report.remains
+        assert await trail.finish_erasing() is None
+        assert files_with(tmp_path, "CANARY00") == []

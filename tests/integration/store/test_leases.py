@@ -232,3 +232,18 @@ def test_leases_that_somebody_else_holds_the_guard_of_are_given_up_after_a_while
     ):
         leases.acquire("agent:s2", "w1", take_over=False)
     leases.acquire("agent:s2", "w1", take_over=False).release()
+
+
+@pytest.mark.parametrize("middle", ["copy", "1 (2)", "-5", "\u00b2", "0", "9" * 200])
+def test_a_file_that_somebody_else_put_among_the_leases_keeps_nobody_from_running(tmp_path: Path, middle: str) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    leases.acquire("agent:s1", "w1", take_over=False).release()
+    taken = leases.acquire("agent:s1", "w1", take_over=False)
+    (name,) = (path.name.partition(".")[0] for path in (tmp_path / "runs.db-leases").glob("*.lock"))
+    taken.release()
+    (tmp_path / "runs.db-leases" / f"{name}.{middle}.lock").touch()
+    leases.acquire("agent:s1", "w2", take_over=False)
+    with pytest.raises(SessionBusy):
+        leases.acquire("agent:s1", "w3", take_over=False)
+    leases.acquire("agent:s1", "w3", take_over=True)
+    leases.close()

@@ -1,5 +1,6 @@
 """Files that are opened, and files that are refused and left as they are."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -406,3 +407,16 @@ def test_a_faulty_sqlite_is_known(version: tuple[int, ...], is_faulty: bool) -> 
     fault = known_fault(version)
     assert (fault is not None) is is_faulty
     assert fault is None or ".".join(map(str, version)) in fault
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_pipe_is_no_store_and_is_not_waited_for(tmp_path: Path, create: bool) -> None:
+    os.mkfifo(tmp_path / "pipe.db")
+    with pytest.raises(NotAStore, match="is a pipe or a device"):
+        open_store(f"sqlite:///{tmp_path / 'pipe.db'}", create=create)
+
+
+def test_links_in_a_circle_are_no_store(tmp_path: Path) -> None:
+    (tmp_path / "runs.db").symlink_to("runs.db")
+    with pytest.raises(StoreUnavailable, match="cannot be used"):
+        open_store(f"sqlite:///{tmp_path / 'runs.db'}")
