@@ -210,6 +210,19 @@ class IndexContract:
 
         run_on(opener, scenario)
 
+    def test_what_is_open_below_a_stream_that_has_ended_was_left_behind(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            await _put(store, _named("done", _DONE))
+            await _put(store, _named("working"))
+            paused = structs.replace(_ASKING, standing=StandingState.PAUSED)
+            for name, row in (("asks", _ASKING), ("paused", paused), ("ended", _DONE)):
+                for above in ("done", "working", "nobody"):
+                    parent = ParentRef(kind="agent", session=above, execution="1", effect="1:1:0")
+                    await _put(store, structs.replace(_named(f"{name}-{above}", row), parent=parent))
+            assert await _ids(store, IndexQuery(left_behind=True)) == ["paused-done", "asks-done"]
+
+        run_on(opener, scenario)
+
     def test_names_that_people_give_are_stored_whatever_is_in_them(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             for number, name in enumerate(("\"\\'; --", "a\0b", "\U0001f514" * 9, "", "x" * 100_000)):

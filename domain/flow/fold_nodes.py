@@ -15,6 +15,7 @@ from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import Graph, graph_of
 from steptrail.domain.flow.keeping import keep
+from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
 from steptrail.domain.kernel.handlers import Handlers
@@ -130,7 +131,10 @@ def _failure_recorded(fold: FlowFold, event: NodeFailureRecorded, at: int) -> No
         visit.errors = (*visit.errors, event.error)
         visit.results = visit.results.set(event.item, None)
         visit.ended_items += 1
-        run.tasks.pop((event.node, event.visit, event.item), None)
+        task = run.tasks.pop((event.node, event.visit, event.item), None)
+        if task is not None and task.stream is not None and event.error.failure is not FailureClass.CHILD:
+            # It was given up, with its time or its budget used up, and has not ended by itself.
+            run.left = (*run.left, task.stream)
         run.follow_clock(event.node, at)
         return
     below = (task.stream for task in run.tasks.values() if (task.node, task.visit) == (event.node, event.visit))

@@ -25,6 +25,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     left out. `due_by` asks for what is due by itself at that instant (microseconds of UTC), `moved_by` for what rests
     and waits for a stream that at that instant does not rest any more, and `unless_leased` for what is being worked on,
     without the streams that it names, whose leases are held. With `roots` those that another stream began are left out.
+    `left_behind` asks for those that are open although the stream that began them has ended.
     `after` is the id of the last stream of the page before, and `limit` how many to return at most. `due_after` stands
     for `after` where those that are due first are to come first.
     """
@@ -43,6 +44,7 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     moved_by: int | None = None
     unless_leased: Collection[str] | None = None
     roots: bool = False
+    left_behind: bool = False
     ended_before: int | None = None
     erased: bool = False
     after: str | None = None

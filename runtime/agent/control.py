@@ -426,6 +426,7 @@ class SessionControl:
             if ended is not None:
                 return ended
             journal = await journal.reloaded()
+        await self.stream.stop_left_behind(state)
         return state
 
     def _waits_on(self, state: AgentState) -> bool:

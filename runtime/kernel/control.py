@@ -74,6 +74,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
                 return (await fold_stream(self.machine, self._env.store, self.stream, at=version))[0]
             commands = begin(state, False)
             if not commands:
+                await self.stop_left_behind(state)
                 return state
             if not self.machine.decide(state, commands[0]):
                 return await self.resume(perform, take_over=take_over)
@@ -191,7 +192,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
             return journal.committed
         state = await drive_segment(self.machine, segment, perform)
         self._left_at = state.version
-        await self._stop_children(state)
+        await self.stop_left_behind(state)
         return state
 
     async def _carry_out(self, journal: Journal[S, E], command: Pause | Stop) -> S:
@@ -237,13 +238,17 @@ class StreamControl(StreamCommands[S, C, E, F]):
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
                 await self._below(child).request(type(command)(by=command.by, reason=command.reason))
 
-    async def _stop_children(self, state: S) -> None:
-        """Stop the streams that this one began, if its run has ended."""
+    async def stop_left_behind(self, state: S) -> Sequence[str]:
+        """Stop the streams that this one began and is responsible for, if its run has ended; return them.
+
+        The owner does so when it has stored the end. Whoever comes later does it for an owner that died in between.
+        """
         if self._control.standing(state).is_open:
-            return
-        asked = self._control.asked(state)
+            return ()
+        asked, left = self._control.asked(state), self._control.children(state)
         by = asked.by if isinstance(asked, Stop) else "parent"
-        await self.stop_below(self._control.children(state), f"session {self._id} has ended", by=by)
+        await self.stop_below(left, f"session {self._id} has ended", by=by)
+        return left
 
     async def stop_below(self, streams: Iterable[str], reason: str, *, by: str = "parent") -> None:
         """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""

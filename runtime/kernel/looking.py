@@ -10,6 +10,7 @@ from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands
+from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.runtime.kernel.log_reader import Watch, watch_log
 from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.seldom import Seldom
@@ -31,6 +32,7 @@ class Looking:
         self._env, self._topics = environment, topics
         self._began_at = environment.clock.utc()
         self._due = DueLook(environment.store, time.monotonic, least=_REST_SECONDS)
+        self._left_behind = LeftBehind(environment)
         self._changed = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._hands: Hands | None = None
@@ -107,6 +109,7 @@ class Looking:
                 if hands.room.is_full:
                     break
         if self._due.behind is None:
+            await self._left_behind.stop()
             hands.forget_left_but(seen)
             return wait / 1e6
         return min(wait / 1e6, self._due.behind)

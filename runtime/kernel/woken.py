@@ -19,6 +19,7 @@ from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import Engine, Wake, WorkerReport, topic_of
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
+from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.runtime.kernel.lists import row_of
 from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.seldom import Seldom
@@ -49,6 +50,7 @@ class Woken:
         number = next(_workers)
         self._name = environment.worker if number == 1 else f"{environment.worker}#{number}"
         self._began_at = environment.clock.utc()
+        self._left_behind = LeftBehind(environment)
         self._due = DueLook(environment.store, time.monotonic, least=0.0)
         self._ending = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -219,6 +221,7 @@ class Woken:
                     await self._tell(rows)
                     rows.clear()
         await self._tell(rows)
+        await self._left_behind.stop()
 
     async def _tell(self, rows: Sequence[RunSummary]) -> None:
         """Have those streams woken of which the engine knows nothing."""

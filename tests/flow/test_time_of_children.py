@@ -27,3 +27,20 @@ async def test_a_stream_that_waits_in_its_process_until_the_time_of_its_node_is_
     assert (result.status, result.error and result.error.failure) == (ExecutionStatus.FAILED, FailureClass.TIMEOUT)
     assert below
     assert not any(row.is_open for row in below)
+
+
+async def test_what_an_item_ran_whose_time_was_up_is_stopped_while_the_run_goes_on() -> None:
+    """Its question would stand in the inbox until the run ends, and nobody would make use of an answer."""
+    inner = Workflow("inner").human("ask", prompt="Well?").build()
+    flow = (
+        Workflow("t")
+        .map("m", over="items", flow=inner, on_item_error="record", item_timeout=0.1)
+        .human("end", prompt="Go on?")
+        .chain("m", "end")
+        .build()
+    )
+    async with trail_of() as trail:
+        await trail.run(flow, vars={"items": [1, 2]}, session="f", options=LEAVES)
+        below = [row for row in await trail.runs() if row.parent is not None]
+        assert [question.node for question in await trail.inbox()] == ["end"]
+    assert [row.status for row in below] == 2 * [ExecutionStatus.STOPPED]

@@ -30,12 +30,10 @@ async def holds(life: TreeLife) -> None:
     """Check a tree that has ended."""
     rows = {row.stream: row for row in await life.watch.runs(limit=500)}
     logs = {stream: list(await life.watch.handle(stream).events()) for stream in rows}
-    # A process that dies between the last commit of a run and the stop of what is below leaves that open.
-    if not any(trouble.what.startswith("crash") for trouble in life.came):
-        for stream, row in rows.items():
-            assert not row.is_open, f"{stream} is left {row.standing}"
-        assert not await life.watch.due()
-        assert not await life.watch.inbox()
+    for stream, row in rows.items():
+        assert not row.is_open, f"{stream} is left {row.standing}"
+    assert not await life.watch.due()
+    assert not await life.watch.inbox()
     for stream, records in logs.items():
         _can_be_explained(stream, records)
         _rows_agree(stream, records)

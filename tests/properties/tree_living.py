@@ -24,13 +24,14 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.flow.control import FlowControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.workflow import BuiltWorkflow
 from tests.properties.tree_drawing import AFlow, AnAgent, Outside, made
 from tests.runner.kit import Crash, HandClock
 
 __all__ = ["Process", "TreeLife", "Trouble", "troubles"]
 
-_KEY, _MOST_TURNS = "s", 50
+_KEY, _MOST_TURNS = "s", 200
 """Far more than any of these lives needs: with so many it goes in circles."""
 
 
@@ -193,6 +194,7 @@ class TreeLife:
             by_stream = {row.stream: row for row in rows}
             root = by_stream[self.root]
             if not root.is_open:
+                await self.turn(lambda env: LeftBehind(env).stop())  # as each worker does
                 return root
             await self.at_rest(by_stream)
             await self.go_on(by_stream)

@@ -35,6 +35,7 @@ ASKED = {
     "a worker: those without owner, and those that wait for what has moved": IndexQuery(
         moved_by=NOW, unless_leased=["agent:1"], roots=True, limit=500
     ),
+    "a worker: those that a run left behind": IndexQuery(left_behind=True),
     "a list: the newest that are due": IndexQuery(due_by=NOW, moved_by=NOW, unless_leased=["agent:1"], limit=100),
     "a list: those after them": IndexQuery(
         due_by=NOW, moved_by=NOW, unless_leased=["agent:1"], limit=100, after="agent:7"

@@ -7,7 +7,7 @@ twice, late, elsewhere at the same moment, or not at all.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import CommandRejected, ConfigurationError, StoredContextInvalid
 from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.store import open_store
+from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
@@ -70,10 +71,10 @@ class Desk:
             """Pay."""
             return "paid"
 
-        self._tools = serve, pay
+        self.tools = serve, pay
 
     def agent(self, *, name: str = "calc", first: str = "serve") -> Agent:
-        built = agent_of([call(first), "Done."]).with_tools(*self._tools).build()
+        built = agent_of([call(first), "Done."]).with_tools(*self.tools).build()
         assert built.name == name
         return built
 
@@ -209,6 +210,48 @@ async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_i
             await asyncio.sleep(0.01)
         await trail.session(id_of(asked[0].stream)).approve(asked[0].id, by="ana")
         await ended(trail, "s")
+
+
+@pytest.mark.parametrize("by", ["worker", "resume"])
+async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stopped(
+    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    below_it = SubagentTool(desk.agent(first="pay"), name="below")
+    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        (below,) = [row.stream for row in await trail.runs() if row.parent is not None]
+        with monkeypatch.context() as dies:
+            dies.setattr(StreamControl, "stop_left_behind", _dies)
+            with pytest.raises(Crash):
+                await trail.session("s").stop()
+        assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
+        if by == "resume":
+            await trail.session("s").resume(boss)
+        else:
+            async with trail.work(boss), asyncio.timeout(PATIENCE):
+                while await trail.inbox():
+                    await asyncio.sleep(0.01)
+        assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
+
+
+async def _dies(*_: object) -> Sequence[str]:
+    raise Crash
+
+
+async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_not_stopped(
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]]
+) -> None:
+    paying = agent_of(["Paid.", call("pay")]).with_tools(*desk.tools).build()
+    below_it = SubagentTool(paying, name="below")
+    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        (below,) = [row for row in await trail.runs() if row.parent is not None]
+        await trail.session(below.session_id).send(paying, "Pay again.")
+        async with trail.work(boss):
+            await pass_by()
+        assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
 
 
 async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answered(place: Place) -> None:

@@ -168,6 +168,9 @@ def _found(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, LiteralS
             demand(f"s.{column} IN ({_marks(mark, len(values))})", *values)
     if asked.roots:
         demand("s.parent IS NULL")
+    if asked.left_behind:
+        demand("s.parent IS NOT NULL AND s.standing <> 'done' AND s.damage IS NULL")
+        demand(f"'done' = (SELECT p.standing FROM {schema}streams p WHERE p.id = s.parent)")  # noqa: S608
     if asked.due_by is not None and asked.moved_by is None and asked.unless_leased is None:
         # Not as one of several: in the order of the index that has it.
         demand(f"s.due_at <= {mark}", asked.due_by)
