@@ -221,7 +221,7 @@ def test_given_a_changed_agent_when_resumed_strictly_then_it_refuses(cli: Cli) -
     cli("run", "agents.py:parked", "pay", "--id", "p")
     refused = cli("resume", "agents.py:steps", "p", "--strict")
     assert refused.code == 2
-    assert refused.err.startswith("steptrail: cannot resume session 'p': the agent has changed")
+    assert refused.err.startswith("steptrail: cannot resume session 'p': the agent is not the recorded one: name")
 
 
 def test_given_a_run_then_the_reference_is_recorded_and_suggested(cli: Cli) -> None:
