@@ -78,7 +78,9 @@ class McpTool:
 
         return Patience(usual.seconds, outcome)
 
-    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+    def check_arguments(
+        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
+    ) -> ErrorInfo | None:
         """Return why the names of arguments do not fit; None when they do. Of values the server knows more."""
         return unfit(_ByName(self.spec), arguments, raw, capture)
 

@@ -74,7 +74,9 @@ class Tool:
         """The patience with a call that was cancelled."""
         return patience_of(self)
 
-    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+    def check_arguments(
+        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
+    ) -> ErrorInfo | None:
         """Return why arguments do not fit; None when they do."""
         return unfit(self.parameters, arguments, raw, capture)
 

@@ -101,7 +101,9 @@ class FlowTool:
             max_depth=max_depth,
         )
 
-    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+    def check_arguments(
+        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
+    ) -> ErrorInfo | None:
         """Return why arguments do not fit; None when they do."""
         given = given_to_child(self._input, arguments, raw, NO_CONTEXT, capture)
         return given if isinstance(given, ErrorInfo) else None

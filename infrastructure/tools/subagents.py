@@ -108,7 +108,9 @@ class _RunsAgents(ABC):
     def _chosen(self, subagent: str | None) -> tuple[str, Subagent] | ErrorInfo:
         """Return the name and the agent that a call asks for, or why there is none."""
 
-    def check(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> ErrorInfo | None:
+    def check_arguments(
+        self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture
+    ) -> ErrorInfo | None:
         """Return why arguments do not fit; None when they do."""
         given = given_to_child(self._parameters, arguments, raw, NO_CONTEXT, capture)
         return given if isinstance(given, ErrorInfo) else None

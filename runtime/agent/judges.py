@@ -16,12 +16,11 @@ from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.continuation.collection import ContinuationCriteria
-from steptrail.domain.copies import own as copied
-from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.failures import ErrorInfo
 from steptrail.runtime.agent.agent import AnyAgent, criteria_for
 from steptrail.runtime.agent.agent_journal import AgentJournal
-from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
+from steptrail.runtime.agent.unfit import unfit
 
 __all__ = ["judges_of", "tell_conclusions"]
 
@@ -57,13 +56,8 @@ def judges_of(
 
 
 def _unfit(journal: AgentJournal, agent: AnyAgent | None, call: ToolExecution) -> ErrorInfo | None:
-    """Return why the arguments of a call do not fit its tool; None when they do, or when only the call shows it."""
-    check = getattr(agent.tools.get(call.name), "check", None) if agent is not None else None
-    if check is None:
-        return None
-    classify = partial(capture, default=ErrorType.TOOL, now=journal.now() / 1e6)
-    found: ErrorInfo | None = check(copied(call.arguments), call.call.raw, classify)
-    return found
+    tool = agent.tools.get(call.name) if agent is not None else None
+    return unfit(tool, call.arguments, call.call.raw, journal.now())
 
 
 def tell_conclusions(state: AgentState, concluded: tuple[AgentEvent, ...]) -> None:

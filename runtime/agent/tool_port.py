@@ -148,8 +148,9 @@ class RunnableTool(Protocol):
     A tool may have an attribute `context_types`: the types of `data` and `resources` that it wants. An agent that has
     others refuses it. A tool may have an attribute `patience`. Then a call that was cancelled is left behind when the
     patience is over, and what it returns before that is dropped. Without one, it is waited for until `run` has
-    returned. A tool may have a method `check(arguments, raw, capture)` that returns the `ErrorInfo` of arguments with
-    which `run` would fail before it does anything; None for others. No person is asked about a call with such ones.
+    returned. A tool may have a method `check_arguments(arguments, raw, capture)` that returns the `ErrorInfo` of
+    arguments with which `run` would fail before it does anything; None for others. No person is asked about a call with
+    such ones.
     """
 
     @property

@@ -1,10 +1,6 @@
 """Makes the questions of a run to people: those of human nodes, and whether a tool may run."""
 
-from functools import partial
-
-from steptrail.domain.copies import own
 from steptrail.domain.digests import digest_of
-from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.events import ApprovalRequested, FlowEvent, HumanRequested
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
@@ -19,7 +15,7 @@ from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.task import Task
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ApprovalRule
-from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.unfit import unfit
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import faulty, never_ran
 
@@ -44,20 +40,12 @@ def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas,
             return _asked(node, task, request_id, now, asked(node, seen))
         if isinstance(node, ToolNode):
             given = arguments(node.args, seen, node.required)
-            if (error := _unfit(tool, given, now)) is not None:
+            if (error := unfit(tool, given, None, now)) is not None:
                 return never_ran(task.key, failure_class(error, FailureClass.VALIDATION), error, {})
             return _requested(node, task, request_id, now, given)
     except NodeFault as fault:
         return faulty(task.key, fault)
     raise ValueError(f"{task.node} asks nobody")
-
-
-def _unfit(tool: object, given: dict[str, JsonValue], now: int) -> ErrorInfo | None:
-    check = getattr(tool, "check", None)
-    if check is None:
-        return None
-    found: ErrorInfo | None = check(own(given), None, partial(capture, default=ErrorType.TOOL, now=now / 1e6))
-    return found
 
 
 def _asked(node: HumanNode, task: Task, request_id: str, now: int, made: PersonsQuestion) -> HumanRequested:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from steptrail import AgentBuilder
+from steptrail import AgentBuilder, ErrorPolicy
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.tools import ToolSpec
+from steptrail.domain.tools import ApprovalRule, ToolSpec
 from steptrail.errors import ConfigurationError
 from steptrail.runtime.agent.tool_port import Capture, ToolContext, ToolOutcome, ToolSucceeded
 from steptrail.testing import ScriptedModel, call
@@ -50,6 +50,35 @@ async def test_a_tool_that_says_that_it_takes_no_context_is_spared_the_state() -
     blind = Scales(spec=ToolSpec(name="weigh", takes_context=False))
     await run(AgentBuilder("x").with_model(ScriptedModel([call("weigh"), "done"])).with_tools(blind).build())
     assert [context.state for context in blind.seen] == [None]
+
+
+class Picky(Scales):
+    """Looks at its arguments in a way that is wrong."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__(ToolSpec(name="weigh", approval=ApprovalRule()))
+        self._answer = answer
+
+    def check_arguments(self, arguments: Mapping[str, JsonValue] | None, raw: str | None, capture: Capture) -> object:
+        del arguments, raw, capture
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(KeyError("scale"), "KeyError: 'scale'"), ("no", "TypeError: check_arguments() returned str, not an ErrorInfo")],
+)
+async def test_a_tool_whose_look_at_its_arguments_fails_fails_the_call_and_nobody_is_asked(
+    answer: object, said: str
+) -> None:
+    built = agent_of([call("weigh"), "done"]).with_error_policy(ErrorPolicy.retry_all()).with_tools(Picky(answer))
+    ran = await run(built.build())
+    (failed,) = ran.result.state.steps[0].tool_executions
+    assert (ran.result.status, failed.approval) == ("completed", None)
+    assert failed.error is not None
+    assert said in f"{failed.error.error_class.partition(':')[2]}: {failed.error.message}"
 
 
 @pytest.mark.parametrize("name", ["", "  ", "\t\n"])
