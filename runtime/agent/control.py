@@ -6,6 +6,7 @@ was answered before, what a key was used for, and how a message joins a run.
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import structs
@@ -426,7 +427,8 @@ class SessionControl:
             if ended is not None:
                 return ended
             journal = await journal.reloaded()
-        await self.stream.stop_left_behind(state)
+        with suppress(SessionBusy):
+            await self.stream.stop_left_behind(journal)
         return state
 
     def _waits_on(self, state: AgentState) -> bool:

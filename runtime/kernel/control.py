@@ -74,7 +74,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
                 return (await fold_stream(self.machine, self._env.store, self.stream, at=version))[0]
             commands = begin(state, False)
             if not commands:
-                await self.stop_left_behind(state)
+                with suppress(SessionBusy):
+                    await self.stop_left_behind(journal)
                 return state
             if not self.machine.decide(state, commands[0]):
                 return await self.resume(perform, take_over=take_over)
@@ -192,7 +193,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
             return journal.committed
         state = await drive_segment(self.machine, segment, perform)
         self._left_at = state.version
-        await self.stop_left_behind(state)
+        await self._stop_children(state)
         return state
 
     async def _carry_out(self, journal: Journal[S, E], command: Pause | Stop) -> S:
@@ -238,11 +239,19 @@ class StreamControl(StreamCommands[S, C, E, F]):
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
                 await self._below(child).request(type(command)(by=command.by, reason=command.reason))
 
-    async def stop_left_behind(self, state: S) -> Sequence[str]:
-        """Stop the streams that this one began and is responsible for, if its run has ended; return them.
+    async def stop_left_behind(self, journal: Journal[S, E] | None = None) -> Sequence[str]:
+        """Stop what a run that has ended left open, because its owner died before it had done so; return these streams.
 
-        The owner does so when it has stored the end. Whoever comes later does it for an owner that died in between.
+        Under the lease, because a retry of the run at the same moment goes on with what is below. Raises `SessionBusy`.
         """
+        journal = journal or await self.existing()
+        if self._control.standing(journal.committed).is_open or not self._control.children(journal.committed):
+            return ()
+        async with hold_lease(self._env, self.machine, journal, looks=0):
+            return await self._stop_children((await journal.reloaded()).committed)
+
+    async def _stop_children(self, state: S) -> Sequence[str]:
+        """Stop the streams that this one began and is responsible for, if its run has ended; return them."""
         if self._control.standing(state).is_open:
             return ()
         asked, left = self._control.asked(state), self._control.children(state)

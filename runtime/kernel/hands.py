@@ -91,6 +91,7 @@ class Hands:
 
     async def take(self, row: RunSummary) -> "asyncio.Task[None] | NotTaken":
         """Begin to carry a run on, and return the task of that; or why it was not begun with."""
+        before = self._left.get(row.stream)
         if await self._is_left(row):
             return NotTaken.LEFT
         version, work = await self._env.store.version(row.stream), self._carry(row)
@@ -99,6 +100,9 @@ class Hands:
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
             return NotTaken.LEFT
         places = await self._room.places_of(row)
+        # It may have been tried and left meanwhile, by another take.
+        if self._left.get(row.stream) is not before and await self._is_left(row):
+            return NotTaken.LEFT
         if self._is_ending:
             return NotTaken.ENDING
         if row.stream in self._tasks:

@@ -24,7 +24,6 @@ class LeftBehind:
         kept = self._kept & open_below.keys()
         for above in {open_below[stream] for stream in open_below.keys() - kept}:
             with suppress(SteptrailError):
-                control = control_of(self._env, above)
-                left = await control.stop_left_behind((await control.existing()).committed)
+                left = await control_of(self._env, above).stop_left_behind()
                 kept |= {stream for stream, of in open_below.items() if of == above and stream not in left}
         self._kept = kept

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
 from steptrail.runtime.kernel.looking import Looking
-from steptrail.runtime.kernel.room import Room
+from steptrail.runtime.kernel.room import Place as WorkPlace, Room
 from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
 from steptrail.testing import ScriptedModel, call
@@ -222,7 +223,7 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
         await trail.run(boss, "go", session="s")
         (below,) = [row.stream for row in await trail.runs() if row.parent is not None]
         with monkeypatch.context() as dies:
-            dies.setattr(StreamControl, "stop_left_behind", _dies)
+            dies.setattr(StreamControl, "_stop_children", _dies)
             with pytest.raises(Crash):
                 await trail.session("s").stop()
         assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
@@ -483,6 +484,37 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
     if engine is not None:
         await engine.close()
     await store.close()
+
+
+async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again(
+    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, room = list[str](), Room(2)
+    places_of, looked, may_go_on = room.places_of, asyncio.Event(), asyncio.Event()
+
+    async def late(row: RunSummary) -> tuple[WorkPlace, ...]:
+        looked.set()
+        await may_go_on.wait()
+        return await places_of(row)
+
+    async def stays(row: RunSummary) -> None:
+        tries.append(row.session_id)
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.start(desk.agent(), "go", session="s")
+        (row,) = await trail.due()
+        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=room, grace=1.0)
+        with monkeypatch.context() as slow:
+            slow.setattr(room, "places_of", late)
+            second = asyncio.create_task(hands.take(row))
+            await looked.wait()
+        first = await hands.take(row)
+        assert isinstance(first, asyncio.Task)
+        await first
+        may_go_on.set()
+        assert await second is NotTaken.LEFT
+        await hands.drain()
+    assert tries == ["s"]
 
 
 async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: Path, desk: Desk) -> None:
