@@ -90,8 +90,9 @@ class RunFold(Struct):
     them; all by the numbers of the visits. `open` are the visits that have not ended, by node, and
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
-    nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits that have
-    failed, and whose tries were cut off or had no end: the run went on without them.
+    nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
+    have failed, and whose tries were cut off or had no end: the run went on without them. `billed_before` is what was
+    billed before the last retry; limits count that too.
     """
 
     id: str
@@ -119,6 +120,7 @@ class RunFold(Struct):
     order: int = 0
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
+    billed_before: BilledUsage = BilledUsage()
     active_us: int = 0
     active_since: int | None = None
     ended_by: EndedBy | None = None

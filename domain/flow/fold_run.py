@@ -31,6 +31,7 @@ from steptrail.domain.kernel.standing import Wait, answered
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
+from steptrail.domain.usage import BilledUsage
 
 __all__ = ["RUN_HANDLERS", "end_run"]
 
@@ -110,6 +111,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.started_at = run.wall_from = at
     run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
     run.counts, run.unproductive_segments, run.productive = Layers(), 0, False
+    run.billed_before = BilledUsage.of(run.usage, run.model_usage)
     run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()

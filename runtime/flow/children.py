@@ -48,9 +48,9 @@ class ChildFlowEnd:
 
     @property
     def usage(self) -> BilledUsage | None:
-        """The bill of its execution so far; None when that is not known."""
+        """The bill of its execution so far, without what was billed before a retry; None when that is not known."""
         run = self.state.run if self.state is not None else None
-        return BilledUsage.of(run.usage, run.model_usage) if run is not None else None
+        return BilledUsage.of(run.usage, run.model_usage).beyond(run.billed_before) if run is not None else None
 
     @property
     def why_it_rests(self) -> str:

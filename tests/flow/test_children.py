@@ -180,6 +180,29 @@ async def test_a_retried_run_retries_its_newest_child_and_repeats_nothing_that_h
     assert world.done["x"] == tries
 
 
+@pytest.mark.parametrize("tries", [1, 2])
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_what_a_child_was_billed_before_a_retry_is_counted_once(kind: str, tries: int) -> None:
+    world, clock = World(), HandClock()
+    policy = RetryPolicy(max_attempts=tries, backoff=0, retry_on=(FailureClass.CHILD,))
+    turns = iter([*[call("act", name="x")] * tries, say("dogs")])
+    agent = AgentBuilder("a").with_model(ScriptedModel([lambda _: next(turns)] * 2)).with_tools(world.tool())
+    if kind == "agent":
+        flow = Workflow("t").agent("below", agent.with_max_steps(1).build(), prompt="go", retry=policy).build()
+    else:
+        inner = Workflow("inner").agent("x", agent.with_max_steps(1).build(), prompt="go").build()
+        flow = Workflow("t").flow("below", inner, retry=policy).build()
+    async with trail_of(clock) as trail:
+        failed = await run_to_rest(trail, clock, flow)
+        assert (failed.state.usage, (await trail.tree("flow:f")).usage) == (usage_of(tries), usage_of(tries))
+        done = await trail.flow("f").retry(flow)
+        assert (done.state.usage, (await trail.tree("flow:f")).usage) == (usage_of(tries + 1), usage_of(tries + 1))
+
+
+def usage_of(replies: int) -> Usage:
+    return Usage(input=10 * replies, output=5 * replies)
+
+
 @pytest.mark.parametrize("kind", ["agent", "flow"])
 @pytest.mark.parametrize("number", range(1, 7))
 async def test_a_crash_anywhere_in_a_retry_repeats_nothing_that_the_child_had_finished(kind: str, number: int) -> None:

@@ -30,11 +30,12 @@ def hurried() -> Iterator[None]:
     drawn_trees(),
     troubles("crash before", "crash after", "stop", "pause", "unpause", "time"),
     st.lists(st.integers(0, 5), max_size=6),
+    st.integers(0, 2),
 )
 async def test_a_tree_comes_to_an_end_in_which_all_logs_agree(
-    tree: AnAgent | AFlow, come: list[Trouble], choices: list[int]
+    tree: AnAgent | AFlow, come: list[Trouble], choices: list[int], retries: int
 ) -> None:
-    async with TreeLife(tree, come, choices) as life:
+    async with TreeLife(tree, come, choices, retries) as life:
         await life.live()
         await holds(life)
 

@@ -104,11 +104,15 @@ class Process:
 
 @dataclass(repr=False)
 class TreeLife:
-    """One tree on its way. `choices` are what people choose, and which of the things that can be done comes first."""
+    """One tree on its way. `choices` are what people choose, and which of the things that can be done comes first.
+
+    A run without an answer is retried at most `retries` times.
+    """
 
     tree: AnAgent | AFlow
     troubles_given: Sequence[Trouble] = ()
     choices: Sequence[int] = (0,)
+    retries: int = 0
 
     def __post_init__(self) -> None:
         self.store: Any = open_store("sqlite:///:memory:")
@@ -171,6 +175,11 @@ class TreeLife:
         else:
             await SessionControl(env, SessionId(_KEY)).resume(self.code, obeys_pause=obeys_pause)
 
+    async def retry(self, env: Environment) -> None:
+        trail = Steptrail(env)
+        handle: Any = trail.flow(_KEY) if isinstance(self.code, BuiltWorkflow) else trail.session(_KEY)
+        await handle.retry(self.code, by="ana")
+
     async def turn(self, work: Callable[[Environment], Awaitable[Any]]) -> None:
         """Have a new process do something, which may die of it."""
         process = Process(self)
@@ -193,11 +202,15 @@ class TreeLife:
             rows = await self.watch.runs(limit=500)
             by_stream = {row.stream: row for row in rows}
             root = by_stream[self.root]
-            if not root.is_open:
+            if root.is_open:
+                await self.at_rest(by_stream)
+                await self.go_on(by_stream)
+            elif self.did.count("retry") < self.retries and not root.answered:
+                self.did.append("retry")
+                await self.turn(self.retry)
+            else:
                 await self.turn(lambda env: LeftBehind(env).stop())  # as each worker does
                 return root
-            await self.at_rest(by_stream)
-            await self.go_on(by_stream)
 
     async def at_rest(self, rows: dict[str, RunSummary]) -> None:
         """Check what is told of the tree while no process runs it."""
