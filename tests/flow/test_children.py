@@ -186,7 +186,11 @@ async def test_what_a_child_was_billed_before_a_retry_is_counted_once(kind: str,
     world, clock = World(), HandClock()
     policy = RetryPolicy(max_attempts=tries, backoff=0, retry_on=(FailureClass.CHILD,))
     turns = iter([*[call("act", name="x")] * tries, say("dogs")])
-    agent = AgentBuilder("a").with_model(ScriptedModel([lambda _: next(turns)] * 2)).with_tools(world.tool())
+    agent = (
+        AgentBuilder("a")
+        .with_model(ScriptedModel([lambda _: next(turns), lambda _: next(turns)]))
+        .with_tools(world.tool())
+    )
     if kind == "agent":
         flow = Workflow("t").agent("below", agent.with_max_steps(1).build(), prompt="go", retry=policy).build()
     else:
