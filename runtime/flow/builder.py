@@ -39,16 +39,7 @@ OnFailName = OnFail | Literal["block", "skip", "redirect"]
 
 
 class Workflow(WorkingBuilder):
-    """Writes a workflow. Each method adds to it and returns it; `build` makes what can be run.
-
-    `result` is the variable that is the output of a run; without it that is the output of the node that ended its
-    branch last, by the order of the nodes. A run begins at `entry`, or else at every node that no edge but a loop leads
-    to. `options` are those of runs that bring none.
-
-    The output of a node stands in the variable `output`, by default `<id>_output`, and `<id>_decision` of a node that
-    chooses; a merge by `json` or `best_score` has none unless it is named. What is written wrongly is a
-    `ConfigurationError`: at once where it is about one node, in `build` where it is about the graph.
-    """
+    """Writes a workflow, with all kinds of nodes. Services get the one of infrastructure, which checks their texts."""
 
     def merge(
         self,
