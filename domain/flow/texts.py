@@ -6,7 +6,7 @@ variable that no node writes may be brought by the run.
 
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.kinds.people import default_answer, wrong_in
@@ -181,8 +181,8 @@ def _schemas(node: Node) -> Iterator[tuple[str, Mapping[str, JsonValue]]]:
             yield "schema", schema
         case GuardianNode(checks=checks):
             for place, check in enumerate(checks):
-                if check.kind == "schema" and isinstance(schema := check.settings.get("schema"), dict):
-                    yield f"checks[{place}].schema", schema
+                if check.kind == "schema" and isinstance(given := check.settings.get("schema"), dict):
+                    yield f"checks[{place}].schema", given
         case _:
             return
 
@@ -194,7 +194,7 @@ def _patterns(node: Node) -> Iterator[tuple[str, JsonValue]]:
                 if check.kind == "pattern":
                     yield f"checks[{place}].pattern", check.settings.get("pattern")
         case FilterNode(operation="match" | "exclude", settings={"pattern": pattern}):
-            yield "pattern", cast("JsonValue", pattern)
+            yield "pattern", pattern
         case _:
             return
 

@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from steptrail.domain.errors import CommandRejected, ConfigurationError
+from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy
 from steptrail.domain.flow.answers import asked_task
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
@@ -17,7 +17,7 @@ from steptrail.domain.flow.commands import (
     SettleNode,
     StartFlow,
 )
-from steptrail.domain.flow.decide import said_by, was_accepted
+from steptrail.domain.flow.decide import decide, said_by, was_accepted
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import HumanNode
@@ -67,7 +67,8 @@ class FlowControl:
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
         """Start an execution, go on with the one that has this input, or return where that one ended.
 
-        An execution is found again if it is the newest and has the same input, or if it came with the same key.
+        An execution is found again if it is the newest and has the same input, or if it came with the same key. Raises
+        `CommandRejected` while another input is being answered, and `SessionBusy` while another process runs this one.
         """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
@@ -78,9 +79,18 @@ class FlowControl:
         journal = await self.stream.journal()
         if start.key is not None:
             was_accepted(journal.committed, start)  # refuses the key of another input or workflow
-        before = journal.committed.version
-        state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
-        return FlowResult(state, stored=state.version <= before)
+        while True:
+            before = journal.committed.version
+            try:
+                state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
+                return FlowResult(state, stored=state.version <= before)
+            except SessionBusy:
+                journal = await journal.reloaded()
+                state = journal.committed
+                for command in begin(state, False):
+                    self.stream.machine.decide(state, command)  # says no if it is busy with another input
+                if state.is_open or state.version == before:
+                    raise
 
     async def start(self, start: StartFlow) -> FlowState:
         """Store that an execution is to be run, and run nothing: a worker begins with it. Safe to repeat like `run`."""
@@ -112,9 +122,13 @@ class FlowControl:
         """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
-            if not state.is_open or (not took_over and self._only_waits(state)):
+            if state.run is None or not state.is_open:
                 return ()
             reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
+            is_said = options is not None and options != state.run.options
+            if not took_over and not is_said and self._only_waits(state):
+                decide(state, reopening)  # says no also where there is nothing to do
+                return ()
             return (reopening,)
 
         journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
@@ -138,7 +152,10 @@ class FlowControl:
         by: str = "user",
         key: str | None = None,
     ) -> FlowResult:
-        """Let a run that failed or was stopped go on where it was."""
+        """Let a run that failed or was stopped go on where it was.
+
+        Raises `CommandRejected` for any other run, and `SessionBusy` when another process retries it at the same time.
+        """
         command = RetryFlow(
             worker=self._env.worker,
             flow=brought(flow),
@@ -149,8 +166,14 @@ class FlowControl:
             key=key,
         )
         journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
-        state = await self.stream.own(lambda _, took_over: (command,), performed, key=key, journal=journal)
-        return FlowResult(state)
+        seen = journal.committed.fold.executions
+
+        def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
+            if state.fold.executions != seen and not was_accepted(state, command):
+                raise SessionBusy(state.flow_id)  # what was to be retried is no longer the last one
+            return (command,)
+
+        return FlowResult(await self.stream.own(begin, performed, key=key, journal=journal))
 
     async def requeue(
         self,
