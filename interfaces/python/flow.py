@@ -15,7 +15,6 @@ from steptrail.domain.kernel.given import a_row
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.interfaces.python.handle import Handle
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.projections.flow_graph import drawn_run
@@ -234,7 +233,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         records = await self.history()
         drawn = drawn_run(record.event for record in records)
         if drawn is None:
-            raise SessionNotFound(name_of(self.stream_id))
+            raise SessionNotFound(self.stream_id)
         return drawn
 
     async def result(self) -> FlowResult:
