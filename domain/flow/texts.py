@@ -1,4 +1,4 @@
-"""What nodes say in words of their own, templates, expressions, schemas and patterns: and what is wrong with it.
+"""The texts of nodes, that is templates, expressions, schemas and patterns, and the faults in them.
 
 Each is named by the place at which people write it, such as `checks[0].when`. Only what can never work is an error: a
 variable that no node writes may be brought by the run.

@@ -3,14 +3,14 @@
 from typing import Final
 
 from steptrail.infrastructure.flow.means import flow_means
-from steptrail.runtime.flow.builder import Workflow as UncheckedWorkflow
+from steptrail.runtime.flow.builder import FlowBuilder
 
 __all__ = ["CHECKED_BY", "Workflow"]
 
 CHECKED_BY: Final = flow_means().of_nodes
 
 
-class Workflow(UncheckedWorkflow):
+class Workflow(FlowBuilder):
     """Writes a workflow. Each method adds to it and returns it; `build` makes what can be run.
 
     `result` is the variable that is the output of a run; without it that is the output of the node that ended its

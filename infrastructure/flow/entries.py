@@ -19,7 +19,7 @@ from steptrail.infrastructure.flow.document import (
     UseForm,
 )
 from steptrail.infrastructure.flow.stand_ins import stand_in
-from steptrail.runtime.flow.builder import Workflow
+from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.runtime.flow.written import Case, Check, Rule, When
 
 __all__ = ["UnknownUse", "add_entry", "brought_under"]
@@ -48,7 +48,7 @@ class UnknownUse(ConfigurationError):
         self.hint = f"did you mean {near[0]!r}?" if near else None
 
 
-def add_entry(builder: Workflow, entry: NodeForm, use: Mapping[str, object] | None) -> None:
+def add_entry(builder: FlowBuilder, entry: NodeForm, use: Mapping[str, object] | None) -> None:
     """Add a node, without `use` with stand-ins for code. Raises `ConfigurationError`, of which `UnknownUse` is one."""
     given = _given(entry)
     node_id, kind = given.pop("id"), given.pop("kind")

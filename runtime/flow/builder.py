@@ -1,7 +1,7 @@
-"""`Workflow`: writes a workflow one node and one edge at a time, and builds what can be run."""
+"""`FlowBuilder`: writes a workflow one node and one edge at a time, and builds what can be run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import Any, Literal, Self, Unpack, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.nodes import (
@@ -30,16 +30,13 @@ from steptrail.runtime.flow.written import (
     When,
 )
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Workflow"]
+__all__ = ["FlowBuilder"]
 
 OnFailName = OnFail | Literal["block", "skip", "redirect"]
 
 
-class Workflow(WorkingBuilder):
-    """Writes a workflow, with all kinds of nodes. Services get the one of infrastructure, which checks their texts."""
+class FlowBuilder(WorkingBuilder):
+    """Writes a workflow, with nodes of all kinds. Services get `Workflow`, which is one that checks their texts."""
 
     def merge(
         self,

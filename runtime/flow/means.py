@@ -20,7 +20,7 @@ class FlowMeans(NamedTuple):
 
     @property
     def of_nodes(self) -> NodeMeans:
-        """What nodes are evaluated by that do not leave the process, without functions."""
+        """The means of nodes that do not leave the process, without functions."""
         return NodeMeans(self.expressions, self.schemas, self.patterns)
 
 

@@ -19,7 +19,7 @@ class NodeFault(Exception):
 
 
 class MissingMeans(NodeFault):
-    """What a node needs to be evaluated is not there: a package that is not installed. A node that runs has failed."""
+    """A package that a node needs is not installed. A node that runs has failed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(FailureClass.CONFIG, message)
