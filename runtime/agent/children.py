@@ -28,8 +28,6 @@ from steptrail.runtime.agent.deadline import EARLY_SECONDS, shortest
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = ["ChildSession", "ChildSessionEnd"]
 
@@ -56,6 +54,7 @@ class ChildSession:
     """The session of one tool call."""
 
     def __init__(self, place: ChildPlace) -> None:
+        self._stop_above = place.stop_above
         self._store, self._clock = place.environment.store, place.environment.clock
         self._take_over, self._retry_key, self.parent = place.takes_over, place.retry_key, place.parent
         self._metadata = dict(place.metadata)
@@ -98,7 +97,7 @@ class ChildSession:
                 state = await self._go_on(agent, text, await self._limits(agent, left, lent), context)
                 return ChildSessionEnd(
                     state=state,
-                    is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
+                    is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None,
                     is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent, left),
                 )
             except (SessionBusy, OwnershipLost):
@@ -140,10 +139,11 @@ class ChildSession:
 
     async def _cut(self) -> ChildSessionEnd:
         try:
-            state, by = await self._look(), await self._is_to_stop()
-            if state is not None and state.is_open and by is not None:
+            state, asked = await self._look(), await self._stop_above()
+            if state is not None and state.is_open and asked is not None:
                 try:
-                    state = await self._control.stop(by=by, reason=f"session {self.parent.session} is stopped")
+                    stop = Stop(by=asked.by, reason=f"session {self.parent.session} is stopped")
+                    state = await self._control.stream.request(stop)
                 except CommandRejected:
                     state = await self._look()
             return ChildSessionEnd(state=state, is_cut=True)
@@ -155,15 +155,6 @@ class ChildSession:
         state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
-
-    async def _is_to_stop(self) -> str | None:
-        """Return the name of the one who asked the stream above to stop; None when nobody did."""
-        kind = KINDS.of(self.parent.stream)
-        if kind is None:
-            return None
-        above, _ = await fold_stream(kind.machine, self._store, self.parent.stream, is_sound=True)
-        asked = kind.machine.control.asked(above)
-        return asked.by if isinstance(asked, Stop) else None
 
 
 def _failed(state: AgentState | None) -> bool:

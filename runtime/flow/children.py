@@ -26,7 +26,6 @@ from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.kinds import control_of
 
 __all__ = ["ChildFlow", "ChildFlowEnd"]
 
@@ -52,6 +51,7 @@ class ChildFlow:
     """The run of a workflow below one effect."""
 
     def __init__(self, place: ChildPlace, means: FlowMeans) -> None:
+        self._stop_above = place.stop_above
         self._env, self.parent, self._take_over = place.environment, place.parent, place.takes_over
         self._retry_key, self.id = place.retry_key, session_for_call(place.parent.effect)
         self._metadata = dict(place.metadata)
@@ -130,15 +130,9 @@ class ChildFlow:
             if asked is not None and state is not None and state.is_open:
                 stop = Stop(by=asked.by, reason=f"{self.parent.stream} is stopped")
                 try:
-                    state = (await self._control.request(stop)).state
+                    state = await self._control.stream.request(stop)
                 except CommandRejected:
                     state = await self._look()
             return ChildFlowEnd(state=state, is_cut=True)
         except StoreError as error:
             return ChildFlowEnd(state=None, is_cut=True, problem=str(error))
-
-    async def _stop_above(self) -> Stop | None:
-        """Return the open request to stop the stream above; None when there is none."""
-        above = control_of(self._env, self.parent.stream)
-        asked = above.machine.control.asked((await above.journal()).committed)
-        return asked if isinstance(asked, Stop) else None

@@ -1,6 +1,7 @@
-"""The commands to one stream of a workflow, from any process: run, resume, retry, pause, stop, and verdicts.
+"""The commands to one stream of a workflow, from any process: run, resume, retry, and answers that a schema judges.
 
-`StreamControl` owns the stream and drives it. This module decides which execution a command is about.
+`StreamControl` owns the stream, drives it, and takes all other commands. This module decides which execution a command
+is about.
 """
 
 from collections.abc import Sequence
@@ -9,12 +10,10 @@ from steptrail.domain.errors import CommandRejected, ConfigurationError, Session
 from steptrail.domain.flow.answers import asked_task
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
-    AnswerStep,
     Brought,
     FlowCommand,
     ResumeFlow,
     RetryFlow,
-    SettleNode,
     StartFlow,
 )
 from steptrail.domain.flow.decide import decide, said_by, was_accepted
@@ -24,8 +23,7 @@ from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop, Unpause
-from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
@@ -185,18 +183,6 @@ class FlowControl:
     ) -> FlowResult:
         """Store that a run that failed or was stopped is to go on where it was, and run nothing: a worker does."""
         command = RetryFlow(worker=None, flow=None, options=options, reason=reason, by=by, key=key)
-        return FlowResult(await self.stream.tell(command))
-
-    async def unpause(self, command: Unpause) -> FlowResult:
-        """Lift the pause, of the streams that its nodes run too. A worker goes on; nothing is run here."""
-        return FlowResult(await self.stream.unpause(command))
-
-    async def request(self, command: Pause | Stop) -> FlowResult:
-        """Ask for a pause or a stop."""
-        return FlowResult(await self.stream.request(command))
-
-    async def tell(self, command: SettleNode | Approve | Deny | AnswerStep) -> FlowResult:
-        """Store a person's word about a node; the run goes on at the next `resume`, or at once where it runs."""
         return FlowResult(await self.stream.tell(command))
 
     async def answer(self, command: AnswerQuestion) -> FlowResult:
