@@ -7,7 +7,7 @@ is about.
 from collections.abc import Sequence
 
 from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy
-from steptrail.domain.flow.answers import asked_task
+from steptrail.domain.flow.answers import open_question
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
     Brought,
@@ -189,8 +189,8 @@ class FlowControl:
         """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""
         state = (await self.stream.existing()).committed
         if command.key is None or command.key not in state.fold.keys:
-            graph, task = state.graph, asked_task(state, command.to)
-            node = graph.node(task.node) if graph is not None else None
+            graph, asked = state.graph, open_question(state, command.to)
+            node = graph.node(asked.node) if graph is not None else None
             given = PersonsAnswer(
                 choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
             )
