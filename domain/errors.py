@@ -198,11 +198,12 @@ class ExecutionFailed(SteptrailError):
 
 
 class SessionNotFound(SteptrailError):
-    """No session has this id."""
+    """There is no session, or other run, of this name. A stream is called by its name: that of an agent by its id."""
 
-    def __init__(self, session: str) -> None:
-        super().__init__(f"there is no session {shown(session)} in this store")
-        self.session = session
+    def __init__(self, name: str) -> None:
+        self.session = name.removeprefix("agent:")
+        kind = "run" if ":" in self.session else "session"
+        super().__init__(f"there is no {kind} {shown(self.session)} in this store")
 
 
 class SessionErased(SessionNotFound):

@@ -1,5 +1,7 @@
 """The answers of people about a run: to human nodes, to approvals, to held steps, and verdicts on unknown outcomes."""
 
+from typing import Literal
+
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -11,6 +13,7 @@ from steptrail.domain.flow.events import (
     CutReason,
     FlowEvent,
     HumanAnswered,
+    HumanRequested,
     NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
@@ -27,36 +30,31 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.approvals import NotAsked
 from steptrail.domain.shared.commands import Approve, Deny
 
-__all__ = ["answer", "answer_approval", "answer_step", "asked_task", "settle"]
+__all__ = ["answer", "answer_approval", "answer_step", "open_question", "settle"]
 
 
-def _ended(state: FlowState, reason: str, by: str) -> tuple[WaitEnded, ...]:
+def _ended(
+    state: FlowState, reason: Literal["answered", "approved", "denied", "settled"], by: str
+) -> tuple[WaitEnded, ...]:
     """Return the end of the wait, if the answer finds the run waiting."""
-    if state.phase is not RunPhase.WAITING:
-        return ()
-    match reason:
-        case "approved" | "denied" | "settled":
-            return (WaitEnded(reason=reason, by=by),)
-        case _:
-            return (WaitEnded(reason="answered", by=by),)
+    return (WaitEnded(reason=reason, by=by),) if state.phase is RunPhase.WAITING else ()
 
 
-def asked_task(state: FlowState, to: str) -> Task:
-    """Return the task of an open question, by its node or the id of the request. Raises `CommandRejected`."""
-    asked = [task for task in state.tasks if task.phase is TaskPhase.ASKED and task.request and task.held is None]
-    named = [task for task in asked if task.request is not None and to in {task.node, task.request.request_id}]
-    if named:
-        return named[0]
-    open_ones = ", ".join(task.node for task in asked) or "none"
+def open_question(state: FlowState, to: str) -> HumanRequested:
+    """Return the open question of a node, or of this id. Raises `CommandRejected`."""
+    asked = [task.request for task in state.tasks if task.phase is TaskPhase.ASKED and task.held is None]
+    questions = [request for request in asked if request is not None]
+    for question in questions:
+        if to in {question.node, question.request_id}:
+            return question
+    open_ones = ", ".join(question.node for question in questions) or "none"
     why = f"nobody is asked about {shown(to)}, or the question was answered already; open are: {open_ones}"
     raise NotAsked("answer", state.flow_id, why)
 
 
 def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
     """Return the events of an answer to a human node. It is taken once, and in time by the instant of the command."""
-    request = asked_task(state, command.to).request
-    if request is None:
-        raise CommandRejected("answer", state.flow_id, f"nobody is asked about {shown(command.to)}")
+    request = open_question(state, command.to)
     if request.expires_at is not None and command.at >= request.expires_at:
         when = f"{to_datetime(request.expires_at):%Y-%m-%d %H:%M:%S} UTC"
         raise CommandRejected("answer", state.flow_id, f"the question expired at {when}")

@@ -8,9 +8,13 @@
     CN-001  an edge that is never chosen (warning)   FL-108  a loop edge without a loop
     CN-003  a choice without a default (warning)     FL-109  no nodes
     CN-005  a case with the name of the default
-    CN-006  a choice between nothing
+    CN-006  a choice between nothing                 FL-106  an expression that does not parse
+    FL-110  a default that is no answer              FL-111  a template that cannot be filled in
+    FL-112  a path that begins with no known word    FL-113  a schema that is none
+    FL-114  a pattern that is none
 
-What shows only in the file, or with the code at hand, is found where these are read.
+What shows only in the file, or with the code at hand, is found where these are read. A word that only looks unknown is
+a warning: the run may bring it.
 """
 
 import re
@@ -21,24 +25,38 @@ from steptrail.domain.flow.choices import route_faults
 from steptrail.domain.flow.definition import Edge, EdgeWhen, FlowDefinition
 from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.port import NodeMeans
 from steptrail.domain.flow.kinds.seen import ROOTS
 from steptrail.domain.flow.nodes import AgentNode, FlowNode, HumanNode, LlmNode, LlmRouterNode, MapNode, Node, NoopNode
 from steptrail.domain.flow.policies import OnError
 from steptrail.domain.flow.side_by_side import written_side_by_side
+from steptrail.domain.flow.texts import text_faults
 
-__all__ = ["Diagnostic", "diagnose"]
+__all__ = ["Diagnostic", "diagnose", "diagnose_texts"]
 
 _PLACE = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _BILLED = (AgentNode, FlowNode, LlmNode, LlmRouterNode)
 _MOST_NAMED = 8
 
 
-def diagnose(definition: FlowDefinition) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a definition, errors and warnings. `line` and `column` are None."""
+def diagnose(definition: FlowDefinition, means: NodeMeans | None = None) -> tuple[Diagnostic, ...]:
+    """Return what is wrong with a definition, errors and warnings. `line` and `column` are None.
+
+    Without `means` the texts of nodes are not looked at.
+    """
     found = [*_of_names(definition), *_of_nodes(definition), *_of_edges(definition)]
+    found += [] if means is None else diagnose_texts(enumerate(definition.nodes), means)
     if not any(each.code in {"GR-001", "GR-004", "GR-005", "GR-007", "FL-109"} for each in found):
         found += _of_ways(definition)
     return tuple(sorted(found, key=_order))
+
+
+def diagnose_texts(placed: Iterable[tuple[int, Node]], means: NodeMeans) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the texts of nodes, each given with its number, whatever leads from one to another."""
+    nodes = [*placed]
+    written = {key for _, node in nodes for key in (node.output, *_written_beside(node)) if key is not None}
+    for place, node in nodes:
+        yield from text_faults(node, f"nodes[{place}]", written, means)
 
 
 def _order(diagnostic: Diagnostic) -> tuple[int, int]:

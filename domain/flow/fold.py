@@ -60,7 +60,6 @@ class VisitFold(Struct):
     execution: str
     inputs: tuple[Token, ...]
     view: View
-    opened_at: int
     items: int | None = None
     next_item: int = 0
     ended_items: int = 0

@@ -43,7 +43,6 @@ def _opened(fold: FlowFold, event: NodeOpened, at: int) -> None:
         execution=run.id,
         inputs=event.inputs,
         view=view,
-        opened_at=at,
         items=event.items,
     )
     run.visits = event.number

@@ -4,7 +4,7 @@ Each change is an event with the hook's name, recorded when its method is called
 method may be called. The table in the guide is generated from it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Self, cast
 
@@ -124,6 +124,11 @@ class HookState(ShownState):
     def __init__(self, fold: SessionFold, *, as_of: int, recorder: HookRecorder) -> None:
         super().__init__(fold, as_of=as_of, looks=recorder.looks, means=recorder.means)
         self._recorder = recorder
+
+    def __await__(self) -> Generator[None, None, Self]:
+        """Return the state itself: an async hook may say `await next(state)`, as it would in a web framework."""
+        return self
+        yield
 
     @property
     def hook_type(self) -> HookType:

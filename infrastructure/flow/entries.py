@@ -1,6 +1,6 @@
 """Adds the nodes of a document to a builder, with the code that the caller brings under the names that they use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
@@ -19,11 +19,10 @@ from steptrail.infrastructure.flow.document import (
     UseForm,
 )
 from steptrail.infrastructure.flow.stand_ins import stand_in
-from steptrail.infrastructure.flow.strict_yaml import Place
-from steptrail.runtime.flow.builder import Workflow
+from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.runtime.flow.written import Case, Check, Rule, When
 
-__all__ = ["UnknownUse", "add_entry", "brought_under", "cel_sources"]
+__all__ = ["UnknownUse", "add_entry", "brought_under"]
 
 _FIRST: Final = {
     "conditional": "cases",
@@ -49,7 +48,7 @@ class UnknownUse(ConfigurationError):
         self.hint = f"did you mean {near[0]!r}?" if near else None
 
 
-def add_entry(builder: Workflow, entry: NodeForm, use: Mapping[str, object] | None) -> None:
+def add_entry(builder: FlowBuilder, entry: NodeForm, use: Mapping[str, object] | None) -> None:
     """Add a node, without `use` with stand-ins for code. Raises `ConfigurationError`, of which `UnknownUse` is one."""
     given = _given(entry)
     node_id, kind = given.pop("id"), given.pop("kind")
@@ -114,21 +113,3 @@ def _made(value: object, use: Mapping[str, object] | None) -> object:
 
 def _when(deciding: Deciding, use: Mapping[str, object] | None) -> When:
     return cast("When", _made(deciding, use))
-
-
-def cel_sources(entry: NodeForm) -> Iterator[tuple[Place, str, bool]]:
-    """Yield the CEL expressions of a node: the place of each, its source, and whether it is a condition."""
-    for name, value in _given(entry).items():
-        if isinstance(value, list):
-            for index, each in enumerate(cast("list[object]", value)):
-                if isinstance(each, CaseEntry | RuleEntry | CheckEntry):
-                    yield from _source((name, index, "when"), each.when, True)
-        elif name in {"when", "expression"}:
-            yield from _source((name,), value, getattr(entry, "kind", "") != "transform")
-
-
-def _source(place: Place, deciding: Deciding | None, is_condition: bool) -> Iterator[tuple[Place, str, bool]]:
-    if isinstance(deciding, CelForm):
-        yield (*place, "cel"), deciding.cel, is_condition
-    elif isinstance(deciding, str) and Expression.of(deciding).kind == "cel":
-        yield place, deciding, is_condition

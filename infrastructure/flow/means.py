@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from steptrail.domain.errors import MissingExtra
-from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Patterns, Schemas
-from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, Patterns, Schemas
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 from steptrail.runtime.flow.means import FlowMeans
@@ -23,7 +22,7 @@ class _WhenNeeded:
         try:
             return CelExpressions()
         except MissingExtra as error:
-            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+            raise MissingMeans(str(error)) from None
 
     @cached_property
     def _schemas(self) -> Schemas:
@@ -32,7 +31,7 @@ class _WhenNeeded:
         try:
             return JsonSchemas()
         except MissingExtra as error:
-            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+            raise MissingMeans(str(error)) from None
 
     @cached_property
     def _patterns(self) -> Patterns:
@@ -47,7 +46,7 @@ class _WhenNeeded:
         try:
             return HttpxClient()
         except MissingExtra as error:
-            raise NodeFault(FailureClass.CONFIG, str(error)) from None
+            raise MissingMeans(str(error)) from None
 
     def check(self, source: str, *, is_condition: bool) -> None:
         """See `Expressions.check`."""

@@ -10,19 +10,17 @@ from typing import Any, Final, cast
 from msgspec import structs
 from pydantic import ValidationError
 
-from steptrail.domain.errors import ConfigurationError, InvalidWorkflow, MissingExtra
+from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.flow.definition import EdgeWhen
-from steptrail.domain.flow.diagnose import diagnose
+from steptrail.domain.flow.diagnose import diagnose_texts
 from steptrail.domain.flow.diagnostic import Diagnostic
-from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.resolving import WrittenEdge, resolved_edges
 from steptrail.domain.json_value import JsonValue
-from steptrail.infrastructure.flow.cel import CelExpressions
+from steptrail.infrastructure.flow.building import CHECKED_BY, Workflow
 from steptrail.infrastructure.flow.document import FlowDocument
-from steptrail.infrastructure.flow.entries import UnknownUse, add_entry, brought_under, cel_sources
+from steptrail.infrastructure.flow.entries import UnknownUse, add_entry, brought_under
 from steptrail.infrastructure.flow.placing import WRONG_VALUE, located, place_in, problems_of
 from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, read_yaml
-from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
 __all__ = ["read_flow"]
@@ -75,6 +73,7 @@ class _Building:
         self._document, self._read = document, read
         self._found: list[Diagnostic] = []
         self._edges: list[tuple[WrittenEdge, int]] = []
+        self._added: list[int] = []
         self._is_whole = True
 
     def built(self, use: Mapping[str, object] | None) -> tuple[BuiltWorkflow | None, list[Diagnostic]]:
@@ -91,15 +90,15 @@ class _Building:
             self._add_nodes(builder, use)
             self._add_resources(builder, use)
             self._add_edges(builder)
-            # What is missing because of a fault would be a fault again.
             if self._is_whole:
-                flow = builder.build()
-                self._found += [self._of_the_graph(each) for each in diagnose(flow.definition)]
-        except InvalidWorkflow as error:
-            self._found += [self._of_the_graph(each) for each in error.diagnostics]
+                flow, found = builder.diagnosed()
+                self._found += [self._of_the_graph(each) for each in found]
+            else:
+                # What is missing because of a fault would be a fault again in the graph, and in no text.
+                added = zip(self._added, builder.nodes, strict=True)
+                self._found += [self._of_the_graph(each) for each in diagnose_texts(added, CHECKED_BY)]
         except ConfigurationError as error:
             self._note((), str(error))
-        self._check_expressions()
         has_errors = any(each.severity == "error" for each in self._found)
         return None if has_errors else flow, _in_order(self._found)
 
@@ -117,6 +116,7 @@ class _Building:
                     field = _ABOUT_A_FIELD.match(said)
                     self._note((*place, field[1]) if field else place, said)
                 else:
+                    self._added.append(index)
                     break
             else:
                 self._is_whole = False
@@ -147,16 +147,6 @@ class _Building:
             builder.edge(sources, *targets, when=entry.when, loop=entry.loop)
             when = None if entry.when is None else EdgeWhen(entry.when)
             self._edges += [(WrittenEdge(s, t, when, entry.loop), index) for s in sources for t in targets]
-
-    def _check_expressions(self) -> None:
-        expressions: CelExpressions | None = None
-        for index, entry in enumerate(self._document.nodes):
-            for place, source, is_condition in cel_sources(entry):
-                expressions = expressions or CelExpressions()
-                try:
-                    expressions.check(source, is_condition=is_condition)
-                except NodeFault as fault:
-                    self._note(("nodes", index, *place), fault.message, "FL-106")
 
     @cached_property
     def _places_of_use(self) -> dict[tuple[Place, JsonValue], Place]:

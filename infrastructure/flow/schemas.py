@@ -30,7 +30,11 @@ class JsonSchemas:
 
         Raises `NodeFault` of the class `config` for a schema that is none, or refers to another one.
         """
-        kind = self._jsonschema.validators.validator_for(schema, default=self._jsonschema.Draft202012Validator)
+        try:
+            kind = self._jsonschema.validators.validator_for(schema, default=self._jsonschema.Draft202012Validator)
+        except (TypeError, AttributeError, ValueError):
+            why = f"{schema.get('$schema')!r} names no draft"[:_LONGEST]
+            raise NodeFault(FailureClass.CONFIG, f"the schema cannot be used: {why}") from None
         try:
             kind.check_schema(schema)
             checked = kind(schema, registry=self._referencing.Registry())

@@ -28,7 +28,7 @@ from steptrail.infrastructure.tools.child_tools import (
 )
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
-from steptrail.runtime.agent.children import ChildEnd, ChildSession
+from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd
 from steptrail.runtime.agent.given import a_context, an_agent
 from steptrail.runtime.agent.tool_port import (
     NO_CONTEXT,
@@ -250,32 +250,18 @@ class SpawnSubagent(_RunsAgents):
         return subagent, self._subagents[subagent]
 
 
-def _outcome(name: str, child: ChildSession, end: ChildEnd) -> ToolOutcome:
-    state, usage = end.state, end.usage
+def _outcome(name: str, child: ChildSession, end: ChildSessionEnd) -> ToolOutcome:
+    usage = end.usage
     if end.is_out_of_time:
         late = error_of("SubagentTimeout", f"subagent {name!r} did not end within its time", ErrorType.TIMEOUT)
         return ToolTimedOut(late, cancelled=True, usage=usage)
-    if end.is_cut or end.problem is not None or state is None or state.is_open:
-        return ToolSuspended(child.id, _why_it_rests(end), _until(state), usage)
+    if (state := end.ended) is None:
+        return ToolSuspended(child.id, end.why_it_rests, end.until, usage)
     if state.answered and state.answers_in_a_type:
         return ToolSucceeded(state.output_json, most_shown=MOST_CHARACTERS, usage=usage)
     if state.answered and state.output is not None:
         return ToolSucceeded(f"[Subagent: {name}] {state.output}", most_shown=MOST_CHARACTERS, usage=usage)
     return ToolFailed(_failure(name, child, state), usage=usage)
-
-
-def _why_it_rests(end: ChildEnd) -> str:
-    if end.problem is not None:
-        return f"cannot be gone on with: {end.problem}"
-    if end.state is None:
-        return "has not begun"
-    wait = end.state.execution.wait if end.state.execution is not None else None
-    return f"is {end.state.status.value}" + (f" ({wait.kind})" if wait is not None else "")
-
-
-def _until(state: AgentState | None) -> int | None:
-    wait = state.execution.wait if state is not None and state.execution is not None and state.is_open else None
-    return wait.until if wait is not None else None
 
 
 def _failure(name: str, child: ChildSession, state: AgentState) -> ErrorInfo:

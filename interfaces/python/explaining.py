@@ -9,7 +9,6 @@ from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNo
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamHead
-from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import PROJECTIONS, Explainer, ExplainerOfState, Explanation
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.history import LARGE_PAGE, pages
@@ -110,7 +109,7 @@ async def explained(
                 raise
             explainer, damage = await told(at=error.version - 1), str(error)
         if not explainer.version:
-            raise SessionNotFound(name_of(stream))
+            raise SessionNotFound(stream)
         owned = await store.is_leased(stream)
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
         if owned is not False or damage is not None or await store.version(stream) == explainer.version:

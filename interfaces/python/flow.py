@@ -1,21 +1,18 @@
 """`Flow`: a handle on the runs of a workflow in one stream, from any process."""
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from steptrail.domain.errors import SessionNotFound
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode, Verdict
 from steptrail.domain.flow.events import FlowEvent
-from steptrail.domain.flow.ids import checked_flow_id, flow_stream
+from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.given import a_row
-from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.infrastructure.flow.means import flow_means
-from steptrail.interfaces.python.handle import Handle
-from steptrail.interfaces.python.naming import name_of
+from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_explanation import FlowExplanation
 from steptrail.projections.flow_graph import drawn_run
@@ -31,7 +28,7 @@ from steptrail.runtime.kernel.run_stream import RunStream
 __all__ = ["Flow"]
 
 
-class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
+class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     """A handle on the runs of a workflow in one stream, from any process. Holds nothing open."""
 
     def __init__(
@@ -41,8 +38,11 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         on_commit: OnFlowCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> None:
-        super().__init__(environment, flow_stream(checked_flow_id(flow_id)))
-        self._control = FlowControl(environment, flow_id, flow_means(), on_commit, on_update)
+        self._control = FlowControl(environment, checked_flow_id(flow_id), flow_means(), on_commit, on_update)
+        super().__init__(environment, self._control.stream)
+
+    def _standing_at(self, state: FlowState) -> FlowResult:
+        return FlowResult(state)
 
     async def resume(
         self,
@@ -104,21 +104,6 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         """
         return await self._control.requeue(options=options, reason=reason, by=by, key=key)
 
-    async def unpause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
-        """Lift a pause, or withdraw the request for one. The run is `pending` until a process with `work` goes on.
-
-        Raises `SessionNotFound`, and `CommandRejected` when it is not paused.
-        """
-        return await self._control.unpause(Unpause(by=by, reason=reason, key=key))
-
-    async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
-        """Pause when what runs has ended. Raises `SessionNotFound`, and `CommandRejected` when nothing is open."""
-        return await self._control.request(Pause(by=by, reason=reason, key=key))
-
-    async def stop(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> FlowResult:
-        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
-        return await self._control.request(Stop(by=by, reason=reason, key=key))
-
     async def settle(
         self,
         effect_id: str,
@@ -134,9 +119,8 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         verdict, and `NotStorable` for an output that is not JSON.
         """
         said = to_json_value(output, "output")
-        return await self._control.tell(
-            SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
-        )
+        command = SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
+        return FlowResult(await self._control.stream.tell(command))
 
     async def answer(
         self,
@@ -171,31 +155,6 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         )
         return await self._control.answer(command)
 
-    async def approve(
-        self,
-        approval_id: str,
-        *,
-        by: str,
-        reason: str | None = None,
-        arguments: dict[str, JsonValue] | None = None,
-        digest: str | None = None,
-        key: str | None = None,
-    ) -> FlowResult:
-        """Say yes to a tool that waits for approval. `arguments` replace its own as a whole.
-
-        Raises `SessionNotFound`, and `CommandRejected` when this approval is not open, or is not about `digest`.
-        """
-        given = None if arguments is None else cast("dict[str, JsonValue]", to_json_value(arguments, "arguments"))
-        now = self._env.clock.utc()
-        return await self._control.tell(
-            Approve(approval_id=approval_id, by=by, at=now, reason=reason, arguments=given, digest=digest, key=key)
-        )
-
-    async def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> FlowResult:
-        """Say no to a tool that waits for approval: the node fails, with the class `rejected`."""
-        now = self._env.clock.utc()
-        return await self._control.tell(Deny(approval_id=approval_id, by=by, at=now, reason=reason, key=key))
-
     async def step(
         self,
         node: str,
@@ -213,18 +172,17 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         Before it begins, variables may be `set` for it, then `unset`. `targets` name the next nodes when a node that
         chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of the node is held.
         """
-        return await self._control.tell(
-            AnswerStep(
-                node=node,
-                action=action,
-                by=by,
-                sets={name: to_json_value(value, f"set.{name}") for name, value in (set or {}).items()},
-                unsets=a_row(unset, "unset"),
-                targets=None if targets is None else a_row(targets, "targets"),
-                reason=reason,
-                key=key,
-            )
+        command = AnswerStep(
+            node=node,
+            action=action,
+            by=by,
+            sets={name: to_json_value(value, f"set.{name}") for name, value in (set or {}).items()},
+            unsets=a_row(unset, "unset"),
+            targets=None if targets is None else a_row(targets, "targets"),
+            reason=reason,
+            key=key,
         )
+        return await self._control.answer_step(command)
 
     async def draw(self) -> DrawnFlow:
         """Return the drawing of the newest execution: what became of each node, and how often each edge was taken.
@@ -234,7 +192,7 @@ class Flow(Handle[FlowState, FlowEvent, FlowExplanation]):
         records = await self.history()
         drawn = drawn_run(record.event for record in records)
         if drawn is None:
-            raise SessionNotFound(name_of(self.stream_id))
+            raise SessionNotFound(self.stream_id)
         return drawn
 
     async def result(self) -> FlowResult:

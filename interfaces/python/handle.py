@@ -53,27 +53,37 @@ class Handle(Generic[S, E, X_co]):
             a_whole(at, "`at`, a version,")
         state, _ = await fold_stream(self._machine, self._env.store, self.stream_id, at=at)
         if not state.version and at != 0:
-            raise SessionNotFound(name_of(self.stream_id))
+            raise SessionNotFound(self.stream_id)
         if at is not None and at > state.version:
             name = name_of(self.stream_id)
             raise ConfigurationError(f"session {name!r} has {state.version} events: `at` takes a number up to that")
         return cast("S", state)
 
     async def events(self, *, after: int = 0) -> Sequence[Recorded[E]]:
-        """Return the events after version `after`, oldest first."""
+        """Return the events after version `after`, oldest first. Raises `SessionNotFound`."""
         stored = await self._env.store.read(self.stream_id, after=a_whole(after, "`after`, a version,"))
-        return typed_records(self._machine, stored.records)
+        return await self._of_what_is_there(typed_records(self._machine, stored.records))
 
     async def history(self, *, at: int | None = None, types: Sequence[str] = ()) -> Sequence[Recorded[E]]:
         """Return the events that the stream is folded from, up to its version `at`, or those of the stored `types`.
 
         They are its own. For a fork those of the past that it shares come first, with the versions they have there.
+        Raises `SessionNotFound`.
         """
         if at is not None:
             a_whole(at, "`at`, a version,")
+        if at == 0:
+            return ()
         if types:
-            return await history_of_types(self._machine, self._env.store, self.stream_id, types, at=at)
-        return await history(self._machine, self._env.store, self.stream_id, at=at)
+            found = await history_of_types(self._machine, self._env.store, self.stream_id, types, at=at)
+        else:
+            found = await history(self._machine, self._env.store, self.stream_id, at=at)
+        return await self._of_what_is_there(found)
+
+    async def _of_what_is_there(self, found: Sequence[Recorded[E]]) -> Sequence[Recorded[E]]:
+        if not found and not await self._env.store.version(self.stream_id):
+            raise SessionNotFound(self.stream_id)
+        return found
 
     def follow(self, *, after: int = 0, forever: bool = False) -> Following:
         """Return the events after version `after`, then each that any process stores, until the session has ended.

@@ -1,10 +1,10 @@
 """`Session`: a handle on one session, from any process."""
 
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from steptrail.domain.agent.commands import Approve, Deny, Fork, Settle, Verdict
+from steptrail.domain.agent.commands import Fork, Settle, Verdict
 from steptrail.domain.agent.events import AgentEvent
-from steptrail.domain.agent.ids import SessionId, checked_session_id, stream_of
+from steptrail.domain.agent.ids import SessionId, checked_session_id
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.json_value import JsonValue
@@ -12,7 +12,7 @@ from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.interfaces.python.flow_or_agent import an_agent
-from steptrail.interfaces.python.handle import Handle
+from steptrail.interfaces.python.steering import SteeredHandle
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 
-class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
+class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResult[JsonValue]]):
     """A handle on one session of an agent, from any process. Holds nothing open."""
 
     def __init__(
@@ -41,9 +41,12 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
         on_commit: OnCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> None:
-        super().__init__(environment, stream_of(session_id))
-        self.session_id = session_id
         self._control = SessionControl(environment, session_id, on_commit, on_update)
+        super().__init__(environment, self._control.stream)
+        self.session_id = session_id
+
+    def _standing_at(self, state: AgentState) -> RunResult[JsonValue]:
+        return RunResult(state)
 
     async def send(
         self,
@@ -178,28 +181,6 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
 
         return RunStream(work)
 
-    async def pause(
-        self, *, reason: str | None = None, by: str = "user", key: str | None = None
-    ) -> RunResult[JsonValue]:
-        """Pause at the next safe point. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
-        return RunResult(await self._control.pause(by=by, reason=reason, key=key))
-
-    async def unpause(
-        self, *, reason: str | None = None, by: str = "user", key: str | None = None
-    ) -> RunResult[JsonValue]:
-        """Lift a pause, or withdraw the request for one; this needs no agent, and runs nothing here.
-
-        The session is `pending` until a process with `work` goes on; `resume` goes on at once. The pauses of sessions
-        that its tool calls run are lifted too. Raises `SessionNotFound`, and `CommandRejected` when it is not paused.
-        """
-        return RunResult(await self._control.unpause(by=by, reason=reason, key=key))
-
-    async def stop(
-        self, *, by: str = "user", reason: str | None = None, key: str | None = None
-    ) -> RunResult[JsonValue]:
-        """Stop for good. Raises `SessionNotFound`, and `CommandRejected` when no execution is open."""
-        return RunResult(await self._control.stop(by=by, reason=reason, key=key))
-
     async def settle(
         self,
         effect_id: str,
@@ -217,47 +198,7 @@ class Session(Handle[AgentState, AgentEvent, "AgentExplanation"]):
         """
         said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
-        return RunResult(await self._control.answer(command))
-
-    async def approve(
-        self,
-        approval_id: str,
-        *,
-        by: str,
-        reason: str | None = None,
-        arguments: dict[str, JsonValue] | None = None,
-        digest: str | None = None,
-        key: str | None = None,
-    ) -> RunResult[JsonValue]:
-        """Say yes to a call that waits for approval.
-
-        The session goes on at the next `resume` after the last open question of the reply was answered.
-        `state.open_approvals` lists what is asked for. `arguments` replace the call's as a whole; their names must be
-        the tool's, and their values are validated when it runs. With a `digest` the yes is to the arguments of that
-        digest and no others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the
-        arguments have other names, or when this approval is not open: it has been answered, has expired, or never was,
-        and `NotStorable` for arguments that are not JSON.
-        """
-        command = Approve(
-            approval_id=approval_id,
-            by=by,
-            at=self._env.clock.utc(),
-            reason=reason,
-            arguments=None if arguments is None else cast(dict[str, JsonValue], to_json_value(arguments, "arguments")),
-            digest=digest,
-            key=key,
-        )
-        return RunResult(await self._control.answer(command))
-
-    async def deny(
-        self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None
-    ) -> RunResult[JsonValue]:
-        """Say no to a call that waits for approval: it does not run, and the model is told by whom and why.
-
-        Raises like `approve`.
-        """
-        command = Deny(approval_id=approval_id, by=by, at=self._env.clock.utc(), reason=reason, key=key)
-        return RunResult(await self._control.answer(command))
+        return RunResult(await self._control.stream.tell(command))
 
     @overload
     async def result(self) -> RunResult[JsonValue]: ...

@@ -10,7 +10,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.lists import agent_name, instant_of, known_wait, newest_questions, one_of, tree_of
-from steptrail.interfaces.python.naming import name_of, stream_named
+from steptrail.interfaces.python.naming import stream_named
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.environment import Environment
@@ -65,7 +65,7 @@ class StoreReader:
         list_of = crashed_runs if crashed else listed_runs
         found = await list_of(self._env.store, asked)
         if not found and asked.after is not None and not await self._env.store.version(asked.after):
-            raise SessionNotFound(name_of(asked.after))
+            raise SessionNotFound(asked.after)
         return found
 
     async def tree(self, name: str) -> RunTree:

@@ -6,7 +6,6 @@ session, or gets its result.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import structs
@@ -18,6 +17,7 @@ from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy,
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.messages import Message
+from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import BilledUsage
@@ -26,40 +26,35 @@ from steptrail.runtime.agent.agent_journal import load
 from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.deadline import EARLY_SECONDS, shortest
 from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["ChildEnd", "ChildSession"]
+__all__ = ["ChildSession", "ChildSessionEnd"]
 
 _LOOK_SECONDS = 0.2
 
 _Narrowing: TypeAlias = Callable[[Limits, Limits], Limits]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildEnd:
-    """The end of one run of a child session. `state` is None when the session has not begun.
+class ChildSessionEnd(ChildEnd[AgentState]):
+    """The end of one run of a child session."""
 
-    `is_cut` says that the call above it was cut off or stopped. `is_out_of_time` says that the time of the call was up.
-    `problem` is the reason why the session could not go on; None when there is none.
-    """
-
-    state: AgentState | None
-    is_cut: bool = False
-    is_out_of_time: bool = False
-    problem: str | None = None
+    __slots__ = ()
 
     @property
     def usage(self) -> BilledUsage | None:
         """The bill of its execution so far, with all sessions below it; None when that is not known."""
         return BilledUsage.of(self.state.usage, self.state.model_usage) if self.state is not None else None
 
+    def _wait_of(self, state: AgentState) -> WaitStarted | None:
+        return state.execution.wait if state.execution is not None else None
+
 
 class ChildSession:
     """The session of one tool call."""
 
     def __init__(self, place: ChildPlace) -> None:
+        self._stop_above = place.stop_above
         self._store, self._clock = place.environment.store, place.environment.clock
         self._take_over, self._retry_key, self.parent = place.takes_over, place.retry_key, place.parent
         self._metadata = dict(place.metadata)
@@ -74,7 +69,7 @@ class ChildSession:
         within: float | None = None,
         lent: _Narrowing | None = None,
         context: JsonValue = None,
-    ) -> ChildEnd:
+    ) -> ChildSessionEnd:
         """Have `agent` answer `text`, or go on with that answer; return how the session ended.
 
         A session that has begun keeps its context, and another one has this `context`. The session gets at most
@@ -92,23 +87,23 @@ class ChildSession:
 
     async def _run(
         self, agent: AnyAgent, text: str, within: float | None, lent: _Narrowing | None, context: JsonValue
-    ) -> ChildEnd:
+    ) -> ChildSessionEnd:
         deadline = None if within is None else self._clock.monotonic() + round(within * 1e6)
         while True:
             left = None if deadline is None else (deadline - self._clock.monotonic()) / 1e6
             try:
                 if left is not None and left <= 0:
-                    return ChildEnd(state=await self._look(), is_out_of_time=True)
+                    return ChildSessionEnd(state=await self._look(), is_out_of_time=True)
                 state = await self._go_on(agent, text, await self._limits(agent, left, lent), context)
-                return ChildEnd(
+                return ChildSessionEnd(
                     state=state,
-                    is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._is_to_stop() is not None,
+                    is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None,
                     is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent, left),
                 )
             except (SessionBusy, OwnershipLost):
                 await asyncio.sleep(_LOOK_SECONDS)
             except (StoreError, StoredContextInvalid) as error:
-                return ChildEnd(state=None, problem=str(error))
+                return ChildSessionEnd(state=None, problem=str(error))
 
     async def _go_on(self, agent: AnyAgent, text: str, limits: Limits | None, context: JsonValue) -> AgentState:
         if self._retry_key is not None and _failed(await self._look()):
@@ -142,32 +137,24 @@ class ChildSession:
         wanted = structs.replace(held, timeout=shortest(agent.limits.timeout, left))
         return None if wanted == recorded else wanted
 
-    async def _cut(self) -> ChildEnd:
+    async def _cut(self) -> ChildSessionEnd:
         try:
-            state, by = await self._look(), await self._is_to_stop()
-            if state is not None and state.is_open and by is not None:
+            state, asked = await self._look(), await self._stop_above()
+            if state is not None and state.is_open and asked is not None:
                 try:
-                    state = await self._control.stop(by=by, reason=f"session {self.parent.session} is stopped")
+                    stop = Stop(by=asked.by, reason=f"session {self.parent.session} is stopped")
+                    state = await self._control.stream.request(stop)
                 except CommandRejected:
                     state = await self._look()
-            return ChildEnd(state=state, is_cut=True)
+            return ChildSessionEnd(state=state, is_cut=True)
         except StoreError as error:
-            return ChildEnd(state=None, is_cut=True, problem=str(error))
+            return ChildSessionEnd(state=None, is_cut=True, problem=str(error))
 
     async def _look(self) -> AgentState | None:
         """Return the session as it is stored; None when it has not begun, or goes on with another input."""
         state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
-
-    async def _is_to_stop(self) -> str | None:
-        """Return the name of the one who asked the stream above to stop; None when nobody did."""
-        kind = KINDS.of(self.parent.stream)
-        if kind is None:
-            return None
-        above, _ = await fold_stream(kind.machine, self._store, self.parent.stream, is_sound=True)
-        asked = kind.machine.control.asked(above)
-        return asked.by if isinstance(asked, Stop) else None
 
 
 def _failed(state: AgentState | None) -> bool:

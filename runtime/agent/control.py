@@ -1,7 +1,7 @@
-"""The commands to one session, from any process: run, resume, send, retry, pause, stop, and answers to its questions.
+"""The commands to one session, from any process, that bring something to run: run, resume, send, retry and fork.
 
-`StreamControl` owns the stream and drives it. This module decides which execution a command is about: whether an input
-was answered before, what a key was used for, and how a message joins a run.
+`StreamControl` owns the stream, drives it, and takes all other commands. This module decides which execution a command
+is about: whether an input was answered before, what a key was used for, and how a message joins a run.
 """
 
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
-from steptrail.domain.agent.commands import Approve, Command, Deny, Fork, Resume, Retry, Send, Settle, Start
+from steptrail.domain.agent.commands import Command, Fork, Resume, Retry, Send, Start
 from steptrail.domain.agent.config import changes_between
 from steptrail.domain.agent.decide import decide
 from steptrail.domain.agent.effects import KeepWaiting
@@ -25,7 +25,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
@@ -37,7 +36,6 @@ from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.agent.performer import waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.stream_lease import LOOKS
 
@@ -440,31 +438,6 @@ class SessionControl:
             isinstance(effect, KeepWaiting) and effect.kind != "child" and waits_for_somebody_else(effect, state, now)
             for effect in due
         )
-
-    async def pause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Ask for a pause at the next safe point. If no process runs the session, it is paused when this returns.
-
-        The sessions that its tool calls run are asked as well.
-        """
-        return await self.stream.request(Pause(by=by, reason=reason, key=key))
-
-    async def unpause(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Lift the pause, of the sessions that its tool calls run too. A worker goes on; nothing is run here."""
-        return await self.stream.unpause(Unpause(by=by, reason=reason, key=key))
-
-    async def stop(self, *, by: str, reason: str | None = None, key: str | None = None) -> AgentState:
-        """Ask for a stop. If no process runs the session, it is finished when this returns.
-
-        The sessions that its tool calls run stop with it.
-        """
-        return await self.stream.request(Stop(by=by, reason=reason, key=key))
-
-    async def answer(self, command: Settle | Approve | Deny) -> AgentState:
-        """Give a verdict on a parked call, or a yes or no to a call. The run goes on at a later resume."""
-        if isinstance(command, Settle):
-            return await self.stream.tell(command)
-        said = answer_to_approval(command)
-        return await answered_once(self.stream.tell(command), self._env.store, self.stream.stream, APPROVALS, said)
 
     async def fork(self, into: SessionId, command: Fork, *, at: int | None = None) -> AgentState:
         """Open the session `into`, which goes on from the first `at` events of this one, or from all of them.

@@ -1,7 +1,7 @@
-"""`Workflow`: writes a workflow one node and one edge at a time, and builds what can be run."""
+"""`FlowBuilder`: writes a workflow one node and one edge at a time, and builds what can be run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast
+from typing import Any, Literal, Self, Unpack, cast
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.nodes import (
@@ -30,25 +30,13 @@ from steptrail.runtime.flow.written import (
     When,
 )
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["Workflow"]
+__all__ = ["FlowBuilder"]
 
 OnFailName = OnFail | Literal["block", "skip", "redirect"]
 
 
-class Workflow(WorkingBuilder):
-    """Writes a workflow. Each method adds to it and returns it; `build` makes what can be run.
-
-    `result` is the variable that is the output of a run; without it that is the output of the node that ended its
-    branch last, by the order of the nodes. A run begins at `entry`, or else at every node that no edge but a loop leads
-    to. `options` are those of runs that bring none.
-
-    The output of a node stands in the variable `output`, by default `<id>_output`, and `<id>_decision` of a node that
-    chooses; a merge by `json` or `best_score` has none unless it is named. What is written wrongly is a
-    `ConfigurationError`: at once where it is about one node, in `build` where it is about the graph.
-    """
+class FlowBuilder(WorkingBuilder):
+    """Writes a workflow, with nodes of all kinds. Services get `Workflow`, which is one that checks their texts."""
 
     def merge(
         self,

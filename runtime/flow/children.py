@@ -5,7 +5,6 @@ gets its result.
 """
 
 import asyncio
-from dataclasses import dataclass
 
 from msgspec import structs
 
@@ -25,26 +24,18 @@ from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.kinds import control_of
 
 __all__ = ["ChildFlow", "ChildFlowEnd"]
 
 _LOOK_SECONDS = 0.2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildFlowEnd:
-    """The end of one part of the run of a workflow below an effect. `state` is None when it has not begun.
+class ChildFlowEnd(ChildEnd[FlowState]):
+    """The end of one part of the run of a workflow below an effect."""
 
-    `is_cut` says that the effect was cut off or its run stopped, `is_out_of_time` that the time of the effect was up.
-    `problem` is the reason why it could not go on; None when there is none.
-    """
-
-    state: FlowState | None
-    is_cut: bool = False
-    is_out_of_time: bool = False
-    problem: str | None = None
+    __slots__ = ()
 
     @property
     def usage(self) -> BilledUsage | None:
@@ -52,31 +43,15 @@ class ChildFlowEnd:
         run = self.state.run if self.state is not None else None
         return BilledUsage.of(run.usage, run.model_usage).beyond(run.billed_before) if run is not None else None
 
-    @property
-    def why_it_rests(self) -> str:
-        """The reason why it is at rest, in words that go on a sentence."""
-        if self.problem is not None:
-            return f"cannot be gone on with: {self.problem}"
-        if self.state is None:
-            return "has not begun"
-        wait = self._wait
-        return f"is {self.state.status.value}" + (f" ({wait.kind})" if wait is not None else "")
-
-    @property
-    def until(self) -> int | None:
-        """The instant at which its wait ends by itself; None when it does not."""
-        return self._wait.until if self._wait is not None else None
-
-    @property
-    def _wait(self) -> WaitStarted | None:
-        run = self.state.run if self.state is not None and self.state.is_open else None
-        return run.wait if run is not None else None
+    def _wait_of(self, state: FlowState) -> WaitStarted | None:
+        return state.run.wait if state.run is not None else None
 
 
 class ChildFlow:
     """The run of a workflow below one effect."""
 
     def __init__(self, place: ChildPlace, means: FlowMeans) -> None:
+        self._stop_above = place.stop_above
         self._env, self.parent, self._take_over = place.environment, place.parent, place.takes_over
         self._retry_key, self.id = place.retry_key, session_for_call(place.parent.effect)
         self._metadata = dict(place.metadata)
@@ -155,15 +130,9 @@ class ChildFlow:
             if asked is not None and state is not None and state.is_open:
                 stop = Stop(by=asked.by, reason=f"{self.parent.stream} is stopped")
                 try:
-                    state = (await self._control.request(stop)).state
+                    state = await self._control.stream.request(stop)
                 except CommandRejected:
                     state = await self._look()
             return ChildFlowEnd(state=state, is_cut=True)
         except StoreError as error:
             return ChildFlowEnd(state=None, is_cut=True, problem=str(error))
-
-    async def _stop_above(self) -> Stop | None:
-        """Return the open request to stop the stream above; None when there is none."""
-        above = control_of(self._env, self.parent.stream)
-        asked = above.machine.control.asked((await above.journal()).committed)
-        return asked if isinstance(asked, Stop) else None

@@ -1,13 +1,14 @@
-"""The commands to one stream of a workflow, from any process: run, resume, retry, pause, stop, and verdicts.
+"""The commands to one stream of a workflow, from any process: run, resume, retry, and answers that a schema judges.
 
-`StreamControl` owns the stream and drives it. This module decides which execution a command is about.
+`StreamControl` owns the stream, drives it, and takes all other commands. This module decides which execution a command
+is about.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from steptrail.domain.errors import CommandRejected, ConfigurationError
-from steptrail.domain.flow.answers import asked_task
+from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy
+from steptrail.domain.flow.answers import open_question
 from steptrail.domain.flow.commands import (
     AnswerQuestion,
     AnswerStep,
@@ -15,10 +16,9 @@ from steptrail.domain.flow.commands import (
     FlowCommand,
     ResumeFlow,
     RetryFlow,
-    SettleNode,
     StartFlow,
 )
-from steptrail.domain.flow.decide import said_by, was_accepted
+from steptrail.domain.flow.decide import decide, said_by, was_accepted
 from steptrail.domain.flow.events import HumanAnswered, StepAnswered
 from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
@@ -27,14 +27,13 @@ from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import OwnersCommand, Pause, Stop, Unpause
-from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
+from steptrail.runtime.kernel.first_answers import answered_once
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
 __all__ = ["FlowControl", "a_flow", "brought"]
@@ -71,7 +70,8 @@ class FlowControl:
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
         """Start an execution, go on with the one that has this input, or return where that one ended.
 
-        An execution is found again if it is the newest and has the same input, or if it came with the same key.
+        An execution is found again if it is the newest and has the same input, or if it came with the same key. Raises
+        `CommandRejected` while another input is being answered, and `SessionBusy` while another process runs this one.
         """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
@@ -82,9 +82,18 @@ class FlowControl:
         journal = await self.stream.journal()
         if start.key is not None:
             was_accepted(journal.committed, start)  # refuses the key of another input or workflow
-        before = journal.committed.version
-        state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
-        return FlowResult(state, stored=state.version <= before)
+        while True:
+            before = journal.committed.version
+            try:
+                state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
+                return FlowResult(state, stored=state.version <= before)
+            except SessionBusy:
+                journal = await journal.reloaded()
+                state = journal.committed
+                for command in begin(state, False):
+                    self.stream.machine.decide(state, command)  # says no if it is busy with another input
+                if state.is_open or state.version == before:
+                    raise
 
     async def start(self, start: StartFlow) -> FlowState:
         """Store that an execution is to be run, and run nothing: a worker begins with it. Safe to repeat like `run`."""
@@ -116,9 +125,13 @@ class FlowControl:
         """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
-            if not state.is_open or (not took_over and self._only_waits(state)):
+            if state.run is None or not state.is_open:
                 return ()
             reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
+            is_said = options is not None and options != state.run.options
+            if not took_over and not is_said and self._only_waits(state):
+                decide(state, reopening)  # says no also where there is nothing to do
+                return ()
             return (reopening,)
 
         journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
@@ -142,7 +155,10 @@ class FlowControl:
         by: str = "user",
         key: str | None = None,
     ) -> FlowResult:
-        """Let a run that failed or was stopped go on where it was."""
+        """Let a run that failed or was stopped go on where it was.
+
+        Raises `CommandRejected` for any other run, and `SessionBusy` when another process retries it at the same time.
+        """
         command = RetryFlow(
             worker=self._env.worker,
             flow=brought(flow),
@@ -153,8 +169,14 @@ class FlowControl:
             key=key,
         )
         journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
-        state = await self.stream.own(lambda _, took_over: (command,), performed, key=key, journal=journal)
-        return FlowResult(state)
+        seen = journal.committed.fold.executions
+
+        def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
+            if state.fold.executions != seen and not was_accepted(state, command):
+                raise SessionBusy(state.flow_id)  # what was to be retried is no longer the last one
+            return (command,)
+
+        return FlowResult(await self.stream.own(begin, performed, key=key, journal=journal))
 
     async def requeue(
         self,
@@ -168,27 +190,13 @@ class FlowControl:
         command = RetryFlow(worker=None, flow=None, options=options, reason=reason, by=by, key=key)
         return FlowResult(await self.stream.tell(command))
 
-    async def unpause(self, command: Unpause) -> FlowResult:
-        """Lift the pause, of the streams that its nodes run too. A worker goes on; nothing is run here."""
-        return FlowResult(await self.stream.unpause(command))
+    async def answer_step(self, command: AnswerStep) -> FlowResult:
+        """Store what a person says of a visit that is held. Raises `CommandRejected` when none is."""
 
-    async def request(self, command: Pause | Stop) -> FlowResult:
-        """Ask for a pause or a stop."""
-        return FlowResult(await self.stream.request(command))
+        def said(event: StepAnswered) -> str | None:
+            return f'said "{event.action}" to' if event.node == command.node else None
 
-    async def tell(self, command: SettleNode | Approve | Deny | AnswerStep) -> FlowResult:
-        """Store a person's word about a node; the run goes on at the next `resume`, or at once where it runs."""
-        match command:
-            case Approve() | Deny():
-                return await self._once(self.stream.tell(command), APPROVALS, answer_to_approval(command))
-            case AnswerStep(node=node):
-
-                def said(event: StepAnswered) -> str | None:
-                    return f'said "{event.action}" to' if event.node == node else None
-
-                return await self._once(self.stream.tell(command), (StepAnswered.TYPE,), said)
-            case _:
-                return FlowResult(await self.stream.tell(command))
+        return await self._once(self.stream.tell(command), (StepAnswered.TYPE,), said)
 
     async def answer(self, command: AnswerQuestion) -> FlowResult:
         """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""
@@ -207,8 +215,8 @@ class FlowControl:
     async def _answer(self, command: AnswerQuestion) -> FlowState:
         state = (await self.stream.existing()).committed
         if command.key is None or command.key not in state.fold.keys:
-            graph, task = state.graph, asked_task(state, command.to)
-            node = graph.node(task.node) if graph is not None else None
+            graph, asked = state.graph, open_question(state, command.to)
+            node = graph.node(asked.node) if graph is not None else None
             given = PersonsAnswer(
                 choice=command.choice, approved=command.approved, data=command.data, notes=command.notes
             )

@@ -45,7 +45,7 @@ def _evaluated(
     name: str, run: RunFold, graph: Graph, task: Task, flow: BuiltWorkflow | None, means: FlowMeans, now: int
 ) -> FlowEvent:
     node = graph.node(task.node)
-    brought = NodeMeans(means.expressions, means.schemas, means.patterns)
+    brought = means.of_nodes
     if flow is not None:
         brought = brought._replace(functions=flow.functions.get(node.id, {}))
     try:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from itertools import pairwise
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, get_args
 
 from steptrail.domain.base import full_form, made
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, InvalidWorkflow, NotStorable, shown
 from steptrail.domain.flow.definition import EdgeWhen, FlowDefinition
 from steptrail.domain.flow.diagnose import diagnose
+from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.flow.ids import is_node_id
+from steptrail.domain.flow.kinds.port import NodeMeans
 from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNode, WorkingNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
@@ -17,6 +19,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of, a_row, a_text
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.resources import checked_opener
+from steptrail.runtime.flow.means import WITHOUT
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
 from steptrail.runtime.flow.working import refuse_unsafe_cache
 
@@ -40,7 +43,12 @@ def about(node_id: str) -> Generator[None, None, None]:
 
 
 class GraphBuilder:
-    """Collects the nodes and edges of a workflow. `Workflow` adds a method for each kind of node."""
+    """Collects the nodes and edges of a workflow. `Workflow` adds a method for each kind of node.
+
+    `_means` are what the texts of nodes are checked with. Those of the public `Workflow` come with infrastructure.
+    """
+
+    _means: ClassVar[NodeMeans] = WITHOUT.of_nodes
 
     def __init__(
         self,
@@ -78,6 +86,11 @@ class GraphBuilder:
         if functions:
             self._functions[node.id] = dict(functions)
         return self
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that were added, in their order."""
+        return tuple(self._nodes)
 
     def edge(
         self,
@@ -123,7 +136,14 @@ class GraphBuilder:
         return self
 
     def build(self) -> BuiltWorkflow:
-        """Return what can be run. Raises `InvalidWorkflow`, which lists what is wrong with the graph."""
+        """Return what can be run. Raises `InvalidWorkflow`, which lists all that is wrong with it."""
+        flow, found = self.diagnosed()
+        if any(each.severity == "error" for each in found):
+            raise InvalidWorkflow(self._name, found)
+        return flow
+
+    def diagnosed(self) -> tuple[BuiltWorkflow, tuple[Diagnostic, ...]]:
+        """Return a workflow, which cannot be run if an error is among what is wrong with it, and what is."""
         nodes, edges = resolved_nodes(self._nodes, self._edges), resolved_edges(self._edges)
         written = FlowDefinition(
             name=self._name,
@@ -139,12 +159,10 @@ class GraphBuilder:
             definition = made(FlowDefinition, cast("dict[str, JsonValue]", storable(full_form(written))))
         except (NotStorable, ValueError) as error:
             raise ConfigurationError(f"workflow {shown(self._name)}: {error}") from None
-        found = diagnose(definition)
-        if any(each.severity == "error" for each in found):
-            raise InvalidWorkflow(self._name, found)
-        return BuiltWorkflow(
+        flow = BuiltWorkflow(
             definition=definition,
             code=dict(self._code),
             functions=dict(self._functions),
             resources=self._resources,
         )
+        return flow, diagnose(definition, self._means)

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
-from steptrail.domain.flow.kinds.port import Expressions, NodeFault, Patterns, Schemas
-from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, NodeMeans, Patterns, Schemas
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 
@@ -19,9 +18,14 @@ class FlowMeans(NamedTuple):
     patterns: Patterns
     http: HttpClient
 
+    @property
+    def of_nodes(self) -> NodeMeans:
+        """The means of nodes that do not leave the process, without functions."""
+        return NodeMeans(self.expressions, self.schemas, self.patterns)
+
 
 def _missing(what: str) -> NoReturn:
-    raise NodeFault(FailureClass.CONFIG, f"{what} need the extra: pip install 'steptrail[flow]'")
+    raise MissingMeans(f"{what} need the extra: pip install 'steptrail[flow]'")
 
 
 class _Missing:
@@ -35,7 +39,7 @@ class _Missing:
         _missing("JSON schemas")
 
     def fits(self, pattern: object, text: str) -> bool:
-        raise NodeFault(FailureClass.CONFIG, "nothing here searches texts for patterns")
+        raise MissingMeans("nothing here searches texts for patterns")
 
     async def send(self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None) -> HttpAnswer:
         _missing("webhooks")

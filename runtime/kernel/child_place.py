@@ -5,8 +5,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.commands import Stop
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = ["ChildPlace"]
 
@@ -35,3 +38,12 @@ class ChildPlace(NamedTuple):
         """Return the place below a run whose stream has this metadata."""
         handed_down = {name: metadata[name] for name in _HANDED_DOWN if name in metadata}
         return cls(environment, parent, takes_over, metadata=handed_down)
+
+    async def stop_above(self) -> Stop | None:
+        """Return the open request to stop the stream above; None when there is none."""
+        kind = KINDS.of(self.parent.stream)
+        if kind is None:
+            return None
+        above, _ = await fold_stream(kind.machine, self.environment.store, self.parent.stream, is_sound=True)
+        asked = kind.machine.control.asked(above)
+        return asked if isinstance(asked, Stop) else None

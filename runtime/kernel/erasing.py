@@ -140,7 +140,7 @@ async def _family(environment: Environment, stream: str) -> _Family:
     if erasure is not None:
         raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
     if not family[stream][0]:
-        raise SessionNotFound(id_of(stream))
+        raise SessionNotFound(stream)
     return family
 
 

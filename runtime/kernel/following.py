@@ -10,7 +10,6 @@ from collections import deque
 from typing import TypeAlias
 
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.record import Recorded
@@ -76,7 +75,7 @@ class Following(Iteration[Followed]):
         try:
             standing = await seat.standing()
             if not standing.version:
-                raise SessionNotFound(id_of(self._stream))
+                raise SessionNotFound(self._stream)
         except BaseException:
             self._fanout.leave(inbox)
             seat.leave()

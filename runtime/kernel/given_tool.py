@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from inspect import isroutine
+from typing import cast
 
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
@@ -11,9 +12,13 @@ __all__ = ["spec_of_tool"]
 
 
 def spec_of_tool(given: object) -> ToolSpec:
-    """Return the spec of `given`, which must be a tool. Raises `ConfigurationError` for anything else."""
+    """Return the spec of `given`, which must be a tool.
+
+    Raises `ConfigurationError` for anything else, and for parameters that are no JSON schema of an object.
+    """
     spec = getattr(given, "spec", None)
     if isinstance(spec, ToolSpec):
+        _check_parameters(spec)
         return spec
     if isroutine(given):
         raise ConfigurationError(f"the function {function_name(given)} is not a tool; decorate it with `@tool`")
@@ -22,3 +27,20 @@ def spec_of_tool(given: object) -> ToolSpec:
         raise ConfigurationError(f"{kind} is not a tool; give each tool as an argument of its own")
     means = "`@tool` makes one of a function, `SubagentTool` of an agent, `FlowTool` of a workflow"
     raise ConfigurationError(f"{kind} is not a tool; {means}")
+
+
+def _check_parameters(spec: ToolSpec) -> None:
+    """Refuse what no provider takes, and what only a provider would refuse, when the model is asked."""
+    schema = spec.parameters
+    properties, required = schema.get("properties", {}), cast("object", schema.get("required", []))
+    if schema.get("type", "object") != "object":
+        wrong = f"`type` is {schema['type']!r}, and arguments are an object"
+    elif not isinstance(properties, dict):
+        wrong = f"`properties` is a mapping from names to schemas, not {type(properties).__name__}"
+    elif named := [name for name, each in properties.items() if not isinstance(each, dict | bool)]:
+        wrong = f"`properties.{named[0]}` is a schema such as {{'type': 'string'}}, not {properties[named[0]]!r}"
+    elif not isinstance(required, list) or not all(isinstance(each, str) for each in cast("list[object]", required)):
+        wrong = f"`required` is a list of names, not {required!r}"
+    else:
+        return
+    raise ConfigurationError(f"the parameters of the tool {spec.name!r} are no JSON schema of an object: {wrong}")

@@ -60,7 +60,7 @@ class StreamCommands(Generic[S, C, E, F]):
         """Return a journal of the stream, or raise `SessionNotFound`."""
         journal = await self.journal()
         if self._control.standing(journal.committed).state is StandingState.ABSENT:
-            raise SessionNotFound(self._id)
+            raise SessionNotFound(self.stream)
         return journal
 
     async def has_grown_since(self, journal: Journal[S, E]) -> bool:
@@ -91,7 +91,7 @@ class StreamCommands(Generic[S, C, E, F]):
         store, prefix = self._env.store, self.machine.stream_prefix
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
         if self._control.standing(state).state is StandingState.ABSENT:
-            raise SessionNotFound(self._id)
+            raise SessionNotFound(self.stream)
         if at is not None and at != state.version:
             raise CommandRejected("fork", self._id, f"it has {state.version} events and not {at}")
         digest = await store.digest(self.stream, state.version)

@@ -31,13 +31,13 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
+from steptrail.infrastructure.flow.building import Workflow
 from steptrail.infrastructure.flow.loading import check_flow, flow_schema, load_flow
 from steptrail.infrastructure.flow.writing import flow_text
 from steptrail.infrastructure.tools.flows import FlowTool
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
 from steptrail.projections.flow_graph import drawn_flow
 from steptrail.projections.lifecycle.flow_fold import flow_lifecycle_events
-from steptrail.runtime.flow.builder import Workflow
 from steptrail.runtime.flow.functions import NodeContext, Update
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow

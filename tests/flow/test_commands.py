@@ -13,11 +13,20 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import SessionStarted
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.errors import CommandRejected, ConfigurationError, SessionNotFound
+from steptrail.errors import CommandRejected, ConfigurationError, SessionBusy, SessionNotFound
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.flow_kind import PROJECTIONS_OF_FLOWS
 from steptrail.runtime.kernel.control import StreamControl
-from steptrail.workflow import BuiltWorkflow, Envelope, FailureClass, FunctionNode, RetryPolicy, RunOptions, Workflow
+from steptrail.workflow import (
+    BuiltWorkflow,
+    Envelope,
+    FailureClass,
+    FlowResult,
+    FunctionNode,
+    RetryPolicy,
+    RunOptions,
+    Workflow,
+)
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
@@ -129,6 +138,61 @@ async def test_strict_refuses_a_workflow_of_another_name() -> None:
         await trail.flow("f").answer("ask", approved=True, by="ana")
         with pytest.raises(CommandRejected, match="the workflow is not the recorded one: name"):
             await trail.flow("f").resume(new, strict=True)
+
+
+async def test_strict_refuses_another_workflow_also_while_the_run_only_waits() -> None:
+    old, new = (Workflow("t").human("ask", prompt=prompt).build() for prompt in ("?", "Well?"))
+    async with trail_of() as trail:
+        await trail.run(old, session="f", options=LEAVES)
+        with pytest.raises(CommandRejected, match="the workflow is not the recorded one: ask"):
+            await trail.flow("f").resume(new, strict=True)
+        events = await trail.flow("f").events()
+        for kept in (await trail.flow("f").resume(old, strict=True), await trail.flow("f").resume(new)):
+            assert kept.status is ExecutionStatus.WAITING
+        assert await trail.flow("f").events() == events
+
+
+async def test_other_options_are_recorded_also_while_the_run_only_waits() -> None:
+    flow, other = asking(), RunOptions(longest_wait=0.0, max_visits=7)
+    async with trail_of() as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        for options in (other, other):
+            assert (await trail.flow("f").resume(flow, options=options)).status is ExecutionStatus.WAITING
+        state = await trail.flow("f").state()
+        assert state.run is not None
+        assert (state.run.options, state.fold.segment) == (other, 2)
+
+
+@pytest.mark.parametrize(
+    ("second", "error", "why"),
+    [(2, CommandRejected, "is in_progress and has another input: `resume` goes on"), (1, SessionBusy, "is being run")],
+)
+async def test_of_two_runs_at_once_under_one_id_one_goes_on_and_the_other_is_told_why_not(
+    second: int, error: type[Exception], why: str
+) -> None:
+    world = World()
+    world.holds = "a"
+    flow = Workflow("t").function("a", world.function("a")).build()
+    async with trail_of() as trail:
+        first, other = [asyncio.create_task(trail.run(flow, given, session="f")) for given in (1, second)]
+        with pytest.raises(error, match=why):
+            await other
+        world.gate.set()
+        assert (await first).status is ExecutionStatus.COMPLETED
+        assert world.done == {"a": 1}
+
+
+async def test_of_two_retries_at_once_one_is_busy_however_quick_the_other_is() -> None:
+    for fails in (1, 3):
+        world = World()
+        world.fails["a"] = [ConnectionError("away")] * fails
+        flow = Workflow("t").function("a", world.function("a")).build()
+        async with trail_of() as trail:
+            await trail.run(flow, session="f")
+            both = [trail.flow("f").retry(flow) for _ in range(2)]
+            ended = await asyncio.gather(*both, return_exceptions=True)
+            assert [type(each) for each in ended] == [FlowResult, SessionBusy]
+            assert world.done == {"a": 2}
 
 
 async def test_a_retry_of_a_node_that_changed_code_has_no_more_fails_once() -> None:

@@ -8,6 +8,7 @@ from steptrail import ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import CommandRejected
+from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import BuiltWorkflow, Cache, Case, Check, Envelope, FailureClass, Workflow, load_flow
 from tests.flow.kit import LEAVES
@@ -56,7 +57,7 @@ async def test_a_map_goes_over_a_list_at_any_path(over: str) -> None:
 
 
 def wrong(expression: str) -> BuiltWorkflow:
-    return Workflow("t").conditional("c", [Case(expression, to="n")]).noop("n").chain("c", "n").build()
+    return FlowBuilder("t").conditional("c", [Case(expression, to="n")]).noop("n").chain("c", "n").build()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from steptrail import ToolEffect
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
+from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.workflow import FailureClass, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import HandClock, again_on, trail_of
@@ -263,7 +264,7 @@ async def test_a_stop_ends_a_run_that_waits_for_a_person() -> None:
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "#"}, {"$ref": "http://127.0.0.1:1/x"}])
 async def test_nobody_is_asked_for_a_value_by_a_schema_that_is_none(schema: dict[str, JsonValue]) -> None:
-    flow = Workflow("t").human("ask", type="input", prompt="?", schema=schema).build()
+    flow = FlowBuilder("t").human("ask", type="input", prompt="?", schema=schema).build()
     async with trail_of() as trail:
         result = await trail.run(flow, session="f", options=LEAVES)
         assert not await trail.inbox()

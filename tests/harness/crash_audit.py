@@ -24,6 +24,7 @@ from steptrail.testing.crash import LedgerEntry, repeated
 from steptrail.testing.normalise import normalise
 from tests.harness.crash_workload import Ending, Variant, Workload, perform
 from tests.harness.store_urls import opened
+from tests.harness.stored_events import stored_events
 
 __all__ = ["Finding", "Log", "Whole", "audit", "lost", "read_log", "repeats", "undisturbed", "untrue"]
 
@@ -97,7 +98,7 @@ async def read_log(url: str, session: str) -> Log:
             while await store.is_leased(stream):
                 await asyncio.sleep(_LOOK_SECONDS)
         fault = await store.verify(stream)
-        records = await trail.session(session).events()
+        records = await stored_events(trail.session(session))
         state = await trail.session(session).state(at=len(records))
         listed = await store.index(IndexQuery(streams=[stream]))
     row = AGENT.control.summary(state)

@@ -39,6 +39,7 @@ from tests.harness.crash_audit import Finding, lost, repeats, untrue
 from tests.harness.crash_workload import Ending
 from tests.harness.flow_workload import FlowVariant, FlowWorkload, perform_flow
 from tests.harness.store_urls import TestedStore, opened
+from tests.harness.stored_events import stored_events
 
 __all__ = ["FlowLog", "FlowWhole", "audit_flow", "read_flow", "undisturbed_flow"]
 
@@ -98,7 +99,7 @@ async def read_flow(url: str, session: str) -> FlowLog:
                     await asyncio.sleep(_LOOK_SECONDS)
         whole = [await _is_whole(store, each) for each in streams]
         below = {each: (await store.read(each)).records for each in streams[1:]}
-        records = await trail.flow(session).events()
+        records = await stored_events(trail.flow(session))
         envelope = (await trail.flow(session).result()).envelope if records else None
     variables = {} if envelope is None else {name: _timeless(value) for name, value in envelope.vars.items()}
     return FlowLog(records, below, variables, all(whole))

@@ -14,6 +14,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.session import Session
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.testing.crash import Fault
+from tests.harness.stored_events import stored_events
 from tests.harness.worker_pool import Worker, WorkerPool
 from tests.processes.agents.agents import Options
 from tests.processes.agents.site import SESSION, Site
@@ -120,7 +121,7 @@ class Stage(Site):
     def records(self) -> Sequence[Recorded[AgentEvent]]:
         """Return what is in the log; nothing before there is one."""
         is_there = self.url.startswith("postgresql:") or (self.folder / "runs.db").exists()
-        return self.session(lambda session: session.events()) if is_there else ()
+        return self.session(stored_events) if is_there else ()
 
     def events(self) -> list[AgentEvent]:
         return [record.event for record in self.records()]

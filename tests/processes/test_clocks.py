@@ -9,6 +9,7 @@ from steptrail.domain.agent.events import ToolExecutionCompleted, ToolExecutionS
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.inference import ModelReply, ModelRequest
+from steptrail.domain.kernel.commands import Pause
 from steptrail.domain.kernel.record import Commit
 from steptrail.domain.messages import Message
 from steptrail.domain.tools import OnUnknown, ToolEffect
@@ -99,7 +100,7 @@ async def test_five_seconds_of_work_an_hour_of_pause_and_three_seconds_of_work_a
     scene = Scene()
 
     async def pause() -> str:
-        await scene.control.pause(by="ops")
+        await scene.control.stream.request(Pause(by="ops"))
         return "asked for a pause"
 
     def rest() -> str:
@@ -129,7 +130,7 @@ async def test_a_pause_of_a_week_does_not_time_out() -> None:
     scene = Scene()
 
     async def pause() -> str:
-        await scene.control.pause(by="ops")
+        await scene.control.stream.request(Pause(by="ops"))
         return "asked for a pause"
 
     builder = agent_of(calls(("pause", {})), "done", tools=(pause,))
@@ -191,7 +192,7 @@ async def test_a_clock_that_was_set_back_between_two_segments_takes_no_time_away
     scene = Scene()
 
     async def pause() -> str:
-        await scene.control.pause(by="ops")
+        await scene.control.stream.request(Pause(by="ops"))
         return "asked for a pause"
 
     agent = agent_of(scene.takes(5, calls(("pause", {}))), scene.takes(3, "done"), tools=(pause,)).build()

@@ -23,6 +23,7 @@ from steptrail.hooks import (
     CompositeMatcher,
     EventTypeMatcher,
     HookState,
+    Next,
     StepsLimitHook,
     ToolNameMatcher,
     ToolNameRegexMatcher,
@@ -168,6 +169,17 @@ async def test_a_change_counts_when_its_method_is_called_whatever_the_hook_retur
     )
     assert seen == [{"kept": True}]
     assert dict(ran.result.state.metadata) == {"kept": True}
+
+
+async def test_an_async_hook_may_await_what_it_passes_on() -> None:
+    class Waits:
+        name = "waits"
+
+        async def handle(self, state: HookState, next: Next, /) -> HookState:  # noqa: A002 - the protocol's word
+            return await next(state.with_metadata("seen", True))
+
+    ran = await run(agent_of(["Done."]).with_hook(HookType.BEFORE_STEP, Waits()).build())
+    assert (ran.result.status, dict(ran.result.state.metadata)) == ("completed", {"seen": True})
 
 
 async def test_the_criteria_stand_first_in_the_trace_and_the_hooks_after_them() -> None:

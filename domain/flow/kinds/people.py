@@ -11,7 +11,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["PersonsAnswer", "PersonsQuestion", "answered", "asked", "expired", "wrong_in"]
+__all__ = ["PersonsAnswer", "PersonsQuestion", "answered", "asked", "default_answer", "expired", "wrong_in"]
 
 _YES = frozenset({"approve", "yes"})
 
@@ -86,7 +86,7 @@ def expired(node: HumanNode, at: int, schemas: Schemas) -> Evaluated:
         case "skip":
             return _result(node, PersonsAnswer(meta={"timeout": True, "skipped": True}), at, is_approved=False)
         case "default":
-            answer = _default(node)
+            answer = default_answer(node)
             if (wrong := wrong_in(answer, node, schemas)) is not None:
                 raise NodeFault(FailureClass.CONFIG, f"the default is no answer: {wrong}")
             if node.type == "approval":
@@ -94,7 +94,8 @@ def expired(node: HumanNode, at: int, schemas: Schemas) -> Evaluated:
             return _result(node, answer, at, is_approved=False)
 
 
-def _default(node: HumanNode) -> PersonsAnswer:
+def default_answer(node: HumanNode) -> PersonsAnswer:
+    """Return the answer that is taken when nobody answers in time."""
     meta: dict[str, JsonValue] = {"timeout": True, "default": True}
     text = node.default if isinstance(node.default, str) else None
     match node.type:

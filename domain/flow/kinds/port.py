@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Expressions", "NodeFault", "NodeMeans", "Patterns", "Schemas"]
+__all__ = ["Expressions", "MissingMeans", "NodeFault", "NodeMeans", "Patterns", "Schemas"]
 
 
 class NodeFault(Exception):
@@ -16,6 +16,13 @@ class NodeFault(Exception):
         super().__init__(message)
         self.failure, self.message = failure, message
         self.details: dict[str, JsonValue] = dict(details or {})
+
+
+class MissingMeans(NodeFault):
+    """A package that a node needs is not installed. A node that runs has failed."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.CONFIG, message)
 
 
 class Expressions(Protocol):

@@ -1,7 +1,7 @@
 """Templates: texts with `{{ path }}` in them. They look up and write down, and have no logic."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen, needed
@@ -9,7 +9,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 
-__all__ = ["arguments", "filled", "is_path", "rendered"]
+__all__ = ["arguments", "filled", "is_path", "places_in", "rendered"]
 
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _PATH = re.compile(r"[^\s{}|()]+")
@@ -18,6 +18,17 @@ _PATH = re.compile(r"[^\s{}|()]+")
 def is_path(text: str) -> bool:
     """Tell whether a text may stand between the braces of a template."""
     return _PATH.fullmatch(text) is not None
+
+
+def places_in(template: str) -> Iterator[tuple[str, bool]]:
+    """Yield what stands in each pair of braces of a template, and whether they are closed."""
+    end = 0
+    for place in _PLACE.finditer(template):
+        yield place[1].strip(), True
+        end = place.end()
+    _, opens, rest = template[end:].partition("{{")
+    if opens:
+        yield rest, False
 
 
 def rendered(template: str, seen: Seen) -> str:

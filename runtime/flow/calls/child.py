@@ -2,7 +2,6 @@
 
 from typing import cast
 
-from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -15,7 +14,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
-from steptrail.runtime.agent.children import ChildEnd, ChildSession
+from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd
 from steptrail.runtime.agent.given import a_context
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.children import ChildFlow
@@ -54,13 +53,12 @@ class AgentCall:
         end = await child.run(self._agent, self._prompt, within=attempt.timeout, lent=lent, context=context)
         return self._outcome(child, end)
 
-    def _outcome(self, child: ChildSession, end: ChildEnd) -> Outcome:
-        state, usage, stream = end.state, end.usage, f"agent:{child.id}"
+    def _outcome(self, child: ChildSession, end: ChildSessionEnd) -> Outcome:
+        usage, stream = end.usage, f"agent:{child.id}"
         if end.is_out_of_time:
             return TimedOut(error=_late(self._agent.name), usage=usage)
-        if end.is_cut or end.problem is not None or state is None or state.is_open:
-            why = end.problem or ("has not begun" if state is None else f"is {state.status.value}")
-            return Suspended(stream=stream, reason=why, until=_until(state), usage=usage)
+        if (state := end.ended) is None:
+            return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if not state.answered:
             return _no_answer(self._agent.name, stream, state.stop_reason and state.stop_reason.value, usage)
         output = state.output_json if state.answers_in_a_type else cast("JsonValue", state.output)
@@ -83,10 +81,10 @@ class FlowCall:
         child = ChildFlow(_place(attempt), self._means)
         told, lent = attempt.context.context, attempt.lent
         end = await child.run(self._flow, self.given, within=attempt.timeout, lent=lent, context=told)
-        state, usage, stream = end.state, end.usage, f"flow:{child.id}"
+        usage, stream = end.usage, f"flow:{child.id}"
         if end.is_out_of_time:
             return TimedOut(error=_late(self._flow.name), usage=usage)
-        if end.is_cut or end.problem is not None or state is None or state.is_open:
+        if (state := end.ended) is None:
             return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if state.status is not ExecutionStatus.COMPLETED:
             return _no_answer(self._flow.name, stream, state.stop_reason and state.stop_reason.value, usage)
@@ -99,11 +97,6 @@ def _place(attempt: Try) -> ChildPlace:
     if attempt.child.parent.depth > MAX_DEPTH:
         raise NodeFault(FailureClass.CONFIG, f"agents and workflows may be nested {MAX_DEPTH} deep, and not deeper")
     return attempt.child
-
-
-def _until(state: AgentState | None) -> int | None:
-    wait = state.execution.wait if state is not None and state.execution is not None else None
-    return wait.until if wait is not None else None
 
 
 def _usage_of(output: str | None, usage: BilledUsage | None) -> dict[str, JsonValue]:

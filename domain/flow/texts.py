@@ -1,0 +1,203 @@
+"""The texts of nodes, that is templates, expressions, schemas and patterns, and the faults in them.
+
+Each is named by the place at which people write it, such as `checks[0].when`. Only what can never work is an error: a
+variable that no node writes may be brought by the run.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from steptrail.domain.flow.diagnostic import Diagnostic, fault
+from steptrail.domain.flow.kinds.people import default_answer, wrong_in
+from steptrail.domain.flow.kinds.port import MissingMeans, NodeFault, NodeMeans
+from steptrail.domain.flow.kinds.seen import ROOTS
+from steptrail.domain.flow.kinds.templates import is_path, places_in
+from steptrail.domain.flow.nodes import (
+    AgentNode,
+    ConditionalNode,
+    Expression,
+    FilterNode,
+    FlowNode,
+    GateNode,
+    GuardianNode,
+    HumanNode,
+    LlmNode,
+    LlmRouterNode,
+    MapNode,
+    Node,
+    RuleRouterNode,
+    ToolNode,
+    TransformNode,
+    WebhookNode,
+)
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["text_faults"]
+
+_TEMPLATES: Final[Mapping[type[Node], tuple[str, ...]]] = {
+    AgentNode: ("prompt", "context"),
+    FlowNode: ("input",),
+    HumanNode: ("prompt",),
+    LlmNode: ("prompt", "system", "messages"),
+    LlmRouterNode: ("prompt", "system"),
+    ToolNode: ("args",),
+    WebhookNode: ("url", "headers", "body"),
+}
+"""Class of a node -> its fields that are templates, or hold some."""
+
+_OF_ITEMS: Final = frozenset({"item", "index"})
+_CUTOFF: Final = 0.75
+"""How alike a word is to a root that it is taken for a misspelt one."""
+_SHOWN: Final = 80
+
+
+class _Deciding(NamedTuple):
+    path: str
+    expression: Expression | None
+    is_condition: bool = True
+
+
+def text_faults(node: Node, path: str, written: Collection[str], means: NodeMeans) -> Iterator[Diagnostic]:
+    """Yield what is wrong with the texts of the node at a path; `written` are the variables that nodes write.
+
+    What needs a package that is not there is not looked at.
+    """
+    yield from _of_templates(node, path, written)
+    if isinstance(node, MapNode):
+        yield from _of_means(node.node, f"{path}.node", means)
+    yield from _of_means(node, path, means)
+
+
+def _of_templates(node: Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:
+    inner, there = (node.node, f"{path}.node") if isinstance(node, MapNode) else (node, path)
+    items = _OF_ITEMS if isinstance(node, MapNode) else frozenset[str]()
+    if isinstance(node, TransformNode) and node.source is not None:
+        items = frozenset({"item"})
+    for place, template in _templates(inner):
+        for text, is_closed in places_in(template):
+            where = f"the {place} of {node.id!r}"
+            root = text.partition(".")[0]
+            if not is_closed:
+                why = f"{where} opens {{{{ and does not close it: {_shown('{{' + text)}"
+                advice = "close it with }}, or bring braces that are meant so in a variable"
+                yield fault("FL-111", f"{there}.{place}", why, advice)
+            elif not is_path(text):
+                why = f"{where} has no path in {_shown('{{' + text + '}}')}: a template has no logic"
+                yield fault("FL-111", f"{there}.{place}", why, "say a path such as `input.id`, or compute it in a node")
+            elif root in _OF_ITEMS and root not in items:
+                why = f"{where} says {_shown(text)}, and {root!r} stands for something in the node of a map alone"
+                yield fault("FL-112", f"{there}.{place}", why, "say the path of the value")
+            elif root not in ROOTS and root not in written:
+                yield _unknown(f"{there}.{place}", f"{where} says {_shown(text)}, and no node writes {root!r}", root)
+
+
+def _unknown(path: str, why: str, root: str) -> Diagnostic:
+    brought = f"a variable that the run brings is `vars.{root}`"
+    near = get_close_matches(root.lower(), ROOTS, 1, _CUTOFF)
+    advice = f"did you mean {near[0]!r}? {brought}" if near else brought
+    return fault("FL-112", path, why, advice, is_warning=not near)
+
+
+def _templates(node: Node) -> Iterator[tuple[str, str]]:
+    if isinstance(node, TransformNode):
+        if node.operation == "template":
+            yield from _texts("template", node.settings.get("template"))
+        return
+    for name in _TEMPLATES.get(type(node), ()):
+        yield from _texts(name, getattr(node, name))
+
+
+def _texts(place: str, value: JsonValue | tuple[JsonValue, ...]) -> Iterator[tuple[str, str]]:
+    match value:
+        case str():
+            yield place, value
+        case dict():
+            for key, item in value.items():
+                yield from _texts(f"{place}.{key}", item)
+        case list() | tuple():
+            for index, item in enumerate(value):
+                yield from _texts(f"{place}[{index}]", item)
+        case _:
+            return
+
+
+def _of_means(node: Node, path: str, means: NodeMeans) -> Iterator[Diagnostic]:
+    """Yield what is wrong with what is not ours to read."""
+    for place, expression, is_condition in _expressions(node):
+        if expression is not None and expression.kind == "cel":
+            try:
+                means.expressions.check(expression.text, is_condition=is_condition)
+            except MissingMeans:
+                break
+            except NodeFault as wrong:
+                yield fault("FL-106", f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}")
+    for place, schema in _schemas(node):
+        try:
+            means.schemas.problems(schema, None)
+        except MissingMeans:
+            break
+        except NodeFault as wrong:
+            why, advice = f"the {place} of {node.id!r}: {wrong.message}", "give a JSON schema that refers to no other"
+            yield fault("FL-113", f"{path}.{place}", why, advice)
+    for place, pattern in _patterns(node):
+        try:
+            means.patterns.fits(pattern, "")
+        except MissingMeans:
+            break
+        except NodeFault as wrong:
+            yield fault("FL-114", f"{path}.{place}", f"the {place} of {node.id!r}: {wrong.message}")
+    if isinstance(node, HumanNode) and node.on_timeout == "default":
+        try:
+            problem = wrong_in(default_answer(node), node, means.schemas)
+        except NodeFault:
+            return  # its schema is told already
+        if problem is not None:
+            why = f"the default of {node.id!r} is no answer: {problem}"
+            yield fault("FL-110", f"{path}.default", why, "give one that a person could give")
+
+
+def _expressions(node: Node) -> Iterator[_Deciding]:
+    match node:
+        case GateNode(when=when):
+            yield _Deciding("when", when)
+        case ConditionalNode(cases=cases):
+            yield from (_Deciding(f"cases[{place}].when", case.when) for place, case in enumerate(cases))
+        case RuleRouterNode(rules=rules):
+            yield from (_Deciding(f"rules[{place}].when", rule.when) for place, rule in enumerate(rules))
+        case GuardianNode(checks=checks):
+            yield from (_Deciding(f"checks[{place}].when", check.expression) for place, check in enumerate(checks))
+        case FilterNode(expression=expression):
+            yield _Deciding("expression", expression)
+        case TransformNode(expression=expression):
+            yield _Deciding("expression", expression, is_condition=False)
+        case _:
+            return
+
+
+def _schemas(node: Node) -> Iterator[tuple[str, Mapping[str, JsonValue]]]:
+    match node:
+        case LlmNode(schema=dict(schema)) | HumanNode(schema=dict(schema)):
+            yield "schema", schema
+        case GuardianNode(checks=checks):
+            for place, check in enumerate(checks):
+                if check.kind == "schema" and isinstance(given := check.settings.get("schema"), dict):
+                    yield f"checks[{place}].schema", given
+        case _:
+            return
+
+
+def _patterns(node: Node) -> Iterator[tuple[str, JsonValue]]:
+    match node:
+        case GuardianNode(checks=checks):
+            for place, check in enumerate(checks):
+                if check.kind == "pattern":
+                    yield f"checks[{place}].pattern", check.settings.get("pattern")
+        case FilterNode(operation="match" | "exclude", settings={"pattern": pattern}):
+            yield "pattern", pattern
+        case _:
+            return
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

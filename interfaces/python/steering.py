@@ -1,0 +1,97 @@
+"""A handle through which people steer a run, of an agent or a workflow: they pause and stop it, and approve calls."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar, cast
+
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.commands import Pause, Stop, Unpause
+from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.machine import FoldedState
+from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.interfaces.python.handle import Handle
+from steptrail.projections.kinds import Explanation
+from steptrail.runtime.kernel.control import StreamControl
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
+from steptrail.runtime.kernel.json_form import to_json_value
+
+__all__ = ["SteeredHandle"]
+
+S = TypeVar("S", bound=FoldedState)
+E = TypeVar("E", bound=Event)
+X_co = TypeVar("X_co", bound=Explanation, covariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+class SteeredHandle(Handle[S, E, X_co], ABC, Generic[S, E, X_co, R_co]):
+    """A handle on the runs in one stream, which people steer. Each command returns where the run stands after it."""
+
+    def __init__(self, environment: Environment, control: StreamControl[S, Any, E, Any]) -> None:
+        super().__init__(environment, control.stream)
+        self._steering = control
+
+    @abstractmethod
+    def _standing_at(self, state: S) -> R_co:
+        """Return the result that a state shows."""
+
+    async def pause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> R_co:
+        """Pause at the next safe point, when what runs has ended; what it runs below itself is asked as well.
+
+        If no process runs it, it is paused when this returns. Raises `SessionNotFound`, and `CommandRejected` when no
+        execution is open.
+        """
+        return self._standing_at(await self._steering.request(Pause(by=by, reason=reason, key=key)))
+
+    async def unpause(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> R_co:
+        """Lift a pause, or withdraw the request for one; this needs none of its code, and runs nothing here.
+
+        It is `pending` until a process with `work` goes on; `resume` goes on at once. The pauses of what it runs below
+        itself are lifted too. Raises `SessionNotFound`, and `CommandRejected` when it is not paused.
+        """
+        return self._standing_at(await self._steering.unpause(Unpause(by=by, reason=reason, key=key)))
+
+    async def stop(self, *, reason: str | None = None, by: str = "user", key: str | None = None) -> R_co:
+        """Stop for good, with what it runs below itself. If no process runs it, it has ended when this returns.
+
+        Raises `SessionNotFound`, and `CommandRejected` when no execution is open.
+        """
+        return self._standing_at(await self._steering.request(Stop(by=by, reason=reason, key=key)))
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        reason: str | None = None,
+        arguments: dict[str, JsonValue] | None = None,
+        digest: str | None = None,
+        key: str | None = None,
+    ) -> R_co:
+        """Say yes to a call of a tool that waits for approval.
+
+        The run goes on at the next `resume`, or by a worker, after the last open question was answered; the inbox and
+        the state list what is asked. `arguments` replace the call's as a whole: an agent's have the names of the tool,
+        and their values are validated when it runs. With a `digest` the yes is to the arguments of that digest and no
+        others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the arguments have
+        other names, or when this approval is not open: it has been answered, has expired, or never was, and
+        `NotStorable` for arguments that are not JSON.
+        """
+        given = None if arguments is None else cast("dict[str, JsonValue]", to_json_value(arguments, "arguments"))
+        now = self._env.clock.utc()
+        command = Approve(
+            approval_id=approval_id, by=by, at=now, reason=reason, arguments=given, digest=digest, key=key
+        )
+        return await self._answered(command)
+
+    async def deny(self, approval_id: str, *, by: str, reason: str | None = None, key: str | None = None) -> R_co:
+        """Say no to a call of a tool that waits for approval: it does not run.
+
+        The model is told by whom and why; the node of a workflow fails, with the class `rejected`. Raises like
+        `approve`.
+        """
+        command = Deny(approval_id=approval_id, by=by, at=self._env.clock.utc(), reason=reason, key=key)
+        return await self._answered(command)
+
+    async def _answered(self, command: Approve | Deny) -> R_co:
+        answering, said = self._steering.tell(command), answer_to_approval(command)
+        return self._standing_at(await answered_once(answering, self._env.store, self.stream_id, APPROVALS, said))
