@@ -22,7 +22,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.harness.waiting_rows import WaitingRows
 from tests.runner.kit import agent_of
-from tests.trail.test_work import ended, until
+from tests.trail.workers import ended, until
 from tests.views.test_plans import accesses
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"

@@ -16,7 +16,7 @@ from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import call
 from tests.runner.kit import Crash, agent_of, crash_at
-from tests.trail.test_work import PATIENCE, ended, opened
+from tests.trail.workers import PATIENCE, ended, opened
 
 AGENT = agent_of([call("add", a=1, b=2), "Three."]).build()
 

@@ -7,15 +7,12 @@ twice, late, elsewhere at the same moment, or not at all.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 from pydantic import BaseModel
 
-from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, ToolContext, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, ErrorPolicy, ToolEffect, tool
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.policy.backoff import Backoff
@@ -23,111 +20,20 @@ from steptrail.domain.shared.events import PauseRequested
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import CommandRejected, ConfigurationError, StoredContextInvalid
-from steptrail.infrastructure.fleet.procrastinate import ProcrastinateEngine
 from steptrail.infrastructure.store import open_store
-from steptrail.runtime.kernel.control import StreamControl
-from steptrail.runtime.kernel.due_look import DueLook
-from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.hands import Hands, NotTaken, Work
+from steptrail.runtime.kernel.hands import Hands, Work
 from steptrail.runtime.kernel.looking import Looking
-from steptrail.runtime.kernel.room import Place as WorkPlace, Room
+from steptrail.runtime.kernel.room import Room
 from steptrail.runtime.kernel.woken import Woken
 from steptrail.runtime.kernel.worker import Worker
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SubagentTool, Tool
 from steptrail.workflow import FlowTool, Workflow
-from tests.harness.mischievous_engine import Mischief, MischievousEngine
-from tests.runner.kit import Crash, agent_of, crash_at
-
-PATIENCE = 30.0
+from tests.runner.kit import agent_of
+from tests.trail.workers import PATIENCE, Desk, Place, ended, left_by_a_crash, until
 
 pytestmark = pytest.mark.usefixtures("often")
-
-
-class Desk:
-    """An agent whose one tool notes each call, and what it is at now; it waits at its gate."""
-
-    def __init__(self) -> None:
-        self.ran: Counter[str] = Counter()
-        self.inside, self.most = 0, 0
-        self.gate = asyncio.Event()
-        self.gate.set()
-
-        @tool(effect=ToolEffect.IDEMPOTENT)
-        async def serve(context: ToolContext) -> str:
-            """Serve somebody."""
-            self.ran[context.effect_id] += 1
-            self.inside += 1
-            self.most = max(self.most, self.inside)
-            try:
-                await asyncio.sleep(0.01)
-                await self.gate.wait()
-            finally:
-                self.inside -= 1
-            return "served"
-
-        @tool(approval=True)
-        def pay() -> str:
-            """Pay."""
-            return "paid"
-
-        self.tools = serve, pay
-
-    def agent(self, *, name: str = "calc", first: str = "serve") -> Agent:
-        built = agent_of([call(first), "Done."]).with_tools(*self.tools).build()
-        assert built.name == name
-        return built
-
-
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-@pytest.fixture
-def pass_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[None]]:
-    """Return a function that waits until workers have looked a few times more, and seen what they can see."""
-    begun, rows = list[DueLook](), DueLook.rows
-
-    def noted(due: DueLook, now: int, soon: int, hands: int) -> AsyncGenerator[RunSummary]:
-        begun.append(due)
-        return rows(due, now, soon, hands)
-
-    monkeypatch.setattr(DueLook, "rows", noted)
-
-    async def wait() -> None:
-        seen = len(begun)
-        await until(lambda: len(begun) > seen + 3)
-
-    return wait
-
-
-async def left_by_a_crash(url: str, agent: Agent, *sessions: str) -> None:
-    for session in sessions:
-        async with Steptrail(Environment(store=open_store(url), reach=crash_at("before-inference"))) as dying:
-            with pytest.raises(Crash):
-                await dying.run(agent, "go", session=session)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not is_so():
-            await asyncio.sleep(0.01)
-
-
-async def ended(trail: Steptrail, *sessions: str) -> None:
-    """Wait until these sessions have completed."""
-    async with asyncio.timeout(PATIENCE):
-        for session in sessions:
-            while (await trail.session(session).state()).status is not ExecutionStatus.COMPLETED:
-                await asyncio.sleep(0.01)
-
-
-@asynccontextmanager
-async def opened(url: str) -> AsyncGenerator[Steptrail]:
-    async with asyncio.timeout(2 * PATIENCE), Steptrail.open(url) as trail:
-        yield trail
 
 
 class Order(BaseModel):
@@ -136,42 +42,6 @@ class Order(BaseModel):
 
 class NamedOrder(BaseModel):
     name: str
-
-
-class Place:
-    """A store, and the engine that wakes its workers, if one does."""
-
-    def __init__(self, url: str, engine: Callable[[], Engine | None]) -> None:
-        self.url, self.engine = url, engine
-
-    def open(self) -> Steptrail:
-        return Steptrail.open(self.url, engine=self.engine())
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[Steptrail]:
-        async with asyncio.timeout(2 * PATIENCE), self.open() as trail:
-            yield trail
-
-
-@pytest.fixture(
-    params=[
-        "sqlite",
-        "sqlite, woken by mischief",
-        pytest.param("postgres", marks=pytest.mark.slow("asks a server")),
-        pytest.param("postgres, woken by procrastinate", marks=pytest.mark.slow("asks a server")),
-    ]
-)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A store of each kind, with workers that look and workers that are woken."""
-    store, _, engine = str(request.param).partition(", woken by ")
-    url = f"sqlite:///{tmp_path / 'runs.db'}" if store == "sqlite" else str(request.getfixturevalue("postgres_url"))
-    mischief = Mischief()
-    made: dict[str, Callable[[], Engine | None]] = {
-        "": lambda: None,
-        "mischief": lambda: MischievousEngine(mischief),
-        "procrastinate": lambda: ProcrastinateEngine(url, poll=0.05),
-    }
-    return Place(url, made[engine])
 
 
 async def test_what_a_crash_left_is_carried_on_once(place: Place, desk: Desk) -> None:
@@ -211,48 +81,6 @@ async def test_what_waits_for_a_subagent_is_carried_on_when_that_ones_question_i
             await asyncio.sleep(0.01)
         await trail.session(id_of(asked[0].stream)).approve(asked[0].id, by="ana")
         await ended(trail, "s")
-
-
-@pytest.mark.parametrize("by", ["worker", "resume"])
-async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stopped(
-    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
-    below_it = SubagentTool(desk.agent(first="pay"), name="below")
-    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
-    async with place.opened() as trail:
-        await trail.run(boss, "go", session="s")
-        (below,) = [row.stream for row in await trail.runs() if row.parent is not None]
-        with monkeypatch.context() as dies:
-            dies.setattr(StreamControl, "_stop_children", _dies)
-            with pytest.raises(Crash):
-                await trail.session("s").stop()
-        assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
-        if by == "resume":
-            await trail.session("s").resume(boss)
-        else:
-            async with trail.work(boss), asyncio.timeout(PATIENCE):
-                while await trail.inbox():
-                    await asyncio.sleep(0.01)
-        assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
-
-
-async def _dies(*_: object) -> Sequence[str]:
-    raise Crash
-
-
-async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_not_stopped(
-    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]]
-) -> None:
-    paying = agent_of(["Paid.", call("pay")]).with_tools(*desk.tools).build()
-    below_it = SubagentTool(paying, name="below")
-    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
-    async with place.opened() as trail:
-        await trail.run(boss, "go", session="s")
-        (below,) = [row for row in await trail.runs() if row.parent is not None]
-        await trail.session(below.session_id).send(paying, "Pay again.")
-        async with trail.work(boss):
-            await pass_by()
-        assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
 
 
 async def test_what_waits_for_a_workflow_is_carried_on_when_its_question_is_answered(place: Place) -> None:
@@ -484,50 +312,6 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
     if engine is not None:
         await engine.close()
     await store.close()
-
-
-async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again(
-    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tries, room = list[str](), Room(2)
-    places_of, looked, may_go_on = room.places_of, asyncio.Event(), asyncio.Event()
-
-    async def late(row: RunSummary) -> tuple[WorkPlace, ...]:
-        looked.set()
-        await may_go_on.wait()
-        return await places_of(row)
-
-    async def stays(row: RunSummary) -> None:
-        tries.append(row.session_id)
-
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
-        await trail.start(desk.agent(), "go", session="s")
-        (row,) = await trail.due()
-        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=room, grace=1.0)
-        with monkeypatch.context() as slow:
-            slow.setattr(room, "places_of", late)
-            second = asyncio.create_task(hands.take(row))
-            await looked.wait()
-        first = await hands.take(row)
-        assert isinstance(first, asyncio.Task)
-        await first
-        may_go_on.set()
-        assert await second is NotTaken.LEFT
-        await hands.drain()
-    assert tries == ["s"]
-
-
-async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: Path, desk: Desk) -> None:
-    gate = asyncio.Event()
-    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
-        await trail.start(desk.agent(), "go", session="s")
-        (row,) = await trail.due()
-        hands = Hands(Environment(store=trail.store), lambda _: gate.wait, room=Room(2), grace=1.0)
-        taken = await asyncio.gather(hands.take(row), hands.take(row))
-        assert [each for each in taken if isinstance(each, NotTaken)] == [NotTaken.HELD]
-        gate.set()
-        await hands.drain()
-        assert await hands.take(row) in {NotTaken.LEFT, NotTaken.ENDING}
 
 
 async def test_a_fork_with_a_name_of_its_own_is_carried_on_by_the_agent_of_its_run(place: Place) -> None:

@@ -15,7 +15,7 @@ from steptrail.interfaces.cli.main import main
 from steptrail.testing import call
 from tests.harness.postgres_server import PostgresServer, find_binaries
 from tests.runner.kit import agent_of
-from tests.trail.test_work import ended, until
+from tests.trail.workers import ended, until
 
 SESSIONS = [f"s{number}" for number in range(6)]
 SHORT = "?lease_seconds=1"

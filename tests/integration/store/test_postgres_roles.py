@@ -14,7 +14,7 @@ from steptrail.errors import StoreReadOnly, StoreUnavailable
 from steptrail.interfaces.cli.main import main
 from tests.harness.postgres_server import PostgresServer
 from tests.runner.kit import agent_of
-from tests.trail.test_work import ended
+from tests.trail.workers import ended
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "postgresql.md"
 USERS = {

@@ -1,0 +1,58 @@
+"""The hands of a worker take a run once, however often they are told of it."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from steptrail import Steptrail
+from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.hands import Hands, NotTaken
+from steptrail.runtime.kernel.room import Place as WorkPlace, Room
+from tests.trail.workers import Desk
+
+
+async def test_hands_that_are_given_a_run_while_its_try_ends_do_not_try_it_again(
+    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, room = list[str](), Room(2)
+    places_of, looked, may_go_on = room.places_of, asyncio.Event(), asyncio.Event()
+
+    async def late(row: RunSummary) -> tuple[WorkPlace, ...]:
+        looked.set()
+        await may_go_on.wait()
+        return await places_of(row)
+
+    async def stays(row: RunSummary) -> None:
+        tries.append(row.session_id)
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.start(desk.agent(), "go", session="s")
+        (row,) = await trail.due()
+        hands = Hands(Environment(store=trail.store), lambda row: partial(stays, row), room=room, grace=1.0)
+        with monkeypatch.context() as slow:
+            slow.setattr(room, "places_of", late)
+            second = asyncio.create_task(hands.take(row))
+            await looked.wait()
+        first = await hands.take(row)
+        assert isinstance(first, asyncio.Task)
+        await first
+        may_go_on.set()
+        assert await second is NotTaken.LEFT
+        await hands.drain()
+    assert tries == ["s"]
+
+
+async def test_hands_that_are_given_a_run_twice_at_once_take_it_once(tmp_path: Path, desk: Desk) -> None:
+    gate = asyncio.Event()
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        await trail.start(desk.agent(), "go", session="s")
+        (row,) = await trail.due()
+        hands = Hands(Environment(store=trail.store), lambda _: gate.wait, room=Room(2), grace=1.0)
+        taken = await asyncio.gather(hands.take(row), hands.take(row))
+        assert [each for each in taken if isinstance(each, NotTaken)] == [NotTaken.HELD]
+        gate.set()
+        await hands.drain()
+        assert await hands.take(row) in {NotTaken.LEFT, NotTaken.ENDING}

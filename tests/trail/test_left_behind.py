@@ -1,0 +1,57 @@
+"""What a run leaves open below when its process dies after its end is stopped by whoever comes later."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.runtime.kernel.control import StreamControl
+from steptrail.testing import call
+from steptrail.tools import SubagentTool
+from tests.runner.kit import Crash, agent_of
+from tests.trail.workers import PATIENCE, Desk, Place
+
+pytestmark = pytest.mark.usefixtures("often")
+
+
+@pytest.mark.parametrize("by", ["worker", "resume"])
+async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stopped(
+    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    below_it = SubagentTool(desk.agent(first="pay"), name="below")
+    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        (below,) = [row.stream for row in await trail.runs() if row.parent is not None]
+        with monkeypatch.context() as dies:
+            dies.setattr(StreamControl, "_stop_children", _dies)
+            with pytest.raises(Crash):
+                await trail.session("s").stop()
+        assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
+        if by == "resume":
+            await trail.session("s").resume(boss)
+        else:
+            async with trail.work(boss), asyncio.timeout(PATIENCE):
+                while await trail.inbox():
+                    await asyncio.sleep(0.01)
+        assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
+
+
+async def _dies(*_: object) -> Sequence[str]:
+    raise Crash
+
+
+async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_not_stopped(
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]]
+) -> None:
+    paying = agent_of(["Paid.", call("pay")]).with_tools(*desk.tools).build()
+    below_it = SubagentTool(paying, name="below")
+    boss = agent_of([call("below", prompt="pay"), "Done."]).with_tools(below_it).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        (below,) = [row for row in await trail.runs() if row.parent is not None]
+        await trail.session(below.session_id).send(paying, "Pay again.")
+        async with trail.work(boss):
+            await pass_by()
+        assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
