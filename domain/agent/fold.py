@@ -26,7 +26,7 @@ from steptrail.domain.shared.keys import KeyUse
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.domain.usage import ModelUsage, Usage, billed_together
+from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
 __all__ = ["ExecutionFold", "ForkRef", "SessionFold", "StepFold"]
 
@@ -174,7 +174,8 @@ class SessionFold(Struct):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
     `retries` holds the ordinals of the executions that retry the one before them. `withdrawn` holds the indices of
-    messages that are no longer shown to a model: answers that were given up when a retry began.
+    messages that are no longer shown to a model: answers that were given up when a retry began. `models_before` is what
+    the executions before this one were billed, by model.
     """
 
     phase: Phase = Phase.ABSENT
@@ -198,12 +199,19 @@ class SessionFold(Struct):
     inferences: int = 0
     usage: Usage = Usage()
     usage_below: Usage = Usage()
+    models_before: tuple[ModelUsage, ...] = ()
     keys: dict[str, KeyUse] = {}
     retries: tuple[int, ...] = ()
     withdrawn: tuple[int, ...] = ()
     ended_at_version: Log[int] = field(default_factory=Log[int])
     execution: ExecutionFold | None = None
     step: StepFold | None = None
+
+    @property
+    def bill(self) -> BilledUsage:
+        """The bill of all executions, with the sessions below them."""
+        models = self.execution.model_usage if self.execution is not None else ()
+        return BilledUsage.of(self.usage, billed_together(self.models_before, models))
 
     def end_at(self, deadline: int | None) -> None:
         """Put the clocks forward to the deadline that has cut a call, if one has.

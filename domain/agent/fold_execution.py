@@ -26,6 +26,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.shared.keys import said
 from steptrail.domain.shared.requests import Request
+from steptrail.domain.usage import billed_together
 
 __all__ = ["EXECUTION_HANDLERS"]
 
@@ -99,6 +100,8 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
         fold.retries = (*fold.retries, event.ordinal)
         fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
         fold.remember(event.key, "retry")
+    if last is not None:
+        fold.models_before = billed_together(fold.models_before, last.model_usage)
     fold.step = None
     fold.execution = ExecutionFold(
         id=event.execution_id,

@@ -25,10 +25,8 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
-__all__ = ["THE_VISIT", "EndedBy", "FlowFold", "Kept", "RunFold", "VisitFold"]
+__all__ = ["EndedBy", "FlowFold", "Kept", "RunFold", "VisitFold"]
 
-THE_VISIT = -1
-"""In place of the index of an item: the visit itself."""
 
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
 """The event or the request that brings a run to its end before its work is done."""
@@ -49,9 +47,10 @@ class VisitFold(Struct):
     sees. `items` is the length of the list of a map, `next_item` the first item that was not begun, `ended_items` how
     many have ended, and `results` are theirs. `errors` are the recorded failures of items.
     `unknown` are the items, or None for the visit itself, that may have taken effect only once and were cut off.
-    `streams` are those that its nodes have begun, and `effects` the ids under which the newest were, by item; the one
-    of the visit itself is under `THE_VISIT`. The clock of the timeout of a map has counted `used_us` and runs since
-    `since`, which is while that of any of its items does. `may_begin` and `may_end` are what a person said of a map.
+    `streams` are those that its nodes have begun, `effects` the ids under which the newest were, by item, and `bills`
+    what was told of these; those of the visit itself are under `THE_VISIT`. The clock of the timeout of a map has
+    counted `used_us` and runs since `since`, which is while that of any of its items does. `may_begin` and `may_end`
+    are what a person said of a map.
     """
 
     node: str
@@ -67,6 +66,7 @@ class VisitFold(Struct):
     unknown: frozenset[int | None] = frozenset()
     streams: tuple[str, ...] = ()
     effects: Layers[int, str] = field(default_factory=Layers[int, str])
+    bills: Layers[int, BilledUsage] = field(default_factory=Layers[int, BilledUsage])
     errors: tuple[NodeError, ...] = ()
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
@@ -90,8 +90,7 @@ class RunFold(Struct):
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
-    have failed, and whose tries were cut off or had no end: the run went on without them. `billed_before` is what was
-    billed before the last retry; limits count that too.
+    have failed, and whose tries were cut off or had no end: the run went on without them.
     """
 
     id: str
@@ -119,7 +118,6 @@ class RunFold(Struct):
     order: int = 0
     usage: Usage = Usage()
     model_usage: tuple[ModelUsage, ...] = ()
-    billed_before: BilledUsage = BilledUsage()
     active_us: int = 0
     active_since: int | None = None
     ended_by: EndedBy | None = None

@@ -15,13 +15,13 @@ from steptrail.domain.flow.events import (
     WaitEnded,
     WaitStarted,
 )
-from steptrail.domain.flow.fold import THE_VISIT, EndedBy, FlowFold, RunFold
+from steptrail.domain.flow.fold import EndedBy, FlowFold, RunFold
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
-from steptrail.domain.flow.task import Task, TaskPhase
+from steptrail.domain.flow.task import THE_VISIT, Task, TaskPhase
 from steptrail.domain.flow.views import View
 from steptrail.domain.flow.waits import waits_of
 from steptrail.domain.kernel.handlers import Handlers
@@ -31,7 +31,6 @@ from steptrail.domain.kernel.standing import Wait, answered
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
-from steptrail.domain.usage import BilledUsage
 
 __all__ = ["RUN_HANDLERS", "end_run"]
 
@@ -111,7 +110,6 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.started_at = run.wall_from = at
     run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
     run.counts, run.unproductive_segments, run.productive = Layers(), 0, False
-    run.billed_before = BilledUsage.of(run.usage, run.model_usage)
     run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()
@@ -120,8 +118,9 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
         visit.used_us, visit.since, visit.may_begin, visit.may_end = 0, None, False, False
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
-            begun_under = visit.effects.get(THE_VISIT if item is None else item)
-            task = Task(visit.node, visit.visit, item, order=run.next_order(), begun_under=begun_under)
+            place = THE_VISIT if item is None else item
+            task = Task(visit.node, visit.visit, item, order=run.next_order(), begun_under=visit.effects.get(place))
+            task.billed = visit.bills.get(place)
             if item in visit.unknown:
                 # Its newest try is asked about, under the id that it had.
                 task.phase, task.effect, task.attempt = TaskPhase.PARKED, ToolEffect.UNSAFE, 1

@@ -22,7 +22,7 @@ from steptrail.domain.flow.events import (
     StepHeld,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
-from steptrail.domain.flow.fold import THE_VISIT, FlowFold, RunFold, VisitFold
+from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.ids import node_asked_in
@@ -72,11 +72,14 @@ def _task(run: RunFold, node: str, visit: int, item: int | None) -> Task | None:
 
 def _bill(run: RunFold, task: Task, bill: BilledUsage | None) -> None:
     # The bill of a stream below grows from event to event; that of anything else stands alone.
-    fresh = run.charge(run.open.get(task.node), bill, task.billed if task.runs_a_stream else None)
+    visit = run.open.get(task.node)
+    fresh = run.charge(visit, bill, task.billed if task.runs_a_stream else None)
     if task.item is not None and fresh.total:
         task.spent = fresh.after(task.spent)
     if task.runs_a_stream and bill is not None:
         task.billed = bill
+        if visit is not None:
+            visit.bills = visit.bills.set(task.place, bill)
 
 
 def _moved(run: RunFold, task: Task, event: "_Tried | NodeEvaluated") -> None:
@@ -117,7 +120,8 @@ def _begin_stream(run: RunFold, task: Task, effect: str | None) -> None:
         task.runs_a_stream, task.stream = True, f"{kind}:{session_for_call(effect)}"
         if task.stream not in visit.streams:
             visit.streams = (*visit.streams, task.stream)
-            visit.effects = visit.effects.set(THE_VISIT if task.item is None else task.item, effect)
+            visit.effects = visit.effects.set(task.place, effect)
+            visit.bills = visit.bills.set(task.place, BilledUsage())
 
 
 @TASK_HANDLERS.of(NodeAttemptCompleted)

@@ -27,7 +27,10 @@ from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["Landing", "OfTry", "Task", "TaskKey", "TaskPhase", "of_try"]
+__all__ = ["THE_VISIT", "Landing", "OfTry", "Task", "TaskKey", "TaskPhase", "of_try"]
+
+THE_VISIT = -1
+"""In place of the index of an item: the visit itself."""
 
 TaskKey = tuple[str, int, int | None]
 """The node, the number of the visit among those of the node, and the index of the item of a map."""
@@ -132,6 +135,11 @@ class Task(Struct):
     def key(self) -> TaskKey:
         """The key that tells the task from all others of the execution."""
         return self.node, self.visit, self.item
+
+    @property
+    def place(self) -> int:
+        """The place of the task among those of its visit: the number of its item."""
+        return THE_VISIT if self.item is None else self.item
 
     @property
     def goes_on_below(self) -> bool:

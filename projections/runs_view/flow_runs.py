@@ -29,6 +29,7 @@ def _retried(memory: StreamMemory, event: stored.FlowRetried, moment: RunMoment)
     run = run_at(memory, event.ordinal, event.worker, moment)
     if before is not None:
         run.fingerprint, run.definition, run.prices = before.fingerprint, before.definition, before.prices
+        run.bills = before.bills
     if event.options is not None:
         run.prices = event.options.prices
     begin_run(memory, run, moment)

@@ -97,16 +97,15 @@ class StepMemory:
 class TryMemory:
     """The open part of a visit of a node, or of one item of a map. `row` is the row of its newest try, without the key.
 
-    `attempt` is the number of that try. It is None while none is open. `billed` is the part of the bill of a stream
-    below that is counted already; None for a try that runs none.
+    `attempt` is the number of that try. It is None while none is open. `child` is the stream that it runs; None for a
+    try that runs none.
     """
 
     row: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
     attempt: int = 0
     is_running: bool = False
     is_parked: bool = False
-    runs_a_stream: bool = False
-    billed: BilledUsage | None = None
+    child: str | None = None
 
 
 @dataclass(slots=True)
@@ -132,7 +131,8 @@ class RunMemory:
 
     Of an agent, `answers` is the name of the calls whose arguments are the answer, and `kinds_below` the kind of the
     streams that a tool runs. Of a workflow, `definition` is its text, and `visits` are those that have not ended well,
-    by node. `active_since` is set while a node is at work.
+    by node; `bills` are the parts of the bills of streams below that are counted already, also in the execution that
+    this one retries. `active_since` is set while a node is at work.
     """
 
     execution: int
@@ -173,6 +173,7 @@ class RunMemory:
     definition: str = ""
     active_since: int | None = None
     visits: dict[str, VisitMemory] = field(default_factory=dict[str, VisitMemory])
+    bills: dict[str, BilledUsage] = field(default_factory=dict[str, BilledUsage])
 
     def active_at(self, at: int) -> int:
         """Return the time in which it was at work, in microseconds, as of an instant."""

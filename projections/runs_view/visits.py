@@ -128,9 +128,9 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
         return
     if 0 < task.attempt < event.attempt:
         _count_retry(memory, run, visit, task, moment)
-    child, kind = None, _kind_below(run, event)
+    kind = _kind_below(run, event)
     if kind is not None and event.stream_effect is not None:
-        child, task.runs_a_stream = f"{kind}:{session_for_call(event.stream_effect)}", True
+        task.child = f"{kind}:{session_for_call(event.stream_effect)}"
     task.attempt, task.is_running, task.is_parked = event.attempt, True, False
     task.row = {
         **_NEW_TRY,
@@ -138,7 +138,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
         "effect": event.effect.value,
         "effect_id": plain(event.effect_id),
         "started_at": moment.at,
-        "child": child,
+        "child": task.child,
         "version": moment.version,
     }
     run.tool_calls += 1
@@ -207,10 +207,7 @@ def _end_try(
     _put(run, visit, moment)
     if not _is_at_work(run):
         run.active_us, run.active_since = run.active_at(moment.at), None
-    if isinstance(event, NodeAttemptFailed):
-        # Another try of it begins another stream, with a bill of its own.
-        task.billed = None
-    elif isinstance(event, NodeAttemptCompleted) and event.item is not None:
+    if isinstance(event, NodeAttemptCompleted) and event.item is not None:
         del visit.tries[event.item]
 
 
@@ -224,10 +221,10 @@ def _bill(
     """Add a bill. That of a stream below grows from event to event, and is not the run's own."""
     if bill is None:
         return
-    if task.runs_a_stream:
-        more = bill if task.billed is None else bill.beyond(task.billed)
+    if task.child is not None:
+        more = bill.beyond(run.bills.get(task.child, BilledUsage()))
         run.below.add(more, more.models)
-        task.billed = bill
+        run.bills[task.child] = bill
         return
     run.own.add(bill, bill.models)
     visit.bill.add(bill, bill.models)

@@ -43,8 +43,8 @@ class ChildSessionEnd(ChildEnd[AgentState]):
 
     @property
     def usage(self) -> BilledUsage | None:
-        """The bill of its execution so far, with all sessions below it; None when that is not known."""
-        return BilledUsage.of(self.state.usage, self.state.model_usage) if self.state is not None else None
+        """The bill of its session so far, with all below it; None when that is not known."""
+        return self.state.fold.bill if self.state is not None else None
 
     def _wait_of(self, state: AgentState) -> WaitStarted | None:
         return state.execution.wait if state.execution is not None else None

@@ -17,7 +17,7 @@ from steptrail.domain.flow.events import (
     NodeAttemptSuspended,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
-from steptrail.domain.flow.fold import THE_VISIT, RunFold, VisitFold
+from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
@@ -219,7 +219,7 @@ class Attempts:
             kind="flow",
             session=state.flow_id,
             execution=run.id,
-            effect=visit.effects.get(THE_VISIT if task.item is None else task.item, task.effect_id),
+            effect=visit.effects.get(task.place, task.effect_id),
             root=above.root_stream if above is not None else None,
             root_execution=above.top_execution if above is not None else None,
             depth=above.depth + 1 if above is not None else 1,

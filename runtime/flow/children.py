@@ -39,9 +39,9 @@ class ChildFlowEnd(ChildEnd[FlowState]):
 
     @property
     def usage(self) -> BilledUsage | None:
-        """The bill of its execution so far, without what was billed before a retry; None when that is not known."""
+        """The bill of its stream so far, with all below it; None when that is not known."""
         run = self.state.run if self.state is not None else None
-        return BilledUsage.of(run.usage, run.model_usage).beyond(run.billed_before) if run is not None else None
+        return BilledUsage.of(run.usage, run.model_usage) if run is not None else None
 
     def _wait_of(self, state: FlowState) -> WaitStarted | None:
         return state.run.wait if state.run is not None else None

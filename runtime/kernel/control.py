@@ -187,6 +187,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
     ) -> S:
         """Open a segment and drive it to its end. Called only under the lease."""
         journal = await journal.reloaded(actor=self._env.worker)
+        # What another run of this stream left behind, whose owner died or was cancelled first, is not that of the next.
+        await self._stop_children(journal.committed)
         segment = await open_segment(self.machine, journal, begin, took_over=took_over)
         if segment is None:
             self._left_at = journal.committed.version

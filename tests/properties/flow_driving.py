@@ -47,7 +47,6 @@ from steptrail.domain.flow.events import (
     NodeRetryScheduled,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
-from steptrail.domain.flow.fold import THE_VISIT
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -57,7 +56,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import Task, TaskKey, TaskPhase, of_try
+from steptrail.domain.flow.task import THE_VISIT, Task, TaskKey, TaskPhase, of_try
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.event import begins_anew, is_fact

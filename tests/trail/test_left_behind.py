@@ -25,7 +25,7 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
         await trail.run(boss, "go", session="s")
         (below,) = [row.stream for row in await trail.runs() if row.parent is not None]
         with monkeypatch.context() as dies:
-            dies.setattr(StreamControl, "_stop_children", _dies)
+            dies.setattr(StreamControl, "stop_below", _dies)
             with pytest.raises(Crash):
                 await trail.session("s").stop()
         assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
@@ -38,7 +38,7 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
         assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
 
 
-async def _dies(*_: object) -> Sequence[str]:
+async def _dies(*_: object, **__: object) -> Sequence[str]:
     raise Crash
 
 
@@ -55,3 +55,18 @@ async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_
         async with trail.work(boss):
             await pass_by()
         assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
+
+
+async def test_what_a_run_left_behind_is_stopped_before_the_next_run_of_its_session(
+    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below_it = SubagentTool(desk.agent(first="pay"), name="below")
+    boss = agent_of([call("below", prompt="pay"), "Done.", "Done again."]).with_tools(below_it).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        with monkeypatch.context() as dies:
+            dies.setattr(StreamControl, "stop_below", _dies)
+            with pytest.raises(Crash):
+                await trail.session("s").stop()
+        await trail.session("s").send(boss, "And now?")
+        assert not await trail.inbox()
