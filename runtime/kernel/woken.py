@@ -140,7 +140,7 @@ class Woken:
                 return had_effect
             if row.due is None:
                 if row.due_at is not None and now < row.due_at <= now + HORIZON_SECONDS * 1e6:
-                    await self._engine.wake(Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at))
+                    await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), (row.due_at - now) / 1e6)
                 return had_effect
             taken = NotTaken.ENDING if self._ending.is_set() else await hands.take(row)
             if taken is NotTaken.ENDING:
@@ -174,9 +174,8 @@ class Woken:
         await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), seconds * spread)
 
     async def _put_back(self, wake: Wake, seconds: float) -> None:
-        at = self._env.clock.utc() + round(seconds * 1e6) if seconds else None
         try:
-            await self._engine.wake(Wake(stream=wake.stream, topic=wake.topic, not_before=at))
+            await self._engine.wake(Wake(stream=wake.stream, topic=wake.topic, seconds=seconds))
         except SteptrailError as error:
             _log.warning("the engine was not told of %s, which the sweep will find: %s", wake.stream, error)
 
@@ -216,14 +215,18 @@ class Woken:
             async for row in found:
                 rows.append(row)
                 if len(rows) >= _PAGE:
-                    await self._tell(rows)
+                    await self._tell(rows, now)
                     rows.clear()
-        await self._tell(rows)
+        await self._tell(rows, now)
 
-    async def _tell(self, rows: Sequence[RunSummary]) -> None:
+    async def _tell(self, rows: Sequence[RunSummary], now: int) -> None:
         """Have those streams woken of which the engine knows nothing."""
         wakes = [
-            Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at if row.due is None else None)
+            Wake(
+                stream=row.stream,
+                topic=topic_of(row),
+                seconds=0.0 if row.due is not None or row.due_at is None else max(0.0, (row.due_at - now) / 1e6),
+            )
             for row in rows
         ]
         if wakes and (missed := await self._engine.wake_missed(wakes)):

@@ -103,7 +103,7 @@ async def test_what_is_started_said_and_answered_is_told_and_an_answer_to_nobody
         await asyncio.sleep(0.05)
         assert engine.wakes == []
         await trail.session("s").approve(asked.state.open_approvals[0].id, by="ana")
-        assert (await engine.come("agent:s")).not_before is None
+        assert (await engine.come("agent:s")).seconds == 0
         assert (await trail.session("s").resume(agent)).status is ExecutionStatus.COMPLETED
         await trail.session("s").post(agent, "and?")
         await engine.come("agent:s")
@@ -116,9 +116,7 @@ async def test_a_wait_is_told_with_its_time_and_forgotten_when_the_run_is_stoppe
         result = await trail.run(waiting(LATER), "go", session="s")
         assert result.status is ExecutionStatus.WAITING
         wake = await engine.come("agent:s")
-        (row,) = await trail.runs()
-        assert wake.not_before == row.due_at
-        assert row.due_at is not None
+        assert 0 < wake.seconds <= LATER
         engine.cancelled.clear()
         await trail.session("s").stop(by="ana")
     assert engine.cancelled[-1:] == ["agent:s"]
