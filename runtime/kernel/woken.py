@@ -30,7 +30,8 @@ SWEEP_SECONDS = 5.0
 """How often one worker looks for what no engine was told of."""
 _SAY_SECONDS = 2.0
 """How often a worker says what it does."""
-_SWEEP = "fleet:sweep"
+_SWEEP, _TURN = "fleet:sweep", 3
+"""The lease of who looks, and how many looks it has. Then others have a turn: the clock of one of them may be wrong."""
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
 _FAREWELLS, _FAREWELL_SECONDS = 3, 3.0
@@ -196,10 +197,11 @@ class Woken:
             try:
                 lease = await self._env.store.acquire(_SWEEP, owner=self._name)
                 try:
-                    while True:
+                    for look in range(_TURN):
+                        if look:
+                            await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                         await self._sweep_once()
                         seldom.over()
-                        await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                 finally:
                     await lease.release()
             except SessionBusy:
@@ -207,7 +209,7 @@ class Woken:
             except StoreError as error:
                 if not self._env.fanout.is_closed:
                     seldom.warn("a worker could not look for what no wake was told of, and tries again: %s", error)
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
 
     async def _sweep_once(self) -> None:
         now, rows = self._env.clock.utc(), list[RunSummary]()
