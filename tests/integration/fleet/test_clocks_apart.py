@@ -34,11 +34,11 @@ async def test_a_wait_of_a_worker_whose_clock_is_wrong_costs_two_wakes_and_ends_
     postgres_url: str, hours: float
 ) -> None:
     engine, agent = ProcrastinateEngine(postgres_url, poll=0.05), waiting(3.0)
-    async with Steptrail.open(postgres_url, engine=engine, clock=ClockApart(hours)) as trail, asyncio.timeout(90):
-        async with trail.work(agent):
-            await trail.start(agent, "go", session="s")
-            while [row.status for row in await trail.runs()] != [ExecutionStatus.COMPLETED]:
-                await asyncio.sleep(0.05)
-            while not (reports := [each for each in (await engine.status()).workers if each.wakes]):
-                await asyncio.sleep(0.05)
-            assert reports[0].wakes <= 3, "one to begin, one to go on, and one of a sweep in between"
+    opened = Steptrail.open(postgres_url, engine=engine, clock=ClockApart(hours))
+    async with asyncio.timeout(90), opened as trail, trail.work(agent):
+        await trail.start(agent, "go", session="s")
+        while [row.status for row in await trail.runs()] != [ExecutionStatus.COMPLETED]:
+            await asyncio.sleep(0.05)
+        while not (reports := [each for each in (await engine.status()).workers if each.wakes]):
+            await asyncio.sleep(0.05)
+        assert reports[0].wakes <= 3, "one to begin, one to go on, and one of a sweep in between"
