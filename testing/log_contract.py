@@ -3,12 +3,15 @@
 import asyncio
 import multiprocessing
 import threading
+from contextlib import suppress
 
 import pytest
 
-from steptrail.domain.errors import CorruptRecord, StoreUnavailable
+from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES
-from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
+from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
 
@@ -17,6 +20,8 @@ __all__ = ["LogContract", "SharedLogContract"]
 _STREAM = "agent:followed"
 _OTHER = "agent:other"
 _COMMITS = 200
+_STREAMS = tuple(f"agent:s{number}" for number in range(4))
+_THREES = 25
 _FOREVER = 3600.0
 """The timeout of a wait that has to end for another reason."""
 _PATIENCE = 60.0
@@ -88,6 +93,16 @@ class LogContract:
             with pytest.raises(CorruptRecord) as caught:
                 _ = [entry async for entry in store.log()]
             assert (caught.value.position, caught.value.version) == (positions[1], 2)
+
+        run_on(opener, scenario)
+
+    def test_who_reads_while_others_write_sees_whole_commits_and_none_of_them_late(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            async with asyncio.TaskGroup() as group:
+                for stream in _STREAMS:
+                    group.create_task(_append_threes(store, stream))
+                group.create_task(_follow_all(store))
+                group.create_task(_look_at_all(store))
 
         run_on(opener, scenario)
 
@@ -163,10 +178,6 @@ class LogContract:
 class SharedLogContract:
     """Further tests for a log that other stores and processes write to."""
 
-    @pytest.fixture
-    def url(self) -> str:
-        raise NotImplementedError
-
     def test_a_wait_ends_with_a_commit_of_another_store(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             head = EMPTY_STREAM
@@ -180,9 +191,9 @@ class SharedLogContract:
 
         run_on(opener, scenario)
 
-    def test_a_wait_ends_with_a_commit_of_another_process(self, opener: Opener, url: str) -> None:
+    def test_a_wait_ends_with_a_commit_of_another_process(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
-            process = multiprocessing.get_context("spawn").Process(target=_append_from_outside, args=(url,))
+            process = multiprocessing.get_context("spawn").Process(target=run_on, args=(opener, _append_many))
             process.start()
             await _all_come(store)
             await asyncio.to_thread(process.join)
@@ -207,13 +218,58 @@ async def _all_come(store: EventStore) -> None:
     assert versions == list(range(1, _COMMITS + 1))
 
 
-def _append_from_outside(url: str) -> None:
-    from steptrail.infrastructure.store import open_store
-
-    asyncio.run(closing(open_store(url), _append_many))
-
-
 async def _append_many(store: EventStore) -> None:
     head = EMPTY_STREAM
     for i in range(_COMMITS):
         head = await store.append(_STREAM, head, commit_of(f"c{i}", Noted(number=i)))
+
+
+async def _append_threes(store: EventStore, stream: str) -> None:
+    """Append commits of three events, each with a row of the index. One in three is lost to a conflict before."""
+    head, session = EMPTY_STREAM, stream.partition(":")[2]
+    for i in range(_THREES):
+        commit = commit_of(f"c{i}", *(Noted(number=i) for _ in range(3)))
+        if i % 3 == 2:
+            with suppress(ConcurrencyConflict):
+                await store.append(stream, StreamHead(head.version, b"x" * 32), commit_of(f"lost{i}", *[Noted()] * 3))
+                raise AssertionError("the stream was not there")
+        row = RunSummary(kind="agent", session_id=session, version=head.version + 3)
+        head = await store.append(stream, head, Commit(commit.head, commit.events, row))
+        await asyncio.sleep(0)
+
+
+async def _follow_all(store: EventStore) -> None:
+    """Follow the log to the end of all streams, and compare all that is told of its end with what comes."""
+    seen = dict.fromkeys(_STREAMS, 0)
+    place = floor = 0
+    while any(version < 3 * _THREES for version in seen.values()):
+        await _ends(store, place)
+        floor = max(floor, await store.last_position())
+        end, grown = await store.grown(place)
+        newest = dict[str, int]()
+        async for position, stream, record in store.log(after=place):
+            assert position > place, "a position comes once"
+            assert record.version == seen[stream] + 1, "no event of a stream is left out"
+            seen[stream], place = record.version, position
+            if position <= end:
+                newest[stream] = record.version
+        assert newest == grown, "what has grown is what the log has up to there"
+        assert {stream: version % 3 for stream, version in seen.items() if version % 3} == {}, "a commit comes whole"
+        assert place >= max(floor, end), "all that was told of has come"
+        await asyncio.sleep(0)
+
+
+async def _look_at_all(store: EventStore) -> None:
+    """Read all streams and their rows again and again, until all have been written."""
+    least = 0
+    while least < 3 * _THREES:
+        least = 3 * _THREES
+        for stream in _STREAMS:
+            before = await store.version(stream)
+            rows = await store.index(IndexQuery(streams=[stream]))
+            found = await store.read(stream)
+            assert [record.version for record in found.records] == list(range(1, found.head.version + 1))
+            assert (before % 3, found.head.version % 3) == (0, 0), "a commit is there or not"
+            assert before <= (rows[0].version if rows else 0) <= found.head.version, "a row comes with its commit"
+            least = min(least, before)
+        await asyncio.sleep(0)

@@ -16,6 +16,9 @@ from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
 __all__ = ["HISTORIES", "LOOKUP", "ModelDriverContract", "StreamingModelDriverContract", "lookup_request", "streamed"]
 
+_PATIENCE: Final = 30.0
+"""Seconds after which a call that was cancelled counts as one that never ends."""
+
 LOOKUP: Final = ToolSpec(
     name="lookup",
     description="Look up the state of an order.",
@@ -180,6 +183,23 @@ class ModelDriverContract:
         with pytest.raises(Exception, match=r".") as caught:
             loop.run(driver.infer(request))
         assert capture(caught.value, default=ErrorType.MODEL, now=0.0).type is ErrorType.TIMEOUT
+
+    def test_a_call_that_is_cancelled_ends_so_and_leaves_the_driver_usable(
+        self, driver: ModelDriver, loop: asyncio.Runner
+    ) -> None:
+        request = ModelRequest(messages=[Message.user("Say hello.")], parameters={self.most_tokens: 60})
+
+        async def cancel() -> None:
+            task = asyncio.create_task(driver.infer(request))
+            await asyncio.sleep(0.001)
+            had_ended = task.done()
+            task.cancel()
+            await asyncio.wait({task}, timeout=_PATIENCE)
+            assert task.done(), "the driver takes no notice of a cancellation"
+            assert had_ended or task.cancelled(), "the driver makes something else of a cancellation"
+
+        loop.run(cancel())
+        assert loop.run(driver.infer(request)).text.strip()
 
     def test_closing_twice_is_safe(self, driver: ModelDriver, loop: asyncio.Runner) -> None:
         loop.run(driver.close())

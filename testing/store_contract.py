@@ -1,22 +1,24 @@
 """The contract of an event store, as a pytest class.
 
-A backend subclasses `EventStoreContract` and gives the fixture `opener`, a callable that opens a store over the same
-data each time. Where several processes can share the data it takes `SharedStoreContract` and the fixture `url` too.
+A store subclasses `EventStoreContract` and gives the fixture `opener`, a callable that opens a store over the same data
+each time. Where several processes can share the data it takes `SharedStoreContract`, and an opener that can be pickled,
+such as `functools.partial(MyStore, path)`.
 """
 
 import asyncio
 import multiprocessing
 import threading
-from collections.abc import Coroutine
-from typing import Any
+from contextlib import suppress
 
 import pytest
 
-from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnavailable
+from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord, SessionBusy, StoreUnavailable
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Recorded, StreamHead
 from steptrail.runtime.kernel.ports import EventStore
+from steptrail.testing.erasure_contract import ErasureContract
 from steptrail.testing.index_contract import IndexContract
+from steptrail.testing.lease_contract import LeaseContract
 from steptrail.testing.log_contract import LogContract, SharedLogContract
 from steptrail.testing.store_samples import AT, Noted, Opener, Written, closing, commit_of, run_on
 
@@ -26,7 +28,7 @@ STREAM = "agent:contract"
 APPENDS = 100
 
 
-class EventStoreContract(LogContract, IndexContract):
+class EventStoreContract(LogContract, IndexContract, LeaseContract, ErasureContract):
     """The port `EventStore`, as one process sees it."""
 
     @pytest.fixture
@@ -232,6 +234,25 @@ class EventStoreContract(LogContract, IndexContract):
 
         run_on(opener, scenario)
 
+    def test_behind_a_head_whole_commits_are_read_and_the_head_has_to_be_that_of_the_stream(
+        self, opener: Opener
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            heads = [EMPTY_STREAM]
+            for size in (1, 2, 3):
+                commit = commit_of(f"c{size}", *(Noted(number=size) for _ in range(size)))
+                heads.append(await store.append(STREAM, heads[-1], commit))
+            for start, limit, end in ((0, 1, 1), (0, 2, 1), (0, 3, 2), (0, 5, 2), (1, 1, 2), (2, 1, 3), (0, None, 3)):
+                stream = await store.read(STREAM, after=heads[start], limit=limit)
+                found = [record.version for record in stream.records]
+                assert found == list(range(heads[start].version + 1, heads[end].version + 1))
+                assert (stream.head, stream.is_end) == (heads[end], end == 3)
+            for version, digest in ((1, heads[2].digest), (2, heads[2].digest), (3, heads[1].digest), (0, b"x" * 32)):
+                with pytest.raises(CorruptRecord):
+                    await store.read(STREAM, after=StreamHead(version, digest))
+
+        run_on(opener, scenario)
+
     def test_to_read_nothing_behind_a_head_is_to_stay_there(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             first = await store.append(STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
@@ -315,49 +336,10 @@ class EventStoreContract(LogContract, IndexContract):
                 task = asyncio.create_task(store.append(STREAM, head, commit_of(f"c{i}", Noted(text="x" * 5000))))
                 await asyncio.sleep(0)
                 task.cancel()
-                with pytest.raises(asyncio.CancelledError):
+                with suppress(asyncio.CancelledError):
                     await task
                 head = (await store.read(STREAM)).head
                 assert head.version == i + 1
-
-        run_on(opener, scenario)
-
-    def test_a_lease_is_held_until_it_is_released(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            lease = await store.acquire("agent:s1", owner="worker-7")
-            with pytest.raises(SessionBusy, match="worker-7") as caught:
-                await store.acquire("agent:s1", owner="worker-8")
-            assert caught.value.session == "s1"
-            other = await store.acquire("agent:s2", owner="worker-8")
-            await lease.release()
-            await lease.release()
-            await (await store.acquire("agent:s1", owner="worker-8")).release()
-            await other.release()
-
-        run_on(opener, scenario)
-
-    def test_whether_a_lease_is_held_can_be_asked_without_taking_it(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            assert await store.is_leased("agent:s1") is False
-            lease = await store.acquire("agent:s1", owner="worker-7")
-            assert await store.is_leased("agent:s1") is True
-            assert await store.is_leased("agent:s2") is False
-            await lease.release()
-            assert await store.is_leased("agent:s1") is False
-            await (await store.acquire("agent:s1", owner="worker-8")).release()
-
-        run_on(opener, scenario)
-
-    def test_a_lease_can_be_taken_over_from_a_live_owner(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            old = await store.acquire("agent:s1", owner="worker-7")
-            new = await store.acquire("agent:s1", owner="worker-8", take_over=True)
-            await old.release()
-            with pytest.raises(SessionBusy, match="worker-8"):
-                await store.acquire("agent:s1", owner="worker-9")
-            await new.release()
-            await (await store.acquire("agent:s1", owner="worker-9", take_over=True)).release()
-            await (await store.acquire("agent:s1", owner="worker-9")).release()
 
         run_on(opener, scenario)
 
@@ -370,10 +352,10 @@ class EventStoreContract(LogContract, IndexContract):
             await store.close()
             assert {thread.ident for thread in threading.enumerate()} <= before
             await lease.release()
-            with pytest.raises(StoreUnavailable, match="closed"):
-                await store.version(STREAM)
-            with pytest.raises(StoreUnavailable, match="closed"):
-                await store.append(STREAM, EMPTY_STREAM, commit_of("c2", Noted()))
+            late = store.append(STREAM, EMPTY_STREAM, commit_of("c2", Noted()))
+            for asked in (late, store.version(STREAM), store.read(STREAM), anext(aiter(store.log())), store.leased()):
+                with pytest.raises(StoreUnavailable, match="closed"):
+                    await asked
 
         run_on(opener, scenario)
 
@@ -392,10 +374,6 @@ class EventStoreContract(LogContract, IndexContract):
 
 class SharedStoreContract(SharedLogContract, EventStoreContract):
     """Further tests for a store that lies outside of the process."""
-
-    @pytest.fixture
-    def url(self) -> str:
-        raise NotImplementedError
 
     def test_another_store_sees_what_was_stored(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
@@ -425,10 +403,10 @@ class SharedStoreContract(SharedLogContract, EventStoreContract):
 
         run_on(opener, scenario)
 
-    def test_processes_race_without_a_gap(self, opener: Opener, url: str) -> None:
+    def test_processes_race_without_a_gap(self, opener: Opener) -> None:
         asyncio.run(opener().close())
         context = multiprocessing.get_context("spawn")
-        processes = [context.Process(target=_race, args=(url, f"p{i}")) for i in range(2)]
+        processes = [context.Process(target=_race, args=(opener, f"p{i}")) for i in range(2)]
         for process in processes:
             process.start()
         for process in processes:
@@ -441,11 +419,8 @@ async def _expect(store: EventStore, head: StreamHead) -> None:
     assert (await store.read(STREAM)).head == head
 
 
-def _race(url: str, name: str) -> None:
-    from steptrail.infrastructure.store import open_store
-
-    work: Coroutine[Any, Any, None] = closing(open_store(url), lambda store: _append_many(store, name))
-    asyncio.run(work)
+def _race(opener: Opener, name: str) -> None:
+    run_on(opener, lambda store: _append_many(store, name))
 
 
 def _append_in_a_loop(store: EventStore, name: str) -> None:

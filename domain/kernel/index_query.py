@@ -19,12 +19,13 @@ class IndexQuery(Struct, frozen=True, kw_only=True):
     must be open.
     `streams` are ids, `parents` ids of the streams above, `forked_from` ids of the streams whose past is shared. The
     streams began at `since` or later, and before `until` (microseconds of UTC).
-    `ended_before` asks for those that have ended before that instant (microseconds of UTC) and have nothing to do.
+    `ended_before` asks for those that have ended before that instant (microseconds of UTC) and are not due at any.
     With `erased` only streams that were erased are returned, and without it only others.
     Three fields say what an owner may go on with, and of those that are given one must hold; a stream with damage is
     left out. `due_by` asks for what is due by itself at that instant (microseconds of UTC), `moved_by` for what rests
-    and waits for a stream that at that instant does not rest any more, and `unless_leased` for what is being worked on,
-    without the streams that it names, whose leases are held. With `roots` those that another stream began are left out.
+    and waits, itself or through others that rest, for a stream that at that instant is due, or neither rests nor is
+    paused, and `unless_leased` for what is being worked on, without the streams that it names, whose leases are held.
+    With `roots` those that another stream began are left out.
     `left_behind` asks for those that are open although the stream that began them has ended.
     `after` is the id of the last stream of the page before, and `limit` how many to return at most. `due_after` stands
     for `after` where those that are due first are to come first.

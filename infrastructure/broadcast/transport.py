@@ -110,10 +110,13 @@ class Delivery:
             except Exception as error:
                 failures += 1
                 self.counts.retries += 1
-                asked_for = _seconds(error.retry_after) if isinstance(error, TransportUnavailable) else None
+                away = error if isinstance(error, TransportUnavailable) else None
+                asked_for = _seconds(away.retry_after) if away is not None else None
                 delay = self.backoff.delay(failures, random.random(), asked_for)  # noqa: S311 - spreads retries
                 if failures == 1:
-                    _log.warning("messages wait: the transport is unavailable (%s)", error)
+                    # What a transport of one's own raises by mistake says little without its class and its place.
+                    why, cause = (away, None) if away is not None else (f"{type(error).__name__}: {error}", error)
+                    _log.warning("messages wait: the transport is unavailable (%s)", why, exc_info=cause)
                 await asyncio.sleep(delay)
             else:
                 if not is_async:

@@ -15,13 +15,13 @@ import random
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
-from steptrail.domain.instants import to_datetime
 from steptrail.infrastructure.fleet.packages import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -49,8 +49,6 @@ _HELD_SECONDS = 60.0
 _TRIES = 5
 _ALIVE_SECONDS = 30.0
 _FORGET = "1 hour"
-_LATE = "2 minutes"
-"""A wake of what is due is late by then: a worker without a place for it puts it off for less."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -102,15 +100,16 @@ class ProcrastinateEngine:
             self._pool = pool
 
     async def wake(self, wake: Wake) -> None:
-        """See to it that a handler of the topic is called for the stream, not long after `not_before`."""
+        """See to it that a handler of the topic is called for the stream, in about `seconds`."""
         app = await self._opened()
+        (job,) = await self._jobs(app, [wake])
         async with self._answering():
             for _ in range(_TRIES):
                 try:
-                    await app.job_manager.defer_job_async(_job(app, wake))
+                    await app.job_manager.defer_job_async(job)
                 except from_fleet("procrastinate.exceptions").AlreadyEnqueued:
                     # One that is taken up between the two looks is gone, and the next try stores ours.
-                    if not await self._make_way(app, wake):
+                    if not await self._make_way(app, job):
                         return
                 else:
                     return
@@ -119,22 +118,17 @@ class ProcrastinateEngine:
         """Do what `wake` does for those streams of which no wake waits or is being handled; return how many."""
         app = await self._opened()
         streams = [wake.stream for wake in wakes]
-        known = dict(
-            await self._ask(
-                f"SELECT queueing_lock, scheduled_at > now() + interval '{_LATE}' FROM procrastinate_jobs "  # noqa: S608
-                "WHERE status = 'todo' AND queueing_lock = ANY(%s) "
-                "UNION ALL SELECT lock, false FROM procrastinate_jobs WHERE status = 'doing' AND lock = ANY(%s)",
-                (streams, streams),
-            )
+        known = await self._ask(
+            "SELECT queueing_lock AS stream FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY(%s) "
+            "UNION ALL SELECT lock FROM procrastinate_jobs WHERE status = 'doing' AND lock = ANY(%s)",
+            (streams, streams),
         )
-        # A wake comes by the clock of the server. That of who asked for it may be hours ahead: then it is due before.
-        missed = [
-            wake for wake in wakes if wake.stream not in known or (wake.not_before is None and known[wake.stream])
-        ]
+        missed = [wake for wake in wakes if wake.stream not in {row[0] for row in known}]
         if missed:
+            jobs = await self._jobs(app, missed)
             try:
                 async with self._answering():
-                    await app.job_manager.batch_defer_jobs_async([_job(app, wake) for wake in missed])
+                    await app.job_manager.batch_defer_jobs_async(jobs)
             except from_fleet("procrastinate.exceptions").AlreadyEnqueued:
                 for wake in missed:
                     await self.wake(wake)
@@ -230,15 +224,31 @@ class ProcrastinateEngine:
         if pool is not None:
             await pool.close()
 
-    async def _make_way(self, app: "App", wake: Wake) -> bool:
+    async def _jobs(self, app: "App", wakes: Sequence[Wake]) -> "list[Job]":
+        """Return the jobs of wakes, at instants of the server's clock, which decides when they come."""
+        now: datetime | None = None
+        if any(wake.seconds for wake in wakes):
+            ((now,),) = await self._ask("SELECT now()", ())
+        return [
+            app.configure_task(
+                _TASK,
+                queue=_queue(wake.topic),
+                lock=wake.stream,
+                queueing_lock=wake.stream,
+                schedule_at=now + timedelta(seconds=wake.seconds) if now and wake.seconds else None,
+            ).make_new_job(stream=wake.stream, topic=wake.topic)
+            for wake in wakes
+        ]
+
+    async def _make_way(self, app: "App", job: "Job") -> bool:
         """Remove the job that waits for the stream if it comes too late or in another queue; False if it may stay."""
         waiting = await self._ask(
             "SELECT id, queue_name, scheduled_at FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = %s",
-            (wake.stream,),
+            (job.lock,),
         )
-        at = None if wake.not_before is None else to_datetime(wake.not_before)
+        at = job.scheduled_at
         for number, queue, scheduled in waiting:
-            if queue == _queue(wake.topic) and (scheduled is None or (at is not None and scheduled <= at)):
+            if queue == job.queue and (scheduled is None or (at is not None and scheduled <= at)):
                 return False
             await app.job_manager.cancel_job_by_id_async(number, delete_job=True)
         return True
@@ -353,14 +363,6 @@ def _queue(topic: str) -> str:
     if len(topic.encode()) <= _LONGEST_QUEUE and "\0" not in topic:
         return topic
     return f"{topic.encode()[:20].decode(errors='ignore')}~{sha256(topic.encode()).hexdigest()[:16]}"
-
-
-def _job(app: "App", wake: Wake) -> "Job":
-    at = None if wake.not_before is None else to_datetime(wake.not_before)
-    deferrer = app.configure_task(
-        _TASK, queue=_queue(wake.topic), lock=wake.stream, queueing_lock=wake.stream, schedule_at=at
-    )
-    return deferrer.make_new_job(stream=wake.stream, topic=wake.topic)
 
 
 def _wake(job: "Job") -> Wake:

@@ -19,13 +19,13 @@ __all__ = ["Engine", "EngineStatus", "Handler", "TopicStatus", "Wake", "WorkerRe
 class Wake(Struct, frozen=True, kw_only=True):
     """A wish that somebody looks at a stream.
 
-    `topic` is what a worker must be able to carry on, such as `agent:triage`. `not_before` is in microseconds of UTC;
-    None for now.
+    `topic` is what a worker must be able to carry on, such as `agent:triage`. It is to come in so many `seconds` from
+    when the engine is told: the clocks of the workers and of the engine's server may be hours apart.
     """
 
     stream: str
     topic: str
-    not_before: int | None = None
+    seconds: float = 0.0
 
 
 Handler: TypeAlias = Callable[[Wake], Awaitable[None]]
@@ -85,7 +85,7 @@ class Engine(Protocol):
         ...
 
     async def wake(self, wake: Wake) -> None:
-        """See to it that a handler of the topic is called for the stream, not long after `not_before`.
+        """See to it that a handler of the topic is called for the stream, in about `seconds`.
 
         A wake of the stream that waits already is replaced if it is later or of another topic, else it stands for both.
         """

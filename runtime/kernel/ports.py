@@ -86,9 +86,9 @@ class EventStore(SnapshotStore, Protocol):
         """Return some of the records up to a head, in order, if the digests prove that all up to it can be read.
 
         `types` maps stored types to bytes: of each type come the newest record and those whose stored state holds the
-        bytes. No other event is decoded, which makes this much quicker than `read`. The records come without the heads
-        of their commits. None when something is not what was appended, which `read` may name, and when there is an
-        event of a type that is not in use.
+        bytes: JSON without blanks, of all fields but those in its `CONTENT`. No other event is decoded, which makes
+        this much quicker than `read`. The records come without the heads of their commits. None when something is not
+        what was appended, which `read` may name, and when there is an event of a type that is not in use.
         """
         ...
 
@@ -115,7 +115,8 @@ class EventStore(SnapshotStore, Protocol):
     async def index(self, asked: IndexQuery) -> Sequence[RunSummary]:
         """Return the rows of the index that a query asks for, the stream that began last first.
 
-        Each says what its last commit has made of the standing: the row is stored with the commit, or not at all.
+        Each says what its last commit has made of the standing: the row is stored with the commit, or not at all. Of a
+        text 500 characters are kept, with U+FFFD for NUL.
         """
         ...
 
@@ -126,9 +127,11 @@ class EventStore(SnapshotStore, Protocol):
     async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
         """Erase streams with all that stands of them in the store, together or not at all.
 
-        Each must end at the version that is given with it. An `Erased` event takes the place of its events, behind the
-        end of the log; from then on reading and appending raise `SessionErased`. `at` is in microseconds of UTC. Raises
-        `ConcurrencyConflict` when a stream has grown, and when another one shares its past or was begun by it.
+        Each must end at the version that is given with it. An `Erased` event of a commit by `by` takes the place of its
+        events, behind the end of the log. From then on `read` and `head` raise `SessionErased`, and `append` that or
+        `ConcurrencyConflict`; no snapshot is kept, and of its row only `updated_at` and `is_erased` are left, for a
+        query that asks for `erased`. `at` is in microseconds of UTC. Raises `ConcurrencyConflict` when a stream has
+        grown or is not there any more, and when another one shares its past or was begun by it.
         """
         ...
 

@@ -51,10 +51,11 @@ class Waking:
         if self._telling is None or self._telling.done():
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
-    async def wake(self, row: RunSummary, *, not_before: int | None = None) -> None:
-        """Wake a stream through the engine. Raises `StoreUnavailable`."""
+    async def wake(self, row: RunSummary, *, due_at: int | None = None) -> None:
+        """Wake a stream through the engine, when it is due. Raises `StoreUnavailable`."""
         if self.engine is not None:
-            await self.engine.wake(Wake(stream=row.stream, topic=topic_of(row), not_before=not_before))
+            seconds = 0.0 if due_at is None else max(0.0, (due_at - self._clock.utc()) / 1e6)
+            await self.engine.wake(Wake(stream=row.stream, topic=topic_of(row), seconds=seconds))
 
     async def aclose(self) -> None:
         """Tell what is noted, and release the engine."""
@@ -90,8 +91,8 @@ class Waking:
             await self._tell_of_root(row)
         elif row.due_at is None:
             await self.engine.cancel(row.stream)
-        elif row.due_at <= (now := self._clock.utc()) + HORIZON_SECONDS * 1e6:
-            await self.wake(row, not_before=row.due_at if row.due_at > now else None)
+        elif row.due_at <= self._clock.utc() + HORIZON_SECONDS * 1e6:
+            await self.wake(row, due_at=row.due_at)
 
     async def _tell_of_root(self, row: RunSummary) -> None:
         """Wake the stream at the top of the tree, if it is not being worked on: the runs below go on with it."""
@@ -99,4 +100,4 @@ class Waking:
             return
         for root in await self._store.index(IndexQuery(streams=[row.parent.root_stream])):
             if root.standing is not StandingState.WORKING:
-                await self.wake(root, not_before=row.due_at)
+                await self.wake(root, due_at=row.due_at)

@@ -31,7 +31,8 @@ SWEEP_SECONDS = 5.0
 """How often one worker looks for what no engine was told of."""
 _SAY_SECONDS = 2.0
 """How often a worker says what it does."""
-_SWEEP = "fleet:sweep"
+_SWEEP, _TURN = "fleet:sweep", 3
+"""The lease of who looks, and how many looks it has. Then others have a turn: the clock of one of them may be wrong."""
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
 _FAREWELLS, _FAREWELL_SECONDS = 3, 3.0
@@ -142,7 +143,7 @@ class Woken:
                 return had_effect
             if row.due is None:
                 if row.due_at is not None and now < row.due_at <= now + HORIZON_SECONDS * 1e6:
-                    await self._engine.wake(Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at))
+                    await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), (row.due_at - now) / 1e6)
                 return had_effect
             taken = NotTaken.ENDING if self._ending.is_set() else await hands.take(row)
             if taken is NotTaken.ENDING:
@@ -176,9 +177,8 @@ class Woken:
         await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), seconds * spread)
 
     async def _put_back(self, wake: Wake, seconds: float) -> None:
-        at = self._env.clock.utc() + round(seconds * 1e6) if seconds else None
         try:
-            await self._engine.wake(Wake(stream=wake.stream, topic=wake.topic, not_before=at))
+            await self._engine.wake(Wake(stream=wake.stream, topic=wake.topic, seconds=seconds))
         except SteptrailError as error:
             _log.warning("the engine was not told of %s, which the sweep will find: %s", wake.stream, error)
 
@@ -199,10 +199,11 @@ class Woken:
             try:
                 lease = await self._env.store.acquire(_SWEEP, owner=self._name)
                 try:
-                    while True:
+                    for look in range(_TURN):
+                        if look:
+                            await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                         await self._sweep_once()
                         seldom.over()
-                        await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
                 finally:
                     await lease.release()
             except SessionBusy:
@@ -210,7 +211,7 @@ class Woken:
             except StoreError as error:
                 if not self._env.fanout.is_closed:
                     seldom.warn("a worker could not look for what no wake was told of, and tries again: %s", error)
-            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(max(SWEEP_SECONDS, self._due.rest))
 
     async def _sweep_once(self) -> None:
         now, rows = self._env.clock.utc(), list[RunSummary]()
@@ -218,15 +219,19 @@ class Woken:
             async for row in found:
                 rows.append(row)
                 if len(rows) >= _PAGE:
-                    await self._tell(rows)
+                    await self._tell(rows, now)
                     rows.clear()
-        await self._tell(rows)
+        await self._tell(rows, now)
         await self._left_behind.stop()
 
-    async def _tell(self, rows: Sequence[RunSummary]) -> None:
+    async def _tell(self, rows: Sequence[RunSummary], now: int) -> None:
         """Have those streams woken of which the engine knows nothing."""
         wakes = [
-            Wake(stream=row.stream, topic=topic_of(row), not_before=row.due_at if row.due is None else None)
+            Wake(
+                stream=row.stream,
+                topic=topic_of(row),
+                seconds=0.0 if row.due is not None or row.due_at is None else max(0.0, (row.due_at - now) / 1e6),
+            )
             for row in rows
         ]
         if wakes and (missed := await self._engine.wake_missed(wakes)):

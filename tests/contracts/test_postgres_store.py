@@ -1,5 +1,7 @@
 """PostgreSQL keeps the contract of event stores."""
 
+from functools import partial
+
 import pytest
 
 from steptrail.infrastructure.store import open_store
@@ -14,7 +16,7 @@ class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
 
     @pytest.fixture
     def opener(self, url: str) -> Opener:
-        return lambda: open_store(url)
+        return partial(open_store, url)
 
 
 class TestPostgresNormal(EventStoreContract):
@@ -22,4 +24,4 @@ class TestPostgresNormal(EventStoreContract):
 
     @pytest.fixture
     def opener(self, postgres_url: str) -> Opener:
-        return lambda: open_store(postgres_url, durability="normal")
+        return partial(open_store, postgres_url, durability="normal")

@@ -1,5 +1,6 @@
 """SQLite, in a file and in memory, keeps the contract of event stores."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ class TestSqliteFile(SharedStoreContract, StoreAuxiliaryContract):
 
     @pytest.fixture
     def opener(self, url: str) -> Opener:
-        return lambda: open_store(url)
+        return partial(open_store, url)
 
 
 class TestSqliteFileNormal(SharedStoreContract, StoreAuxiliaryContract):
@@ -28,10 +29,10 @@ class TestSqliteFileNormal(SharedStoreContract, StoreAuxiliaryContract):
 
     @pytest.fixture
     def opener(self, url: str) -> Opener:
-        return lambda: open_store(url, durability="normal")
+        return partial(open_store, url, durability="normal")
 
 
 class TestSqliteMemory(EventStoreContract, StoreAuxiliaryContract):
     @pytest.fixture
     def opener(self) -> Opener:
-        return lambda: open_store("sqlite:///:memory:")
+        return partial(open_store, "sqlite:///:memory:")

@@ -7,7 +7,6 @@ import asyncio
 import random
 from collections.abc import Sequence
 
-from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
 
 __all__ = ["Mischief", "MischievousEngine"]
@@ -37,8 +36,8 @@ class Mischief:
             task.add_done_callback(_tasks.discard)
 
     async def _wake(self, wake: Wake) -> None:
-        if wake.not_before is not None and self.draw.random() < 0.7:  # or much too early
-            await asyncio.sleep(max(0.0, (wake.not_before - SystemClock().utc()) / 1e6))
+        if wake.seconds and self.draw.random() < 0.7:  # or much too early
+            await asyncio.sleep(wake.seconds)
         await asyncio.sleep(self.draw.choice(_LATE))
         while not (able := [handler for handler, topics in self.handlers if wake.topic in topics]):
             await asyncio.sleep(0.02)

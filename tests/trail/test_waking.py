@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from steptrail.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from steptrail.infrastructure.fleet import packages
 from steptrail.runtime.kernel import woken
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, Wake, WorkerReport
-from steptrail.testing import ScriptedModel, call
+from steptrail.testing import ManualClock, ScriptedModel, call
 from steptrail.tools import SubagentTool
 from tests.runner.kit import agent_of
 
@@ -103,7 +104,7 @@ async def test_what_is_started_said_and_answered_is_told_and_an_answer_to_nobody
         await asyncio.sleep(0.05)
         assert engine.wakes == []
         await trail.session("s").approve(asked.state.open_approvals[0].id, by="ana")
-        assert (await engine.come("agent:s")).not_before is None
+        assert (await engine.come("agent:s")).seconds == 0
         assert (await trail.session("s").resume(agent)).status is ExecutionStatus.COMPLETED
         await trail.session("s").post(agent, "and?")
         await engine.come("agent:s")
@@ -116,13 +117,26 @@ async def test_a_wait_is_told_with_its_time_and_forgotten_when_the_run_is_stoppe
         result = await trail.run(waiting(LATER), "go", session="s")
         assert result.status is ExecutionStatus.WAITING
         wake = await engine.come("agent:s")
-        (row,) = await trail.runs()
-        assert wake.not_before == row.due_at
-        assert row.due_at is not None
+        assert 0 < wake.seconds <= LATER
         engine.cancelled.clear()
         await trail.session("s").stop(by="ana")
     assert engine.cancelled[-1:] == ["agent:s"]
     assert engine.wakes == []
+
+
+async def test_a_worker_whose_clock_is_behind_does_not_keep_the_sweep_from_the_others(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(woken, "SWEEP_SECONDS", 0.05)
+    agent, engine, behind, right = waiting(3600), Told(), ManualClock(), ManualClock()
+    async with Steptrail.open(url, clock=behind) as trail:
+        await trail.run(agent, "go", session="s")
+    right.advance(timedelta(hours=2))
+    async with Steptrail.open(url, clock=behind, engine=Told()) as first, first.work(agent):
+        while await first.store.is_leased("fleet:sweep") is False:
+            await asyncio.sleep(0)
+        async with Steptrail.open(url, clock=right, engine=engine) as second, second.work(agent):
+            assert (await engine.come("agent:s")).seconds == 0
 
 
 async def test_a_wait_of_hours_is_no_matter_of_the_engine_until_its_time_comes_near(url: str) -> None:

@@ -89,6 +89,8 @@ class FileLeases:
             lock = FileLock(path, thread_local=False)
             lock.acquire(blocking=False)
             try:
+                # Not written into: what stands there may be a pipe, and nobody else's that lives.
+                _owner_file(path).unlink(missing_ok=True)
                 _owner_file(path).write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
             except BaseException:
                 # A lease that was not granted leaves nothing behind.

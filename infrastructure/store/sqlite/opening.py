@@ -7,6 +7,7 @@ A process that dies while it makes a store leaves a journal that undoes what it 
 anything, and where it was empty before it is nobody's: SQLite undoes it, or waits for the process that is still at it.
 """
 
+import errno
 import os
 import sqlite3
 from contextlib import closing
@@ -86,6 +87,17 @@ def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
     return RecorderEventStore(recorder_in_memory(patience), MemoryLeases(), name=":memory:", readers=0)
 
 
+def _is_there(path: Path) -> bool:
+    """Tell whether something is there. Raises `OSError` where nobody may look, and for a name that is too long."""
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            raise
+        return False
+    return True
+
+
 def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
     """Return the format of the store that is there, 0 for none and for one that is to be undone first.
 
@@ -95,10 +107,11 @@ def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
         if path.is_dir():
             msg = f"{path} is a folder: name a file in it"
             raise StoreUnavailable(msg)
-        exists = path.exists()
-        if exists and not path.is_file():
-            # SQLite would wait for somebody who writes into a pipe.
-            raise NotAStore(f"{path} is a pipe or a device, and no file; it was left as it is")
+        exists = _is_there(path)
+        for name in (path, *(path.with_name(path.name + beside) for beside in ("-journal", "-wal", "-shm"))):
+            # SQLite would wait for somebody who writes into a pipe, and begin a file for which no other fits beside it.
+            if _is_there(name) and not name.is_file():
+                raise NotAStore(f"{name} is a pipe or a device, and no file; it was left as it is")
     except OSError as error:
         msg = f"the store {path} cannot be reached: {error.strerror}"
         raise StoreAway(msg) from error

@@ -72,6 +72,27 @@ async def test_room_for_no_message_is_refused_at_once(most: Any) -> None:
         InProcessTransport(most_waiting=most)
 
 
+async def test_what_a_transport_raises_by_mistake_is_said_with_its_class_and_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    transport = KeepingTransport()
+    keep, failures = transport.send, [KeyError("choices")]
+
+    async def send(messages: Sequence[BroadcastEnvelope]) -> None:
+        if failures:
+            raise failures.pop()
+        await keep(messages)
+
+    transport.send = send  # type: ignore[method-assign]
+    async with trail_of() as trail:
+        await trail.run(agent_of(["Hello."]).build(), "hi", session="s")
+        async with Broadcaster(trail, transport) as broadcaster:
+            await broadcaster.caught_up()
+    (record,) = [each for each in caplog.records if "messages wait" in each.getMessage()]
+    assert "KeyError: 'choices'" in record.getMessage()
+    assert record.exc_info is not None
+
+
 async def test_a_send_that_is_not_async_is_told_to_who_waits_and_sends_once() -> None:
     sent: list[BroadcastEnvelope] = []
 

@@ -247,3 +247,16 @@ def test_a_file_that_somebody_else_put_among_the_leases_keeps_nobody_from_runnin
         leases.acquire("agent:s1", "w3", take_over=False)
     leases.acquire("agent:s1", "w3", take_over=True)
     leases.close()
+
+
+async def test_a_pipe_in_the_place_of_an_owner_is_not_waited_for(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    lease = await store.acquire("agent:s1", owner="worker-7")
+    (told,) = (tmp_path / "runs.db-leases").glob("*.owner")
+    await lease.release()
+    os.mkfifo(told)
+    async with asyncio.timeout(20):
+        await store.acquire("agent:s1", owner="worker-8")
+    with pytest.raises(SessionBusy, match="worker-8"):
+        await store.acquire("agent:s1", owner="worker-9")
+    await store.close()

@@ -416,6 +416,20 @@ def test_a_pipe_is_no_store_and_is_not_waited_for(tmp_path: Path, create: bool) 
         open_store(f"sqlite:///{tmp_path / 'pipe.db'}", create=create)
 
 
+@pytest.mark.parametrize("beside", ["-journal", "-wal", "-shm"])
+async def test_a_pipe_beside_a_store_is_not_waited_for(tmp_path: Path, beside: str) -> None:
+    await use(open_store(url(tmp_path / "runs.db")), add)
+    os.mkfifo(tmp_path / f"runs.db{beside}")
+    with pytest.raises(NotAStore, match=f"runs.db{beside} is a pipe or a device"):
+        open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+
+
+def test_a_name_with_no_room_for_those_of_the_files_beside_it_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="too long"):
+        open_store(f"sqlite:///{tmp_path / ('x' * 251)}")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_links_in_a_circle_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "runs.db").symlink_to("runs.db")
     with pytest.raises(StoreUnavailable, match="cannot be used"):
