@@ -184,7 +184,7 @@ class StatsQuestion:
             days[_day_text(row[day])] += row[len(self._with_day) + 2]
         skip = len(self._with_day)
         # By their stored values, which are told in words once for each group and not for each row.
-        rows_of = _by_key(totals, slice(0, width))
+        rows_of = _by_key(totals, slice(width))
         measured_of = _by_key(spread, slice(2, 2 + width))
         keys = sorted((tuple(_shown(self._by, key)), key) for key in rows_of)
 
@@ -231,11 +231,8 @@ def percentiles(buckets: Mapping[int, int]) -> Percentiles:
 def failure_groups(found: Rows, meanings: Rows) -> Sequence[FailureGroup]:
     """Return failures by signature, the one that ended most runs first, of the rows of two statements."""
     known = {row[0]: row for row in meanings}
-    by_signature: dict[str, list[Sequence[Any]]] = {}
-    for row in found:
-        by_signature.setdefault(row[0], []).append(row)
     groups: list[FailureGroup] = []
-    for signature, rows in by_signature.items():
+    for (signature,), rows in _by_key(found, slice(1)).items():
         _, error_type, error_class, tool, template, sample, ordinal = known.get(
             signature, (signature, "", "", "", "", None, None)
         )
@@ -321,11 +318,8 @@ def _most_first(counted: Counter[str]) -> Mapping[str, int]:
 
 
 def _tools(found: Rows) -> Sequence[ToolStats]:
-    by_tool: dict[tuple[str, str], list[Sequence[Any]]] = {}
-    for row in found:
-        by_tool.setdefault((row[0], row[1]), []).append(row)
     made: list[ToolStats] = []
-    for (kind, tool), rows in by_tool.items():
+    for (kind, tool), rows in _by_key(found, slice(2)).items():
         statuses: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         for row in rows:
@@ -351,11 +345,8 @@ def _tools(found: Rows) -> Sequence[ToolStats]:
 
 
 def _models(found: Rows) -> Sequence[ModelStats]:
-    by_model: dict[str, list[Sequence[Any]]] = {}
-    for row in found:
-        by_model.setdefault(row[0], []).append(row)
     made: list[ModelStats] = []
-    for model, rows in by_model.items():
+    for (model,), rows in _by_key(found, slice(1)).items():
         statuses: Counter[str] = Counter()
         for row in rows:
             statuses[row[1]] += row[2]
