@@ -47,19 +47,7 @@ __all__ = ["CALL_HANDLERS", "ask_for", "close_step", "move_call"]
 
 CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
-_NEW: Row = {
-    "effect": None,
-    "effect_id": None,
-    "attempts": 0,
-    "started_at": None,
-    "duration_us": None,
-    **NO_ERROR,
-    "child": None,
-    "approval": None,
-    "approved_by": None,
-    "settled_by": None,
-    "end_version": None,
-}
+_NEW: Row = {**TOOL_CALLS.blanks, "attempts": 0}
 _NO_OUTCOME: Row = {"duration_us": None, **NO_ERROR, "end_version": None}
 
 

@@ -19,7 +19,7 @@ from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
 from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
-from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
+from steptrail.projections.runs_view.signature import kind_of
 from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
 from steptrail.projections.runs_view.values import micros, plain, tokens
@@ -28,17 +28,7 @@ __all__ = ["STEP_HANDLERS"]
 
 STEP_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
-_NO_END: Row = {
-    "answered_by": None,
-    "finish_reason": None,
-    "raw_finish_reason": None,
-    "duration_us": None,
-    **tokens(Usage()),
-    "cost_nanos": None,
-    "cut_by": None,
-    **NO_ERROR,
-    "end_version": None,
-}
+_NO_END: Row = {**INFERENCES.blanks, **tokens(Usage())}
 _OPEN_INFERENCE: Row = {"status": "in_progress"}
 _OPEN_STEP: Row = {"status": "in_progress", "active_us": 0, "errors": 0, "cost_nanos": None, "end_version": None}
 

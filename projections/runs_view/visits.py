@@ -57,19 +57,7 @@ _NEW_VISIT: Row = {
     **NO_ERROR,
     "end_version": None,
 }
-_NEW_TRY: Row = {
-    "effect": None,
-    "effect_id": None,
-    "started_at": None,
-    "duration_us": None,
-    "cut_by": None,
-    **NO_ERROR,
-    "child": None,
-    "settled_by": None,
-    **tokens(Usage()),
-    "cost_nanos": None,
-    "end_version": None,
-}
+_NEW_TRY: Row = {**TRIES.blanks, **tokens(Usage())}
 
 
 @VISIT_HANDLERS.of(NodeOpened)
