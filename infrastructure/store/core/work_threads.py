@@ -38,8 +38,7 @@ class WorkThreads(Executor):
         """Run a job that cannot raise. Raises `RuntimeError` after `shutdown`."""
         with self._lock:
             if self._is_shut:
-                msg = f"the threads {self._name} have been shut down"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"the threads {self._name} have been shut down")
             if len(self._threads) < self._count:
                 thread = threading.Thread(
                     target=_work, args=(self._jobs, self._at_rest, self._rest), name=self._name, daemon=True

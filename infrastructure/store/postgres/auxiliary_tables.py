@@ -97,8 +97,7 @@ class PostgresAuxiliaryTables:
     def _write(self, statement: LiteralString, row: Sequence[object]) -> None:
         name = self._connections.address.name
         if self._connections.is_read_only:
-            msg = f"the store {name} was opened for reading only"
-            raise StoreReadOnly(msg)
+            raise StoreReadOnly(f"the store {name} was opened for reading only")
         try:
             self._connections.write(lambda connection: connection.execute(statement, row))
         except ServerFailure as failure:

@@ -259,8 +259,7 @@ class ReadOnlyConnections:
 
     def write(self, work: Work[T]) -> T:
         """Raise `StoreReadOnly`."""
-        msg = f"the store {self._path} was opened for reading only"
-        raise StoreReadOnly(msg)
+        raise StoreReadOnly(f"the store {self._path} was opened for reading only")
 
     def write_at_once(self, work: Work[T]) -> T:
         """Raise `StoreReadOnly`."""
@@ -275,8 +274,7 @@ class ReadOnlyConnections:
         try:
             status = self._path.stat()
         except OSError as error:
-            msg = f"the store {self._path} was moved or deleted while it was open"
-            raise StoreUnavailable(msg) from error
+            raise StoreUnavailable(f"the store {self._path} was moved or deleted while it was open") from error
         return status.st_mtime_ns, status.st_size
 
     def _ask(self, mode: str, work: Work[T]) -> T:

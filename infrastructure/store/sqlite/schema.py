@@ -149,12 +149,12 @@ def check_header(connection: sqlite3.Connection, store: str, *, to_write: bool =
         if version < FORMAT:
             raise StoreTooOld(store, version, FORMAT)
         if version > FORMAT and (to_write or _min_reader(connection) > FORMAT):
-            msg = f"the store {store} has format {version}, this Steptrail knows formats up to {FORMAT}: update"
-            raise StoreTooNew(msg)
+            raise StoreTooNew(
+                f"the store {store} has format {version}, this Steptrail knows formats up to {FORMAT}: update"
+            )
         return version
     if application or version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-        msg = f"{store} is a SQLite database of another application; it was left as it is"
-        raise NotAStore(msg)
+        raise NotAStore(f"{store} is a SQLite database of another application; it was left as it is")
     return 0
 
 
