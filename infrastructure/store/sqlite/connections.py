@@ -26,6 +26,7 @@ __all__ = [
     "Work",
     "connect",
     "fetch_all",
+    "file_identity",
     "file_uri",
     "is_to_be_undone",
     "journal_of",
@@ -203,17 +204,12 @@ class FileConnections:
         # SQLite goes on writing to a file or a log that was deleted, and nobody else ever finds the commits. What is
         # read from such a log was stored, so a reader spares the time.
         for name, known in self._files.items() if with_log else [*self._files.items()][:1]:
-            try:
-                found = os.stat(name)
-                is_known = (found.st_dev, found.st_ino) == known
-            except OSError:
-                is_known = False
-            if not is_known:
+            if known is None or file_identity(name) != known:
                 raise StoreUnavailable(f"the store {name} was moved or deleted while it was open")
 
     def _know_log(self) -> None:
         """Note which files the log and its index are: the same ones while a connection that has used them is open."""
-        beside = {name: _identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
+        beside = {name: file_identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
         if None not in beside.values():
             self._files = self._files | beside  # in one go: another thread may be looking
 
@@ -226,7 +222,7 @@ class FileConnections:
                 connection.execute(setting).fetchall()
             if not self._files:
                 self._name = connection.execute("PRAGMA database_list").fetchone()[2]
-                self._files = {self._name: _identity(self._name)}
+                self._files = {self._name: file_identity(self._name)}
         except BaseException:
             connection.close()
             raise
@@ -295,7 +291,8 @@ def _size(name: str) -> int:
         return 0
 
 
-def _identity(name: str) -> tuple[int, int] | None:
+def file_identity(name: str | Path) -> tuple[int, int] | None:
+    """Return which file of the disk is there by that name; None for none, or where that cannot be told."""
     try:
         status = os.stat(name)
     except OSError:
