@@ -12,6 +12,7 @@ from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.projections.asking.runs import AnswerPart
 from steptrail.projections.asking.statements import Period, Questions, Statement
 from steptrail.projections.runs_view.spread import middle_of
+from steptrail.projections.runs_view.sums import RUNS_DAILY
 from steptrail.projections.runs_view.tables import TOKENS
 
 __all__ = ["GROUPS", "FailureGroup", "Group", "GroupBy", "ModelStats", "Percentiles", "Retries", "ShadowVotes", "Stats"]
@@ -282,32 +283,29 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
         statuses[status] += runs
         stop_reasons[reason] += runs
     # The first two columns are texts.
-    sums = [sum(column) for column in zip(*[row[2:] for row in rows], strict=True)] or [0] * 19
-    runs, steps, calls, errors, retries, approvals = sums[:6]
-    active, wall, idle, people = (each / 1e6 for each in sums[6:10])
-    wasted_tokens, cost, wasted, unpriced = sums[15:]
+    sums = {each.name: sum(row[place] for row in rows) for place, each in enumerate(RUNS_DAILY.amounts, 2)}
     spread: dict[str, Counter[int]] = {measure: Counter() for measure in _MEASURES}
     for measure, bucket, *_, count in measured:
         spread[measure][bucket] += count
     return Group(
         by=by,
-        runs=runs,
+        runs=sums["runs"],
         stop_reasons=_most_first(stop_reasons),
         statuses=_most_first(statuses),
-        steps=steps,
-        tool_calls=calls,
-        errors=errors,
-        retries=retries,
-        approvals=approvals,
-        active_seconds=active,
-        wall_seconds=wall,
-        idle_seconds=idle,
-        people_seconds=people,
-        tokens=_tokens(sums[10:15]),
-        wasted_tokens=wasted_tokens,
-        cost_usd=cost / 10**9,
-        wasted_usd=wasted / 10**9,
-        unpriced_runs=unpriced,
+        steps=sums["steps"],
+        tool_calls=sums["tool_calls"],
+        errors=sums["errors"],
+        retries=sums["retries"],
+        approvals=sums["approvals"],
+        active_seconds=sums["active_us"] / 1e6,
+        wall_seconds=sums["wall_us"] / 1e6,
+        idle_seconds=sums["idle_us"] / 1e6,
+        people_seconds=sums["people_us"] / 1e6,
+        tokens=_tokens([sums[name] for name in TOKENS]),
+        wasted_tokens=sums["wasted_tokens"],
+        cost_usd=sums["cost_nanos"] / 10**9,
+        wasted_usd=sums["wasted_nanos"] / 10**9,
+        unpriced_runs=sums["unpriced_runs"],
         percentiles={measure: percentiles(buckets) for measure, buckets in spread.items()},
     )
 
@@ -367,7 +365,8 @@ def _models(found: Rows) -> Sequence[ModelStats]:
 
 def _retries(of_models: Rows, of_calls: Rows) -> Sequence[Retries]:
     what = {"agent": "tool", "flow": "node"}
-    found: Rows = [*(("model", *row) for row in of_models), *((what[row[0]], *row[1:]) for row in of_calls)]
+    # How many calls have no cost, the last sum of a model, is not told of tries.
+    found: Rows = [*(("model", *row[:-1]) for row in of_models), *((what[row[0]], *row[1:]) for row in of_calls)]
     made = [
         Retries(
             kind=kind,
