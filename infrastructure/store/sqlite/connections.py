@@ -28,6 +28,7 @@ __all__ = [
     "fetch_all",
     "file_identity",
     "file_uri",
+    "in_transaction",
     "is_to_be_undone",
     "journal_of",
 ]
@@ -66,6 +67,19 @@ class Connections(Protocol):
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
         ...
+
+
+def in_transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
+    """Return `work(connection)` with all it writes stored together; an exception undoes all of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
 
 
 def file_uri(path: Path, mode: str) -> str:

@@ -21,12 +21,11 @@ from steptrail.infrastructure.store.sqlite.append import (
     OF_STREAM,
     CommitWriter,
     checked_digest,
-    in_transaction,
     list_stream,
     newest_head,
 )
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
-from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
+from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.sqlite.errors import translated
 
