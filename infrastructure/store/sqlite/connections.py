@@ -218,7 +218,12 @@ class FileConnections:
         # SQLite goes on writing to a file or a log that was deleted, and nobody else ever finds the commits. What is
         # read from such a log was stored, so a reader spares the time.
         for name, known in self._files.items() if with_log else [*self._files.items()][:1]:
-            if known is None or file_identity(name) != known:
+            try:
+                found = os.stat(name)  # here and not by a call: every step passes
+                is_known = (found.st_dev, found.st_ino) == known
+            except OSError:
+                is_known = False
+            if not is_known:
                 raise StoreUnavailable(f"the store {name} was moved or deleted while it was open")
 
     def _know_log(self) -> None:
