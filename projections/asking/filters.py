@@ -23,7 +23,7 @@ Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
 
 Words = str | Collection[str] | None
-"""What a field of a filter is asked for: one text, or several of which one must hold; None for any."""
+"""The texts that a field of a filter asks for: one, or several of which one must hold; None for any."""
 
 Measure = Literal["cost", "tokens", "active", "wall", "steps", "retries"]
 """Something of a run that has a size: a cost in dollars, a time in seconds, or a count."""

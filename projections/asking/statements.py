@@ -29,7 +29,6 @@ from steptrail.projections.runs_view.values import plain
 
 __all__ = ["COUNTED", "Period", "Questions", "Statement"]
 
-"""The status of a run that is in progress and that no process runs."""
 COUNTED = 10_000
 """So far the runs of a list are counted."""
 _COMMON = "completed"
