@@ -2,21 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import wraps
-from inspect import signature
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import ClassVar, TypeVar
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.record import Commit, CommitHead
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["AT", "Noted", "Opener", "Written", "closing", "commit_of", "on_a_store", "run_on"]
+__all__ = ["AT", "Noted", "Opener", "Written", "closing", "commit_of", "run_on"]
 
 AT = 1_700_000_000_000_000
 
 Opener = Callable[[], EventStore]
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -60,17 +57,3 @@ async def closing(store: EventStore, scenario: Callable[[EventStore], Awaitable[
         return await scenario(store)
     finally:
         await store.close()
-
-
-def on_a_store(test: Callable[Concatenate[Any, EventStore, P], Awaitable[None]]) -> Callable[..., None]:
-    """Make a test of a contract that asks for an opener, and is played on a store and a loop of its own."""
-
-    @wraps(test)
-    def played(self: Any, opener: Opener, *given: P.args, **named: P.kwargs) -> None:
-        run_on(opener, lambda store: test(self, store, *given, **named))
-
-    # The names by which pytest finds the fixtures.
-    wanted = signature(test)
-    asked = [each.replace(name="opener") if each.name == "store" else each for each in wanted.parameters.values()]
-    vars(played)["__signature__"] = wanted.replace(parameters=asked)
-    return played
