@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.kernel.record import Recorded
-from steptrail.projections.waterfall import Bar, Lane, Outcome, RowDecision, Waterfall, WaterfallRow
+from steptrail.projections.waterfall import Bar, Lane, RowDecision, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
 
 __all__ = ["agent_waterfall"]
@@ -12,10 +12,7 @@ __all__ = ["agent_waterfall"]
 
 def agent_waterfall(records: Sequence[Recorded[stored.AgentEvent]]) -> Waterfall:
     """Return the waterfall of a stretch of the events of a session."""
-    pen = _StepPen()
-    for record in records:
-        pen.apply(record)
-    return pen.drawing()
+    return _StepPen().drawing(records)
 
 
 class _StepPen(Rests):
@@ -27,9 +24,7 @@ class _StepPen(Rests):
         self._names: tuple[str, ...] = ()
 
     def apply(self, record: Recorded[stored.AgentEvent]) -> None:
-        """Take the next event in."""
         event, at, version = record.event, record.at, record.version
-        self.saw(at)
         match event:
             case stored.StepStarted(number=number):
                 self._row = WaterfallRow(name=f"step {number}", began=at, version=version)
@@ -41,18 +36,10 @@ class _StepPen(Rests):
                 self._row.decision = RowDecision(
                     goes_on=event.should_continue, resolved_by=event.resolved_by, version=version
                 )
-            case stored.WaitStarted(kind=kind):
-                self.rest(kind, at, version)
-            case stored.WaitEnded(by=by):
-                self.goes_on(at, by)
-            case stored.ExecutionPaused(by=by):
-                self.rest("paused", at, version, by)
             case stored.ExecutionResumed(ended_by=ended_by, worker=worker):
                 self.resumed(at, version, ended_by, worker)
-            case stored.ExecutionFinished():
-                self.goes_on(at)
-                if self._row is not None and self._row.ended is None:
-                    self._row.close(at, "interrupted")
+            case stored.ExecutionFinished() if self._row is not None and self._row.ended is None:
+                self._row.close(at, "interrupted")
             case _ if self._row is not None:
                 self._apply_call(self._row, record)
             case _:
@@ -68,22 +55,22 @@ class _StepPen(Rests):
                 self._model.bars.append(Bar(began=at, version=record.version, attempt=attempt))
             case stored.InferenceCompleted(reply=reply):
                 self._names = tuple(call.name for call in reply.tool_calls)
-                _end(self._model, at, "completed")
+                end_newest(self._model, at, "completed")
             case stored.InferenceFailed(error=error):
-                _end(self._model, at, "failed", error.type.value)
+                end_newest(self._model, at, "failed", error.type.value)
             case stored.InferenceInterrupted(reason=reason):
-                _end(self._model, at, "interrupted", reason)
+                end_newest(self._model, at, "interrupted", reason)
             case stored.ToolExecutionStarted(position=position, tool=tool, attempt=attempt):
                 lane = self._call(row, position, tool)
                 lane.bars.append(Bar(began=at, version=record.version, attempt=attempt))
             case stored.ToolExecutionCompleted(position=position):
-                _end(self._calls.get(position), at, "completed")
+                end_newest(self._calls.get(position), at, "completed")
             case stored.ToolExecutionFailed(position=position, error=error):
-                _end(self._calls.get(position), at, "failed", error.type.value)
+                end_newest(self._calls.get(position), at, "failed", error.type.value)
             case stored.ToolExecutionInterrupted(position=position, reason=reason):
-                _end(self._calls.get(position), at, "interrupted", reason)
+                end_newest(self._calls.get(position), at, "interrupted", reason)
             case stored.ToolExecutionSuspended(position=position, reason=reason):
-                _end(self._calls.get(position), at, "suspended", reason)
+                end_newest(self._calls.get(position), at, "suspended", reason)
             case stored.ToolCallBlocked(position=position) | stored.ToolCallCancelled(position=position):
                 name = self._names[position] if position < len(self._names) else f"call {position}"
                 bars = self._call(row, position, name).bars
@@ -97,9 +84,3 @@ class _StepPen(Rests):
             lane = self._calls[position] = Lane(kind="tool", name=name)
             row.lanes.append(lane)
         return lane
-
-
-def _end(lane: Lane | None, at: int, outcome: Outcome, said: str = "") -> None:
-    if lane is not None and lane.bars and lane.bars[-1].ended is None:
-        bar = lane.bars[-1]
-        bar.ended, bar.outcome, bar.said = at, outcome, said

@@ -6,17 +6,7 @@ Folded from durations and instants alone, without the rest of the state; a pause
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    ExecutionPaused,
-    ExecutionResumed,
-    ExecutionStarted,
-    StepCompleted,
-    StepStarted,
-    WaitEnded,
-    WaitStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.record import Recorded
 
@@ -53,28 +43,28 @@ class _Clock:
         return self.counted + running
 
 
-def project_execution_time(records: Iterable[Recorded[AgentEvent]]) -> dict[str, ExecutionTime]:
+def project_execution_time(records: Iterable[Recorded[stored.AgentEvent]]) -> dict[str, ExecutionTime]:
     """Return the active time of every execution of a session, by execution id, as of its newest record."""
     times: dict[str, ExecutionTime] = {}
     execution, clock = "", _Clock()
     for record in records:
         match record.event:
-            case ExecutionStarted(execution_id=started):
+            case stored.ExecutionStarted(execution_id=started):
                 execution, clock = started, _Clock()
-            case StepStarted():
+            case stored.StepStarted():
                 clock.in_step, clock.counted, clock.since = True, 0.0, record.at
-            case StepCompleted(duration_seconds=seconds):
+            case stored.StepCompleted(duration_seconds=seconds):
                 clock = _Clock(recorded=clock.recorded + seconds)
-            case ExecutionPaused(step_seconds=seconds):
+            case stored.ExecutionPaused(step_seconds=seconds):
                 clock.counted, clock.since = clock.counted + seconds, None
-            case ExecutionResumed(interrupted_seconds=seconds):
+            case stored.ExecutionResumed(interrupted_seconds=seconds):
                 clock.counted, clock.since = clock.counted + seconds, record.at
-            case WaitStarted():
+            case stored.WaitStarted():
                 clock.stop(record.at)
                 clock.waiting = True
-            case ContinuationEvaluated(phase="resume", should_continue=True) if clock.waiting:
+            case stored.ContinuationEvaluated(phase="resume", should_continue=True) if clock.waiting:
                 clock.stop(record.at)
-            case WaitEnded() as ended:
+            case stored.WaitEnded() as ended:
                 clock.waiting = False
                 if clock.since is None and not ended.is_verdict:
                     clock.since = record.at

@@ -7,7 +7,7 @@ from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.rendering import many
-from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow
+from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
 
 __all__ = ["ends_visit", "flow_waterfall"]
@@ -15,10 +15,7 @@ __all__ = ["ends_visit", "flow_waterfall"]
 
 def flow_waterfall(records: Sequence[Recorded[stored.FlowEvent]]) -> Waterfall:
     """Return the waterfall of a stretch of the events of a workflow's runs."""
-    pen = _VisitPen()
-    for record in records:
-        pen.apply(record)
-    return pen.drawing()
+    return _VisitPen().drawing(records)
 
 
 def ends_visit(event: Event) -> bool:
@@ -43,25 +40,16 @@ class _VisitPen(Rests):
         self._lanes: dict[tuple[str, int, int | None], Lane] = {}
 
     def apply(self, record: Recorded[stored.FlowEvent]) -> None:
-        """Take the next event in."""
         event, at, version = record.event, record.at, record.version
-        self.saw(at)
         match event:
             case stored.NodeOpened(node=node, visit=visit):
                 name = f"{node} (visit {visit})" if visit > 1 else node
                 begun = WaterfallRow(name=name, began=at, version=version)
                 self.rows.append(begun)
                 self._open[node, visit] = begun
-            case stored.WaitStarted(kind=kind):
-                self.rest(kind, at, version)
-            case stored.WaitEnded(by=by):
-                self.goes_on(at, by)
-            case stored.ExecutionPaused(by=by):
-                self.rest("paused", at, version, by)
             case stored.FlowResumed(ended_by=ended_by, worker=worker):
                 self.resumed(at, version, ended_by, worker)
             case stored.ExecutionFinished():
-                self.goes_on(at)
                 for still_open in self._open.values():
                     still_open.close(at, "interrupted")
             case VisitEvent() if (row := self._open.get((event.node, event.visit))) is not None:
@@ -110,7 +98,4 @@ class _VisitPen(Rests):
         return lane
 
     def _end(self, event: TaskEvent, at: int, outcome: Outcome, said: str = "") -> None:
-        lane = self._lanes.get((event.node, event.visit, event.item))
-        if lane is not None and lane.bars[-1].ended is None:
-            bar = lane.bars[-1]
-            bar.ended, bar.outcome, bar.said = at, outcome, said
+        end_newest(self._lanes.get((event.node, event.visit, event.item)), at, outcome, said)

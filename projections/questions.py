@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 from steptrail.domain.agent.call_phases import CallPhase
@@ -90,14 +91,11 @@ def questions(stream: str, state: AgentState) -> tuple[Question, ...]:
 
 
 def _question(stream: str, state: AgentState, call: ToolExecution, since: Mapping[str, int]) -> Question | None:
+    ask = partial(Question, stream=stream, agent=state.name, tool=call.name, arguments=call.arguments)
     if (asked := call.open_approval) is not None:
-        return Question(
+        return ask(
             kind="approval",
-            stream=stream,
-            agent=state.name,
             id=asked.id,
-            tool=call.name,
-            arguments=call.arguments,
             digest=asked.digest,
             asked_at=to_datetime(asked.asked_at),
             expires_at=to_datetime(asked.expires_at),
@@ -106,13 +104,9 @@ def _question(stream: str, state: AgentState, call: ToolExecution, since: Mappin
             reason=asked.reason,
         )
     if call.phase is CallPhase.PARKED and call.effect_id is not None:
-        return Question(
+        return ask(
             kind="unknown_outcome",
-            stream=stream,
-            agent=state.name,
             id=call.effect_id,
-            tool=call.name,
-            arguments=call.arguments,
             digest=call.arguments_digest,
             asked_at=to_datetime(since.get(call.effect_id, state.fold.updated_at)),
             reason=str(call.error) if call.error is not None else None,

@@ -38,6 +38,13 @@ class Lane:
     bars: list[Bar] = field(default_factory=list[Bar])
 
 
+def end_newest(lane: Lane | None, at: int, outcome: Outcome, said: str = "") -> None:
+    """End the newest try of a lane, if there is one that is open."""
+    if lane is not None and lane.bars and lane.bars[-1].ended is None:
+        bar = lane.bars[-1]
+        bar.ended, bar.outcome, bar.said = at, outcome, said
+
+
 @dataclass(slots=True, kw_only=True)
 class RowDecision:
     """The decision after a step: whether the run goes on, and who decided, in which event."""

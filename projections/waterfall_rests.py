@@ -1,13 +1,19 @@
 """The rests of a waterfall, which agents and workflows have in the same way."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
+
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, WaitEnded, WaitStarted
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.projections.waterfall import Rest, Waterfall, WaterfallRow
 
 __all__ = ["Rests"]
 
 
-class Rests:
-    """Collects the rows of a waterfall, and begins and ends the rests between them."""
+class Rests(ABC):
+    """Draws the rests of a waterfall, and has `apply` draw the rows between them."""
 
     def __init__(self) -> None:
         self.rows: list[WaterfallRow | Rest] = []
@@ -15,19 +21,38 @@ class Rests:
         self._began: int | None = None
         self._before = self._last = 0
 
-    def saw(self, at: int) -> None:
-        """Note the time of the next event."""
-        if self._began is None:
-            self._began = self._last = at
-        self._before, self._last = self._last, max(at, self._last)
+    def drawing(self, records: Iterable[Recorded[Any]]) -> Waterfall:
+        """Return the waterfall of these events."""
+        for record in records:
+            at, version = record.at, record.version
+            if self._began is None:
+                self._began = self._last = at
+            self._before, self._last = self._last, max(at, self._last)
+            match record.event:
+                case WaitStarted(kind=kind):
+                    self._rests(kind, at, version)
+                case WaitEnded(by=by):
+                    self._goes_on(at, by)
+                case ExecutionPaused(by=by):
+                    self._rests("paused", at, version, by)
+                case ExecutionFinished():
+                    self._goes_on(at)
+                    self.apply(record)
+                case _:
+                    self.apply(record)
+        return Waterfall(rows=self.rows, began=self._began or 0, last=self._last)
 
-    def rest(self, kind: str, at: int, version: int, by: str | None = None) -> None:
+    @abstractmethod
+    def apply(self, record: Recorded[Any]) -> None:
+        """Take in the next event that is not about a rest, or that ends the execution."""
+
+    def _rests(self, kind: str, at: int, version: int, by: str | None = None) -> None:
         """Begin a rest; one that goes on as another, such as a pause in a wait, ends."""
-        self.goes_on(at)
+        self._goes_on(at)
         self._rest = Rest(kind=kind, began=at, version=version, by=by)
         self.rows.append(self._rest)
 
-    def goes_on(self, at: int, by: str | None = None) -> None:
+    def _goes_on(self, at: int, by: str | None = None) -> None:
         """End the rest, if there is one."""
         if self._rest is not None:
             self._rest.ended, self._rest.by = at, by or self._rest.by
@@ -37,12 +62,8 @@ class Rests:
         """Begin a segment: between it and the one before was a rest, also where no event says so."""
         if self._rest is not None:
             if self._rest.kind == "paused":
-                self.goes_on(at)
+                self._goes_on(at)
             return
         kinds = {SegmentEnd.CRASH: "crashed", SegmentEnd.TAKE_OVER: "taken over", SegmentEnd.START: "for a worker"}
         if (kind := kinds.get(ended_by)) is not None:
             self.rows.append(Rest(kind=kind, began=self._before, version=version, ended=at, by=worker))
-
-    def drawing(self) -> Waterfall:
-        """Return what was drawn so far."""
-        return Waterfall(rows=self.rows, began=self._began or 0, last=self._last)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_request_schema import why_no_schema
 
 __all__ = ["why_refused", "without_own"]
@@ -111,10 +112,8 @@ def _plain(message: JsonValue, given: Sequence[Mapping[str, JsonValue]]) -> Json
 def _given(issued: Sequence[Mapping[str, JsonValue]]) -> Iterator[dict[str, JsonValue]]:
     """Yield the messages that were given out."""
     for completion in issued:
-        choices = completion.get("choices")
-        for choice in choices if isinstance(choices, list) else []:
-            message = choice.get("message") if isinstance(choice, dict) else None
-            if isinstance(message, dict):
+        for choice in as_list(completion.get("choices")):
+            if message := as_object(as_object(choice).get("message")):
                 yield message
 
 
@@ -122,10 +121,7 @@ def _own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]
     """Return what of the server's own is missing beside calls that it has asked for."""
     nothing: dict[str, JsonValue] = {}
     wanted = {call_id: message for message in _given(issued) for call_id in _call_ids(message)}
-    messages = body.get("messages")
-    for place, message in enumerate(messages if isinstance(messages, list) else []):
-        if not isinstance(message, dict):
-            continue
+    for place, message in enumerate(map(as_object, as_list(body.get("messages")))):
         given = next((wanted[call_id] for call_id in _call_ids(message) if call_id in wanted), nothing)
         own = given.keys() - _MESSAGE_FIELDS["assistant"] - {"annotations"}
         if missing := sorted(name for name in own if message.get(name) != given[name]):
@@ -136,9 +132,8 @@ def _own(body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]
 
 
 def _call_ids(message: Mapping[str, JsonValue]) -> Iterator[str]:
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else []:
-        call_id = call.get("id") if isinstance(call, dict) else None
+    for call in as_list(message.get("tool_calls")):
+        call_id = as_object(call).get("id")
         if isinstance(call_id, str) and call_id:
             yield call_id
 
@@ -159,10 +154,9 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
 
 
 def _schemas(body: Mapping[str, JsonValue]) -> str | None:
-    form = body.get("response_format")
-    forms = [form.get("json_schema")] if isinstance(form, dict) and form.get("type") == "json_schema" else []
-    tools = body.get("tools")
-    forms += [tool.get("function") for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    form = as_object(body.get("response_format"))
+    forms = [form.get("json_schema")] if form.get("type") == "json_schema" else []
+    forms += [tool.get("function") for tool in as_list(body.get("tools")) if isinstance(tool, dict)]
     for each in forms:
         if not isinstance(each, dict) or not _NAME.fullmatch(str(each.get("name"))):
             return "Missing required parameter: 'response_format.json_schema.name'"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_request_schema import why_no_schema
 
 __all__ = ["why_refused", "without_own"]
@@ -129,11 +130,9 @@ def _tools(body: Mapping[str, JsonValue], turns: Sequence[_Turn]) -> str | None:
 
 
 def _schemas(body: Mapping[str, JsonValue]) -> str | None:
-    config, tools = body.get("output_config"), body.get("tools")
-    form = config.get("format") if isinstance(config, dict) else None
+    form, tools = as_object(body.get("output_config")).get("format"), map(as_object, as_list(body.get("tools")))
     schemas = [form.get("schema")] if isinstance(form, dict) else []
-    for tool in tools if isinstance(tools, list) else []:
-        schemas += [tool.get("input_schema")] if isinstance(tool, dict) and tool.get("strict") else []
+    schemas += [tool.get("input_schema") for tool in tools if tool.get("strict")]
     forced, thinks = body.get("tool_choice"), body.get("thinking")
     if isinstance(forced, dict) and forced.get("type") in {"any", "tool"} and isinstance(thinks, dict):
         return "Thinking may not be enabled when tool_choice forces tool use."
@@ -232,5 +231,4 @@ def _own(turns: Sequence[_Turn], issued: Sequence[Mapping[str, JsonValue]]) -> s
 
 
 def _blocks(message: Mapping[str, JsonValue]) -> Iterator[_Block]:
-    content = message.get("content")
-    yield from (block for block in (content if isinstance(content, list) else []) if isinstance(block, dict))
+    yield from (block for block in as_list(message.get("content")) if isinstance(block, dict))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_request_schema import why_no_schema
 
 __all__ = ["why_refused", "without_own"]
@@ -98,11 +99,8 @@ def _tools(body: Mapping[str, JsonValue]) -> str | None:
 
 
 def _schemas(body: Mapping[str, JsonValue]) -> str | None:
-    text = body.get("text")
-    tools = body.get("tools")
-    forms = [text["format"]] if isinstance(text, dict) and "format" in text else []
-    for each in [*forms, *(tools if isinstance(tools, list) else [])]:
-        if isinstance(each, dict) and each.get("strict"):
+    for each in map(as_object, [as_object(body.get("text")).get("format"), *as_list(body.get("tools"))]):
+        if each.get("strict"):
             if not _NAME.fullmatch(str(each.get("name"))):
                 return "Missing required parameter: 'text.format.name'"
             if (why := why_no_schema(each.get("schema", each.get("parameters")), has_bounds=True)) is not None:
@@ -160,8 +158,7 @@ def _pairs(items: Sequence[Mapping[str, JsonValue]]) -> str | None:
 
 def _outputs(issued: Sequence[Mapping[str, JsonValue]]) -> Iterator[list[dict[str, JsonValue]]]:
     for body in issued:
-        output = body.get("output")
-        yield [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        yield [item for item in as_list(body.get("output")) if isinstance(item, dict)]
 
 
 def _unchanged(items: Sequence[Mapping[str, JsonValue]], given: Sequence[list[dict[str, JsonValue]]]) -> str | None:
@@ -178,8 +175,7 @@ def _unchanged(items: Sequence[Mapping[str, JsonValue]], given: Sequence[list[di
 
 
 def _texts(message: Mapping[str, JsonValue]) -> list[JsonValue]:
-    content = message.get("content")
-    told = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    told = [each for each in as_list(message.get("content")) if isinstance(each, dict)]
     return [{name: value for name, value in each.items() if name != "logprobs"} for each in told]
 
 

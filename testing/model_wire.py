@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_script import ScriptedReply
 
 __all__ = ["SseEvent", "Wire", "WireCall", "WireCitation", "WireReply", "in_turns", "pieces_of", "sse"]
@@ -74,12 +75,12 @@ class WireReply(NamedTuple):
         """Return one of the counts of the usage, 0 when it is not there."""
         value: JsonValue = dict(self.usage)
         for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
+            value = as_object(value).get(name)
         return value if isinstance(value, int) else 0
 
 
 def _objects(values: JsonValue) -> list[dict[str, JsonValue]]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+    return [value for value in as_list(values) if isinstance(value, dict)]
 
 
 SseEvent = tuple[str | None, JsonValue]

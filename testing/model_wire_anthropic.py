@@ -1,7 +1,7 @@
 """The Messages API, as a scripted model server speaks it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_anthropic import why_refused, without_own
@@ -31,19 +31,13 @@ _LONG: Mapping[str, tuple[str, str]] = {"text": ("text", "text_delta"), "thinkin
 class AnthropicWire:
     """The protocol behind `/v1/messages`."""
 
+    why_refused = staticmethod(why_refused)
+    as_typed = staticmethod(without_own)
     path = "/v1/messages"
 
     def is_authorized(self, headers: Mapping[str, str]) -> bool:
         """Tell whether there is a key, and the version that every request names."""
         return bool(headers.get("x-api-key")) and bool(headers.get("anthropic-version"))
-
-    def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
-        """Return why a request is answered with 400."""
-        return why_refused(body, issued)
-
-    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
-        """Return a request without blocks that may stand only in the types of betas."""
-        return without_own(body, issued)
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a message."""

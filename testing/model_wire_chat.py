@@ -1,6 +1,6 @@
 """Chat Completions, as a scripted model server speaks it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request import why_refused, without_own
@@ -12,19 +12,13 @@ __all__ = ["ChatWire"]
 class ChatWire:
     """The protocol behind `/v1/chat/completions`."""
 
+    why_refused = staticmethod(why_refused)
+    as_typed = staticmethod(without_own)
     path = "/v1/chat/completions"
 
     def is_authorized(self, headers: Mapping[str, str]) -> bool:
         """Tell whether there is a bearer token."""
         return headers.get("authorization", "").startswith("Bearer ")
-
-    def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
-        """Return why a request is answered with 400."""
-        return why_refused(body, issued)
-
-    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
-        """Return a request without the reasoning and the fields that a compatible server wants back."""
-        return without_own(body, issued)
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a completion."""

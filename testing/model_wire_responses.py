@@ -1,6 +1,6 @@
 """The Responses API, as a scripted model server speaks it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_responses import why_refused, without_own
@@ -14,19 +14,13 @@ _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter
 class ResponsesWire:
     """The protocol behind `/v1/responses`."""
 
+    why_refused = staticmethod(why_refused)
+    as_typed = staticmethod(without_own)
     path = "/v1/responses"
 
     def is_authorized(self, headers: Mapping[str, str]) -> bool:
         """Tell whether there is a bearer token."""
         return headers.get("authorization", "").startswith("Bearer ")
-
-    def why_refused(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> str | None:
-        """Return why a request is answered with 400."""
-        return why_refused(body, issued)
-
-    def as_typed(self, body: Mapping[str, JsonValue], issued: Sequence[Mapping[str, JsonValue]]) -> JsonValue:
-        """Return a request without items that may be newer than the types."""
-        return without_own(body, issued)
 
     def body(self, reply: WireReply) -> dict[str, JsonValue]:
         """Return a response."""

@@ -10,21 +10,7 @@ from operator import attrgetter
 
 from msgspec import structs
 
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    EvaluationsRecorded,
-    ExecutionResumed,
-    InferenceInterrupted,
-    InferenceStarted,
-    StepCompleted,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.json_value import JsonValue
 
@@ -43,17 +29,17 @@ _OF_ONE_PROCESS: dict[str, object] = {
     "worker": "",
 }
 _OF_A_CALL = (
-    ToolExecutionStarted,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
+    stored.ToolExecutionStarted,
+    stored.ToolExecutionCompleted,
+    stored.ToolExecutionFailed,
+    stored.ToolExecutionInterrupted,
+    stored.ToolExecutionSuspended,
+    stored.ToolRetryScheduled,
 )
 _MEASURED = frozenset({"cumulativeSeconds", "elapsedSeconds", "unproductiveSegments"})
 
 
-def normalise(events: Iterable[AgentEvent]) -> tuple[AgentEvent, ...]:
+def normalise(events: Iterable[stored.AgentEvent]) -> tuple[stored.AgentEvent, ...]:
     """Return the events without what a crash and a resume add, and without times.
 
     Taken away, because going on adds it: `execution.resumed`, and the votes and the decision of the guards about it.
@@ -63,26 +49,26 @@ def normalise(events: Iterable[AgentEvent]) -> tuple[AgentEvent, ...]:
     workers, and what votes say of time and of segments. What follows one another of calls, which may have run side by
     side, is put in the order of the calls. Everything else is left as it is, in its order.
     """
-    kept: list[AgentEvent] = []
+    kept: list[stored.AgentEvent] = []
     lost: set[int] = set()
     for event in events:
         match event:
-            case ExecutionResumed():
+            case stored.ExecutionResumed():
                 continue
-            case EvaluationsRecorded(phase="resume") | ContinuationEvaluated(phase="resume"):
+            case stored.EvaluationsRecorded(phase="resume") | stored.ContinuationEvaluated(phase="resume"):
                 continue
-            case InferenceInterrupted(reason="crash"):
-                _drop_last(kept, InferenceStarted)
+            case stored.InferenceInterrupted(reason="crash"):
+                _drop_last(kept, stored.InferenceStarted)
                 continue
-            case ToolExecutionInterrupted(reason="crash", position=position):
+            case stored.ToolExecutionInterrupted(reason="crash", position=position):
                 lost.add(position)
-            case ToolExecutionStarted(position=position) if position in lost:
+            case stored.ToolExecutionStarted(position=position) if position in lost:
                 lost.remove(position)
-                _drop_last(kept, ToolExecutionInterrupted, position)
+                _drop_last(kept, stored.ToolExecutionInterrupted, position)
                 continue
-            case StepCompleted():
+            case stored.StepCompleted():
                 lost.clear()
-            case EvaluationsRecorded():
+            case stored.EvaluationsRecorded():
                 event = structs.replace(event, votes=tuple(_timeless(vote) for vote in event.votes))
             case _:
                 pass
@@ -90,14 +76,14 @@ def normalise(events: Iterable[AgentEvent]) -> tuple[AgentEvent, ...]:
     return tuple(_in_call_order(kept))
 
 
-def _drop_last(events: list[AgentEvent], kind: type[AgentEvent], position: int | None = None) -> None:
+def _drop_last(events: list[stored.AgentEvent], kind: type[stored.AgentEvent], position: int | None = None) -> None:
     for i in range(len(events) - 1, -1, -1):
         if isinstance(events[i], kind) and getattr(events[i], "position", None) == position:
             del events[i]
             return
 
 
-def _in_call_order(events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
+def _in_call_order(events: Iterable[stored.AgentEvent]) -> Iterator[stored.AgentEvent]:
     for of_calls, stretch in groupby(events, lambda event: isinstance(event, _OF_A_CALL)):
         following = list(stretch)
         if of_calls:
@@ -105,7 +91,7 @@ def _in_call_order(events: Iterable[AgentEvent]) -> Iterator[AgentEvent]:
         yield from following
 
 
-def _alike(event: AgentEvent) -> AgentEvent:
+def _alike(event: stored.AgentEvent) -> stored.AgentEvent:
     fields = {name: value for name, value in _OF_ONE_PROCESS.items() if name in set(event.__struct_fields__)}
     return structs.replace(event, **fields) if fields else event
 

@@ -29,25 +29,12 @@ from steptrail.infrastructure.models.anthropic_schema import messages_schema
 from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, is_strict
-from steptrail.infrastructure.models.sdk_model import refuse_reserved
+from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_blocks", "render_messages", "render_request"]
 
-RESERVED_PARAMETERS = frozenset(
-    {
-        "extra_body",
-        "extra_headers",
-        "extra_query",
-        "messages",
-        "model",
-        "stream",
-        "system",
-        "timeout",
-        "tool_choice",
-        "tools",
-    }
-)
+RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "system"}
 """Parameters that the request itself decides, or that are not part of the body."""
 
 _THINKING = ("thinking", "redacted_thinking")

@@ -25,27 +25,12 @@ from steptrail.infrastructure.models.chat_content import thinking_chunk
 from steptrail.infrastructure.models.chat_parsing import PROVIDER
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
-from steptrail.infrastructure.models.sdk_model import refuse_reserved
+from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_messages", "render_request", "render_tool"]
 
-RESERVED_PARAMETERS = frozenset(
-    {
-        "extra_body",
-        "extra_headers",
-        "extra_query",
-        "messages",
-        "model",
-        "n",
-        "parallel_tool_calls",
-        "stream",
-        "stream_options",
-        "timeout",
-        "tool_choice",
-        "tools",
-    }
-)
+RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "n", "parallel_tool_calls", "stream_options"}
 """Parameters that the request itself decides, or that are not part of the body."""
 
 

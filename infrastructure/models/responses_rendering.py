@@ -25,32 +25,22 @@ from steptrail.infrastructure.models.call_names import CallIds, call_name
 from steptrail.infrastructure.models.opaque import understood
 from steptrail.infrastructure.models.output_form import asked_of_the_provider, form_of, is_strict
 from steptrail.infrastructure.models.responses_parsing import PROVIDER
-from steptrail.infrastructure.models.sdk_model import refuse_reserved
+from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
 __all__ = ["RESERVED_PARAMETERS", "render_items", "render_request"]
 
-RESERVED_PARAMETERS = frozenset(
-    {
-        "background",
-        "conversation",
-        "extra_body",
-        "extra_headers",
-        "extra_query",
-        "input",
-        "instructions",
-        "model",
-        "parallel_tool_calls",
-        "previous_response_id",
-        "prompt",
-        "store",
-        "stream",
-        "stream_options",
-        "timeout",
-        "tool_choice",
-        "tools",
-    }
-)
+RESERVED_PARAMETERS = RESERVED_BY_ALL | {
+    "background",
+    "conversation",
+    "input",
+    "instructions",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt",
+    "store",
+    "stream_options",
+}
 """Parameters that the request itself decides, that would keep the conversation elsewhere, or that are no part of the
 body.
 """

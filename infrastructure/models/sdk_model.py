@@ -24,10 +24,15 @@ from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
 from steptrail.infrastructure.models.sdk_types import SdkClient, SdkStream, Turn
 
-__all__ = ["SdkModel", "refuse_reserved"]
+__all__ = ["RESERVED_BY_ALL", "SdkModel", "refuse_reserved"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=SdkClient)
+
+RESERVED_BY_ALL = frozenset(
+    {"extra_body", "extra_headers", "extra_query", "model", "stream", "timeout", "tool_choice", "tools"}
+)
+"""Parameters that no protocol takes from a user: the request decides them, or they are not part of the body."""
 
 
 class SdkModel(ABC, Generic[C]):

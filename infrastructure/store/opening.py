@@ -43,8 +43,7 @@ def open_store(
     says why. Blocks until the database has answered.
     """
     if durability not in get_args(Durability):
-        msg = f"durability is 'full' or 'normal', not {durability!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"durability is 'full' or 'normal', not {durability!r}")
     a_time(busy_timeout, "busy_timeout", from_zero=True)
     a_flag(create, "`create`")
     a_flag(read_only, "`read_only`")
@@ -79,8 +78,7 @@ def _path(url: str) -> "Path | None":
         # Another database's address may hold a password.
         is_plain = scheme == "sqlite" or not {"@", "?"} & set(url)
         shown = without_secrets(url) if is_plain else f"{scheme}://…" if separator else "…"
-        msg = f"the store {cut(shown)} is not understood: give {_UNDERSTOOD}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"the store {cut(shown)} is not understood: give {_UNDERSTOOD}")
     import os.path
     from pathlib import Path
 

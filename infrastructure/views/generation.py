@@ -185,8 +185,7 @@ class Generation:
     def _noted(self, statements: Statements, projection: Projection[Any], book: str, why: str) -> Answer:
         return statements.ask(
             f"SELECT position, stream, stream_version, {why} FROM {self._prefix}{book} WHERE {_OF} ORDER BY position",  # noqa: S608
-            projection.name,
-            projection.version,
+            *_named(projection),
         )
 
     def write(
@@ -216,8 +215,7 @@ class Generation:
                     statements.change(
                         f"INSERT INTO {self._prefix}{book} (name, version, position, stream, stream_version, {why}) "  # noqa: S608
                         "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-                        projection.name,
-                        projection.version,
+                        *_named(projection),
                         position,
                         _plain(stream),
                         stream_version,
@@ -237,8 +235,7 @@ class Generation:
             statements.change(
                 f"UPDATE {self._prefix}projections SET pruned_before = "  # noqa: S608
                 f"CASE WHEN pruned_before < $3 THEN $3 ELSE pruned_before END WHERE {_OF}",
-                projection.name,
-                projection.version,
+                *_named(projection),
                 before,
             )
             return Aging(projection, self._prefix).sweep(statements, before, most)
@@ -255,8 +252,7 @@ class Generation:
         def work(statements: Statements) -> None:
             statements.change(
                 f"UPDATE {self._prefix}projections SET error_position = $3, error = $4 WHERE {_OF} AND position = $5",  # noqa: S608
-                projection.name,
-                projection.version,
+                *_named(projection),
                 position,
                 _plain(error),
                 before,
@@ -315,8 +311,7 @@ class Generation:
     def _pruned_before(self, statements: Statements, projection: Projection[Any]) -> int:
         found = statements.ask(
             f"SELECT pruned_before FROM {self._prefix}projections WHERE {_OF}",  # noqa: S608
-            projection.name,
-            projection.version,
+            *_named(projection),
         )
         return int(found[0][0])
 
@@ -324,8 +319,7 @@ class Generation:
         moved = statements.change(
             f"UPDATE {self._prefix}projections SET position = $3, at = $4, stream = $5, stream_version = $6, "  # noqa: S608
             f"digest = $7, error_position = NULL, error = NULL WHERE {_OF} AND position = $8",
-            projection.name,
-            projection.version,
+            *_named(projection),
             *reached._replace(stream=_plain(reached.stream)),
             before,
         )
@@ -342,6 +336,11 @@ class Generation:
                 statements.change_all(sql.put(table, self._prefix), put)
         for table, sums in changes.sums.items():
             statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
+
+
+def _named(projection: Projection[Any]) -> tuple[str, int]:
+    """Return the values of the condition `_OF`."""
+    return projection.name, projection.version
 
 
 def _plain(text: str) -> str:

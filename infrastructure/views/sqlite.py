@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import file_error
-from steptrail.infrastructure.store.sqlite.connections import connect, file_uri
+from steptrail.infrastructure.store.sqlite.connections import connect, file_identity, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
 from steptrail.infrastructure.views.database import (
     MOST_BYTES,
@@ -205,7 +205,7 @@ class SqliteSeries:
 
     def open(self, number: int) -> Generation:
         """Return a generation. A file that was put in the place of the one that is open is another one."""
-        identity = self._identity(number)
+        identity = file_identity(self._file(number))
         with self._lock:
             found, known = self._opened.get(number, (None, None))
             if found is not None and known != identity:
@@ -301,12 +301,6 @@ class SqliteSeries:
                 each.database.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-
-    def _identity(self, number: int) -> tuple[int, int] | None:
-        with suppress(OSError):
-            found = self._file(number).stat()
-            return found.st_dev, found.st_ino
-        return None
 
     def _is_there(self, number: int) -> bool:
         """Tell whether there is a file with something in it, or in its log: somebody may have removed or emptied it."""

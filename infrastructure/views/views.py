@@ -25,7 +25,7 @@ from steptrail.domain.errors import (
     StoreUnavailable,
     ViewsBusy,
 )
-from steptrail.infrastructure.store.core.work_threads import WorkThreads
+from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
 from steptrail.infrastructure.views.counted import AsOf, Found
 from steptrail.infrastructure.views.database import Database, Selected, Statements, TimeToAnswer
 from steptrail.infrastructure.views.generation import Generation, PlaceMoved, Reached, ViewProgress
@@ -36,7 +36,6 @@ from steptrail.infrastructure.views.turns import Turns
 from steptrail.infrastructure.views.verifying import ViewsFault, verified
 from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
-from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.runtime.kernel.ports import EventStore
@@ -454,15 +453,10 @@ class Views:
     ) -> T:
         """Return `work()` of a thread. A caller that is cancelled calls `on_cancel`, and waits for its end first."""
         try:
-            future = asyncio.wrap_future(threads.submit(work))
+            future = threads.submit(work)
         except RuntimeError as error:
             raise StoreUnavailable("the read models are closed") from error
-        cancelled = await wait_through(future, on_cancel=on_cancel)
-        if cancelled is not None:
-            if not future.cancelled():
-                future.exception()
-            raise cancelled
-        return future.result()
+        return await finished(future, on_cancel=on_cancel)
 
 
 def _slowest(found: Sequence[ViewProgress]) -> AsOf:

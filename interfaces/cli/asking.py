@@ -1,32 +1,40 @@
-"""Asks the read models of the store of a command."""
+"""Works on the store of a command, and asks its read models."""
 
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steptrail.domain.errors import StoreReadOnly
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import store_of
 from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["asked", "note_lag"]
+__all__ = ["asked", "in_store", "note_lag"]
 
 T = TypeVar("T")
 
 
+def in_store(
+    arguments: argparse.Namespace, work: Callable[[Steptrail], Awaitable[T]], *, read_only: bool = True, **settings: Any
+) -> T:
+    """Return what `work` finds, or does, in the store of a command, which has to be there already."""
+
+    async def worked() -> T:
+        opened = Steptrail.open(store_of(arguments), create=False, read_only=read_only, **settings)
+        async with opened as trail:
+            return await work(trail)
+
+    return asyncio.run(worked())
+
+
 def asked(arguments: argparse.Namespace, ask: Callable[[Steptrail], Awaitable[T]]) -> T:
     """Return what `ask` finds in the store of a command. Of one that cannot be written it asks what is counted."""
-
-    async def found(*, read_only: bool = False) -> T:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=read_only) as trail:
-            return await ask(trail)
-
     try:
-        return asyncio.run(found())
+        return in_store(arguments, ask, read_only=False)
     except StoreReadOnly as refused:
         try:
-            return asyncio.run(found(read_only=True))
+            return in_store(arguments, ask)
         except StoreReadOnly:
             # Nothing is counted yet. The first one says which right is missing.
             raise refused from None

@@ -1,7 +1,6 @@
 """`due`: what can go on, why, and the command for it. It only reads."""
 
 import argparse
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,12 +9,13 @@ from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.due import DueCause
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import GivenWords, store_given, typed
 from steptrail.interfaces.cli.kinds import shown_of
 from steptrail.interfaces.cli.listing import PAGE, marks, run_data
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, amount, store_of
+from steptrail.interfaces.cli.parser import Commands, amount
 from steptrail.interfaces.python.lists import states_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -40,12 +40,11 @@ def register(commands: Commands) -> None:
 
 
 def _due(arguments: argparse.Namespace, output: Output) -> int:
-    async def listed() -> tuple[Sequence[RunSummary], Mapping[str, Any]]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            runs = await trail.due(limit=arguments.limit + 1)
-            return runs, await states_of(trail.store, runs[: arguments.limit])
+    async def listed(trail: Steptrail) -> tuple[Sequence[RunSummary], Mapping[str, Any]]:
+        runs = await trail.due(limit=arguments.limit + 1)
+        return runs, await states_of(trail.store, runs[: arguments.limit])
 
-    found, states = asyncio.run(listed())
+    found, states = in_store(arguments, listed)
     runs = found[: arguments.limit]
     store, now = store_given(arguments), time.time_ns() // 1000
     rows = [(run, _worker(run, states), _command(run, states, store)) for run in runs]

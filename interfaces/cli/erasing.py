@@ -8,6 +8,7 @@ from pathlib import Path
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, age, amount, prefix, store_of, who
@@ -58,26 +59,23 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
         return _finish(arguments, output)
     if arguments.id is None or arguments.by is None or arguments.reason is None:
         raise Refusal("erase needs the ID of a session, --by and --reason (see `steptrail erase --help`)")
-
-    async def erased() -> ErasureReport:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=arguments.dry_run) as trail:
-            return await trail.erase(
-                arguments.id,
-                by=arguments.by,
-                reason=arguments.reason,
-                cascade=arguments.cascade,
-                dry_run=arguments.dry_run,
-            )
-
-    return _tell(asyncio.run(erased()), output)
+    report = in_store(
+        arguments,
+        lambda trail: trail.erase(
+            arguments.id,
+            by=arguments.by,
+            reason=arguments.reason,
+            cascade=arguments.cascade,
+            dry_run=arguments.dry_run,
+        ),
+        read_only=arguments.dry_run,
+    )
+    return _tell(report, output)
 
 
 def _finish(arguments: argparse.Namespace, output: Output) -> int:
-    async def finished() -> str | None:
-        async with Steptrail.open(store_of(arguments), create=False) as trail:
-            return await trail.finish_erasing()
-
-    return _tell(ErasureReport(remains=asyncio.run(finished())), output, is_finished=True)
+    remains = in_store(arguments, lambda trail: trail.finish_erasing(), read_only=False)
+    return _tell(ErasureReport(remains=remains), output, is_finished=True)
 
 
 def _retain(arguments: argparse.Namespace, output: Output) -> int:
@@ -87,22 +85,21 @@ def _retain(arguments: argparse.Namespace, output: Output) -> int:
 
     erased: list[Erasure] = []
 
-    async def retained() -> ErasureReport:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=dry_run) as trail:
-            return await trail.retain(
-                older_than=arguments.older_than,
-                status=arguments.status,
-                agent=arguments.agent,
-                dry_run=dry_run,
-                limit=arguments.limit,
-                by=arguments.by,
-                reason=arguments.reason,
-                archive=arguments.archive,
-                on_erased=erased.append,
-            )
+    async def retained(trail: Steptrail) -> ErasureReport:
+        return await trail.retain(
+            older_than=arguments.older_than,
+            status=arguments.status,
+            agent=arguments.agent,
+            dry_run=dry_run,
+            limit=arguments.limit,
+            by=arguments.by,
+            reason=arguments.reason,
+            archive=arguments.archive,
+            on_erased=erased.append,
+        )
 
     try:
-        report = asyncio.run(retained())
+        report = in_store(arguments, retained, read_only=dry_run)
     except BaseException:
         if erased:
             _tell(ErasureReport(erased=tuple(erased), remains=_UNSEEN), output)
@@ -114,16 +111,15 @@ def _unarchive(arguments: argparse.Namespace, output: Output) -> int:
     # Each file is proved before the first is stored, and held only while that lasts: an archive may not fit in memory.
     proved = [_Proved.of(Archived.load(path)) for path in arguments.files]
 
-    async def checked() -> list[str]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return [await _proof(trail, each) for each in proved]
+    async def checked(trail: Steptrail) -> list[str]:
+        return [await _proof(trail, each) for each in proved]
 
     async def stored() -> list[str]:
         async with Steptrail.open(store_of(arguments)) as trail:
             await unarchived(trail, map(Archived.load, arguments.files))
             return ["stored" for _ in proved]
 
-    found = asyncio.run(checked() if arguments.check else stored())
+    found = in_store(arguments, checked) if arguments.check else asyncio.run(stored())
     if output.as_json:
         listed: list[JsonValue] = [
             {"id": each.name, "events": each.events, "digest": each.digest, "is": what}

@@ -1,16 +1,15 @@
 """`fleet`: the wakes that wait with an engine, and the workers that it wakes."""
 
 import argparse
-import asyncio
 import time
 
 from steptrail.domain.instants import seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, engine_of, store_of
+from steptrail.interfaces.cli.parser import Commands, engine_of
 from steptrail.interfaces.python.naming import name_of
-from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import few, lasting
 from steptrail.runtime.kernel.engine import EngineStatus, TopicStatus, WorkerReport
 
@@ -30,11 +29,7 @@ def _fleet(arguments: argparse.Namespace, output: Output) -> int:
         why = "`steptrail due` lists what waits for workers that look themselves"
         raise Refusal(f"say which engine wakes the fleet, with --engine or $STEPTRAIL_ENGINE; {why}")
 
-    async def asked() -> EngineStatus | None:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True, engine=engine) as trail:
-            return await trail.fleet()
-
-    status = asyncio.run(asked()) or EngineStatus(topics={}, workers=())
+    status = in_store(arguments, lambda trail: trail.fleet(), engine=engine) or EngineStatus(topics={}, workers=())
     now = time.time_ns() // 1000
     if output.as_json:
         output.data(

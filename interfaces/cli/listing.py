@@ -5,7 +5,6 @@ asked of the read models, and each row is one run then: one execution.
 """
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -13,11 +12,12 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.filtering import VIEW_FILTERS, add_filters, list_asked, needs_views
 from steptrail.interfaces.cli.going_on import store_given, typed, valued
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, one_of, option_of, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, Parser, amount, moment, one_of, option_of, prefix
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped
 from steptrail.interfaces.python.lists import WAIT_KINDS
 from steptrail.interfaces.python.naming import name_of
@@ -63,22 +63,21 @@ def _runs(arguments: argparse.Namespace, output: Output) -> int:
     limit: int = arguments.limit
     is_crashed = arguments.status == _CRASHED
 
-    async def listed() -> Sequence[RunSummary]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.runs(
-                status=None if is_crashed else arguments.status,
-                crashed=is_crashed,
-                stop_reason=arguments.stop_reason,
-                agent=arguments.agent,
-                waits_for=arguments.waiting_for,
-                parent=await place_of(trail, arguments.parent),
-                since=arguments.since,
-                until=arguments.until,
-                limit=limit + 1,
-                after=await place_of(trail, arguments.after),
-            )
+    async def listed(trail: Steptrail) -> Sequence[RunSummary]:
+        return await trail.runs(
+            status=None if is_crashed else arguments.status,
+            crashed=is_crashed,
+            stop_reason=arguments.stop_reason,
+            agent=arguments.agent,
+            waits_for=arguments.waiting_for,
+            parent=await place_of(trail, arguments.parent),
+            since=arguments.since,
+            until=arguments.until,
+            limit=limit + 1,
+            after=await place_of(trail, arguments.after),
+        )
 
-    found = asyncio.run(listed())
+    found = in_store(arguments, listed)
     runs = found[:limit]
     if output.as_json:
         output.data([run_data(run) for run in runs])

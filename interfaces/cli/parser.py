@@ -25,6 +25,7 @@ __all__ = [
     "Parser",
     "age",
     "amount",
+    "by_option",
     "context_option",
     "count",
     "engine_of",
@@ -273,6 +274,11 @@ def one_of(parser: Parser, option: str, words: Sequence[str], says: str) -> None
 def context_option(parser: Parser) -> None:
     """Add the option that says something of the run."""
     parser.add_argument("--context", metavar="JSON", type=_json, help="what to say of the run: the agent's context")
+
+
+def by_option(parser: Parser) -> None:
+    """Add the option that says who asks."""
+    parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
 
 
 def use_option(parser: Parser) -> None:

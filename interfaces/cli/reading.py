@@ -1,7 +1,6 @@
 """`show`: where one session, or one run of a workflow, stands or stood. It only reads."""
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,11 +8,12 @@ from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import ERASED
 from steptrail.domain.kernel.record import Recorded
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.kinds import shown_of, summary_of
 from steptrail.interfaces.cli.listing import run_data
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, amount, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, amount, prefix
 from steptrail.interfaces.cli.summaries import clock_time, how_it_stopped, record_data
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -47,11 +47,10 @@ def _show_tree(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.events or arguments.at is not None or arguments.since is not None:
         raise Refusal("--tree shows what is stored now of several sessions: leave out --at, --from and --events")
 
-    async def read() -> RunTree:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.tree(name_of((await trail.find_any(arguments.id)).stream_id))
+    async def read(trail: Steptrail) -> RunTree:
+        return await trail.tree(name_of((await trail.find_any(arguments.id)).stream_id))
 
-    tree = asyncio.run(read())
+    tree = in_store(arguments, read)
     if output.as_json:
         output.data(_tree_data(tree))
         return Exit.OK
@@ -90,26 +89,25 @@ def _show(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.events and since is not None:
         raise Refusal("--from compares two states, and --events lists events: leave one of them out")
 
-    async def read() -> tuple[str, Sequence[Stood]]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            handle = await trail.find_any(arguments.id)
-            stream, newest = handle.stream_id, await handle.state()
-            for option, version in (("--at", at), ("--from", since)):
-                if version is not None and version > newest.version:
-                    told = f"session {name_of(stream)!r} has {newest.version} events"
-                    raise Refusal(f"{told}: {option} takes a number up to that")
-            if arguments.events:
-                return stream, [Stood(newest, (await handle.events())[:at])]
-            shown = shown_of(stream)
-            types = () if shown is None else shown.types
+    async def read(trail: Steptrail) -> tuple[str, Sequence[Stood]]:
+        handle = await trail.find_any(arguments.id)
+        stream, newest = handle.stream_id, await handle.state()
+        for option, version in (("--at", at), ("--from", since)):
+            if version is not None and version > newest.version:
+                told = f"session {name_of(stream)!r} has {newest.version} events"
+                raise Refusal(f"{told}: {option} takes a number up to that")
+        if arguments.events:
+            return stream, [Stood(newest, (await handle.events())[:at])]
+        shown = shown_of(stream)
+        types = () if shown is None else shown.types
 
-            async def stood(version: int | None) -> Stood:
-                state = newest if version is None else await handle.state(at=version)
-                return Stood(state, await handle.history(at=state.version, types=types) if types else ())
+        async def stood(version: int | None) -> Stood:
+            state = newest if version is None else await handle.state(at=version)
+            return Stood(state, await handle.history(at=state.version, types=types) if types else ())
 
-            return stream, [await stood(version) for version in ([at] if since is None else [since, at])]
+        return stream, [await stood(version) for version in ([at] if since is None else [since, at])]
 
-    stream, stood = asyncio.run(read())
+    stream, stood = in_store(arguments, read)
     shown, last = shown_of(stream), stood[-1]
     if arguments.events:
         _print_events(output, stream, last.records)

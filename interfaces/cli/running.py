@@ -29,6 +29,7 @@ from steptrail.interfaces.cli.parser import (
     FORMS,
     Commands,
     Parser,
+    by_option,
     context_option,
     count,
     engine_of,
@@ -38,7 +39,6 @@ from steptrail.interfaces.cli.parser import (
     seconds,
     store_of,
     use_option,
-    who,
 )
 from steptrail.interfaces.cli.progress import FlowProgress, Progress
 from steptrail.interfaces.python.flow_files import BroughtCode
@@ -87,7 +87,7 @@ def register(commands: Commands) -> None:
     run.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
     run.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     run.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
-    _by(run)
+    by_option(run)
     context_option(run)
 
     resume = commands.add("resume", _resume, "Go on with the unfinished run of session ID.", exits=_EXITS)
@@ -95,14 +95,14 @@ def register(commands: Commands) -> None:
     resume.add_argument("id", metavar="ID", type=prefix)
     resume.add_argument("--take-over", action="store_true", help="take it from the process that runs it")
     resume.add_argument("--strict", action="store_true", help="refuse an agent that has changed since")
-    _by(resume)
+    by_option(resume)
     context_option(resume)
     _settable(resume)
 
     retry = commands.add("retry", _retry, "Let the run of session ID go on that came to no answer.", exits=_EXITS)
     _agent(retry)
     retry.add_argument("id", metavar="ID", type=prefix)
-    _by(retry)
+    by_option(retry)
     retry.add_argument("--reason", help="why, for the record")
     retry.add_argument("--key", help="an idempotency key: the same key is one retry")
     context_option(retry)
@@ -113,17 +113,13 @@ def register(commands: Commands) -> None:
     send.add_argument("id", metavar="ID", type=prefix)
     send.add_argument("text", metavar="TEXT")
     send.add_argument("--key", help="an idempotency key: the same text with the same key is sent once")
-    _by(send)
+    by_option(send)
     context_option(send)
 
 
 def _agent(parser: Parser) -> None:
     parser.add_argument("agent", metavar="AGENT", help=FORMS)
     use_option(parser)
-
-
-def _by(parser: Parser) -> None:
-    parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
 
 
 def _settable(parser: Parser) -> None:

@@ -11,7 +11,16 @@ from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, Parser, engine_of, json_object, json_value, prefix, store_of, who
+from steptrail.interfaces.cli.parser import (
+    Commands,
+    by_option,
+    engine_of,
+    json_object,
+    json_value,
+    prefix,
+    store_of,
+    who,
+)
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.python.handle import AnyHandle
 from steptrail.interfaces.python.naming import name_of
@@ -39,7 +48,7 @@ def register(commands: Commands) -> None:
     for parser in (pause, unpause, stop, requeue):
         parser.add_argument("id", metavar="ID", type=prefix)
         parser.add_argument("--reason", help="why, for the record")
-        _by(parser)
+        by_option(parser)
 
     settle = commands.add("settle", _settle, "Say what a call of session or run ID did, whose outcome is unknown.")
     settle.add_argument("id", metavar="ID", type=prefix)
@@ -49,7 +58,7 @@ def register(commands: Commands) -> None:
     verdict.add_argument("--failed", metavar="TEXT", help="it failed")
     verdict.add_argument("--rerun", action="store_true", help="it did nothing: run it again")
     verdict.add_argument("--tell", action="store_true", help="nobody knows: tell the model so")
-    _by(settle)
+    by_option(settle)
 
     approve = commands.add("approve", _approve, "Let a call of session or run ID run that waits for approval.")
     deny = commands.add("deny", _deny, "Keep a call of session or run ID that waits for approval from running.")
@@ -60,10 +69,6 @@ def register(commands: Commands) -> None:
         parser.add_argument("--reason", help="why, for the record; the model is told the reason of a denial")
     approve.add_argument("--edit", metavar="JSON", help="run it with these arguments instead, an object")
     approve.add_argument("--digest", help="only if its arguments have this digest, as `why` prints it")
-
-
-def _by(parser: Parser) -> None:
-    parser.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
 
 
 def _pause(arguments: argparse.Namespace, output: Output) -> int:

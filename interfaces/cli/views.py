@@ -1,7 +1,6 @@
 """`views`, `rebuild` and `sql`: the read models of a store, how they stand, made anew, and asked."""
 
 import argparse
-import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time as clock
@@ -9,13 +8,12 @@ from typing import cast
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.views.database import MOST_BYTES
-from steptrail.interfaces.cli.asking import asked, note_lag
+from steptrail.interfaces.cli.asking import asked, in_store, note_lag
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, age, amount, projection_option, seconds, store_of
+from steptrail.interfaces.cli.parser import Commands, age, amount, projection_option, seconds
 from steptrail.interfaces.python.loading_projections import load_projections
-from steptrail.interfaces.python.trail import Steptrail
-from steptrail.interfaces.python.views import PruneReport, SqlAnswer, ViewsStatus
+from steptrail.interfaces.python.views import SqlAnswer, ViewsStatus
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import many
 
@@ -57,11 +55,7 @@ def _views(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.yes:
         raise Refusal("--yes is for --prune: without it nothing is deleted")
 
-    async def looked() -> Sequence[ViewsStatus]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            return await trail.views.status()
-
-    found = asyncio.run(looked())
+    found = in_store(arguments, lambda trail: trail.views.status())
     if output.as_json:
         output.data([camel_fields(each) for each in found])
         return Exit.OK
@@ -103,12 +97,12 @@ def _troubles(each: ViewsStatus) -> Iterator[str]:
 
 def _prune(arguments: argparse.Namespace, output: Output) -> int:
     own, is_dry = load_projections(arguments.projection), not arguments.yes
-
-    async def pruned() -> PruneReport:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=is_dry, projections=own) as trail:
-            return await trail.views.prune(older_than=arguments.prune, dry_run=is_dry)
-
-    report = asyncio.run(pruned())
+    report = in_store(
+        arguments,
+        lambda trail: trail.views.prune(older_than=arguments.prune, dry_run=is_dry),
+        read_only=is_dry,
+        projections=own,
+    )
     if output.as_json:
         before = report.before.isoformat()
         output.data({"before": before, "runs": report.runs, "dryRun": report.is_dry_run})
@@ -120,12 +114,9 @@ def _prune(arguments: argparse.Namespace, output: Output) -> int:
 
 def _rebuild(arguments: argparse.Namespace, output: Output) -> int:
     own = load_projections(arguments.projection)
-
-    async def rebuilt() -> int:
-        async with Steptrail.open(store_of(arguments), create=False, projections=own) as trail:
-            return await trail.views.rebuild(whole=arguments.whole)
-
-    generation = asyncio.run(rebuilt())
+    generation = in_store(
+        arguments, lambda trail: trail.views.rebuild(whole=arguments.whole), read_only=False, projections=own
+    )
     if output.as_json:
         output.data({"generation": generation})
     else:

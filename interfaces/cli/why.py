@@ -1,13 +1,13 @@
 """`why`: the exact reason why a session stopped, or why it has not; so of a run of a workflow."""
 
 import argparse
-import asyncio
 
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import store_given
 from steptrail.interfaces.cli.kinds import shown_of
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, count, prefix
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.rendering import owner_text
@@ -25,12 +25,11 @@ def register(commands: Commands) -> None:
 
 @collector_off()
 def _why(arguments: argparse.Namespace, output: Output) -> int:
-    async def asked() -> tuple[str, Explanation]:
-        async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-            handle = await trail.find_any(arguments.id)
-            return handle.stream_id, await handle.why(execution=arguments.execution)
+    async def asked(trail: Steptrail) -> tuple[str, Explanation]:
+        handle = await trail.find_any(arguments.id)
+        return handle.stream_id, await handle.why(execution=arguments.execution)
 
-    stream, explained = asyncio.run(asked())
+    stream, explained = in_store(arguments, asked)
     shown, store = shown_of(stream), store_given(arguments)
     if shown is None:
         _print_any(output, explained)

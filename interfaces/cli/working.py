@@ -14,6 +14,7 @@ from steptrail.interfaces.cli.parser import (
     FORMS,
     Commands,
     amount,
+    by_option,
     context_option,
     engine_of,
     json_value,
@@ -22,7 +23,6 @@ from steptrail.interfaces.cli.parser import (
     seconds,
     store_of,
     use_option,
-    who,
 )
 from steptrail.interfaces.python.flow_files import BroughtCode, is_flow_file
 from steptrail.interfaces.python.loading import close_models, load_runnable
@@ -42,7 +42,7 @@ def register(commands: Commands) -> None:
     start.add_argument("input", metavar="INPUT", help="what to ask; JSON for a workflow")
     start.add_argument("--id", help="the session's id, whole; the same input is answered in it once")
     start.add_argument("--key", help="an idempotency key; without --id it stands for a session of its own")
-    start.add_argument("--by", type=who, default="user", help="who asks, for the record (default: user)")
+    by_option(start)
     context_option(start)
 
     work = commands.add("work", _work, "Carry on what is due with AGENT, until Ctrl-C or SIGTERM.")

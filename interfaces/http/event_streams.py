@@ -18,7 +18,7 @@ from functools import partial
 from http import HTTPStatus
 from importlib import import_module
 from inspect import isawaitable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
@@ -109,7 +109,8 @@ def event_stream(
             Route("/flows/{flow}/events", endpoints.events),
             WebSocketRoute("/flows/{flow}/events", endpoints.socket),
             Route("/flows/{flow}/run", endpoints.run),
-        ]
+        ],
+        exception_handlers={_Refused: _no},
     )
 
 
@@ -162,10 +163,7 @@ class _Endpoints:
         import anyio
         from sse_starlette import EventSourceResponse
 
-        try:
-            messages = await self._messages(request)
-        except _Refused as refused:
-            return _no(refused)
+        messages = await self._messages(request)
         closing = anyio.Event()
         return EventSourceResponse(
             self._sent(messages, closing),
@@ -195,12 +193,9 @@ class _Endpoints:
         """Answer with the stored conversation."""
         from starlette.responses import Response
 
-        try:
-            session = await self._admitted(request)
-            with _refusing():
-                state = await self.trail.session(session).state()
-        except _Refused as refused:
-            return _no(refused)
+        session = await self._admitted(request)
+        with _refusing():
+            state = await self.trail.session(session).state()
         shown = ui_conversation(state, self.ui)
         return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -210,12 +205,9 @@ class _Endpoints:
 
         from steptrail.projections.ui.flow import ui_flow
 
-        try:
-            flow = self.trail.flow(id_of(await self._admitted(request)))
-            with _refusing():
-                history = await flow.history()
-        except _Refused as refused:
-            return _no(refused)
+        flow = self.trail.flow(id_of(await self._admitted(request)))
+        with _refusing():
+            history = await flow.history()
         shown = ui_flow(flow.id, history, self.ui)
         return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -285,10 +277,13 @@ def _asked_for(connection: "HTTPConnection") -> Place:
     return place_after(after) if after else (0, 0)
 
 
-def _no(refused: _Refused) -> "Response":
+def _no(request: "Request", refused: Exception) -> "Response":
+    """Answer a request that is refused."""
     from starlette.responses import JSONResponse
 
-    return JSONResponse({"error": refused.status.phrase.lower()}, status_code=refused.status)
+    del request
+    status = cast("_Refused", refused).status
+    return JSONResponse({"error": status.phrase.lower()}, status_code=status)
 
 
 async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[BroadcastEnvelope]:

@@ -174,8 +174,7 @@ def _listenable(kind: object) -> type[Any]:
     if isinstance(kind, type) and issubclass(kind, (RunEvent, *_LIVE)):
         return kind
     live = ", ".join(f"`{each.__name__}`" for each in _LIVE)
-    msg = f"{kind!r} cannot be listened to: use a class of `steptrail.lifecycle`, or one of {live}"
-    raise ConfigurationError(msg)
+    raise ConfigurationError(f"{kind!r} cannot be listened to: use a class of `steptrail.lifecycle`, or one of {live}")
 
 
 def _plain(listener: object) -> Callable[[Any], object]:

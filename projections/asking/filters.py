@@ -8,6 +8,7 @@ from math import ceil, floor
 from typing import Any, Final, Literal, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import fields
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime, from_iso
@@ -20,6 +21,9 @@ __all__ = ["CRASHED", "MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "
 
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
+
+Words = str | Collection[str] | None
+"""The texts that a field of a filter asks for: one, or several of which one must hold; None for any."""
 
 Measure = Literal["cost", "tokens", "active", "wall", "steps", "retries"]
 """Something of a run that has a size: a cost in dollars, a time in seconds, or a count."""
@@ -37,23 +41,6 @@ MEASURES: Mapping[Measure, tuple[str, int]] = {
 CRASHED: Final = "crashed"
 """A status that only filters know: a run is in progress, and no process runs it."""
 
-_WORDS = (
-    "status",
-    "stop_reason",
-    "resolved_by",
-    "agent",
-    "model",
-    "tenant",
-    "tool",
-    "effect",
-    "error_type",
-    "error_class",
-    "signature",
-    "parent",
-    "root",
-    "stream",
-    "waits_for",
-)
 _KNOWN: Mapping[str, Collection[str]] = {
     "status": (*(each.value for each in ExecutionStatus), CRASHED),
     "stop_reason": [each.value for each in StopReason],
@@ -91,21 +78,21 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     without a cost is within no bound of it.
     """
 
-    status: str | Collection[str] | None = None
-    stop_reason: str | Collection[str] | None = None
-    resolved_by: str | Collection[str] | None = None
-    agent: str | Collection[str] | None = None
-    model: str | Collection[str] | None = None
-    tenant: str | Collection[str] | None = None
-    tool: str | Collection[str] | None = None
-    effect: str | Collection[str] | None = None
-    error_type: str | Collection[str] | None = None
-    error_class: str | Collection[str] | None = None
-    signature: str | Collection[str] | None = None
-    parent: str | Collection[str] | None = None
-    root: str | Collection[str] | None = None
-    stream: str | Collection[str] | None = None
-    waits_for: str | Collection[str] | None = None
+    status: Words = None
+    stop_reason: Words = None
+    resolved_by: Words = None
+    agent: Words = None
+    model: Words = None
+    tenant: Words = None
+    tool: Words = None
+    effect: Words = None
+    error_type: Words = None
+    error_class: Words = None
+    signature: Words = None
+    parent: Words = None
+    root: Words = None
+    stream: Words = None
+    waits_for: Words = None
     tags: Mapping[str, str] = {}
     since: Since = None
     until: Since = None
@@ -123,8 +110,11 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return the words that a field is asked for, each once; empty for all."""
-        given: str | Collection[str] | None = getattr(self, name)
+        given: Words = getattr(self, name)
         return () if given is None else (given,) if isinstance(given, str) else tuple(sorted(set(given)))
+
+
+_WORDS = [field.name for field in fields(RunFilter) if field.type == Words]
 
 
 def one_text(name: str, given: Any) -> None:

@@ -13,45 +13,6 @@ from steptrail.projections.runs_view.tables import TOKENS
 
 __all__ = ["ORDERED_BY", "RUN_COLUMNS", "AnswerPart", "RunCount", "RunRow", "page_of_runs", "run_row"]
 
-RUN_COLUMNS = (
-    "execution",
-    "stream",
-    "ordinal",
-    "kind",
-    "name",
-    "model",
-    "tenant",
-    "parent",
-    "root",
-    "status",
-    "stop_reason",
-    "resolved_by",
-    "answered",
-    "waits_for",
-    "error_type",
-    "error_class",
-    "signature",
-    "segments",
-    "steps",
-    "tool_calls",
-    "errors",
-    "retries",
-    "approvals",
-    "started_at",
-    "ended_at",
-    "active_us",
-    "wall_us",
-    "idle_us",
-    "people_us",
-    *TOKENS,
-    "cost_nanos",
-    "is_unpriced",
-    "first_version",
-    "version",
-)
-"""The columns that a row of a list is made of, in their order."""
-
-
 ORDERED_BY = {
     RunOrder.NEWEST: "execution",
     RunOrder.OLDEST: "execution",
@@ -113,6 +74,21 @@ class RunRow(AnswerPart, frozen=True, kw_only=True):
     first_version: int
     version: int
     is_crashed: bool = False
+
+
+_STORED_AS: Mapping[str, Sequence[str]] = {
+    "active_seconds": ("active_us",),
+    "wall_seconds": ("wall_us",),
+    "idle_seconds": ("idle_us",),
+    "people_seconds": ("people_us",),
+    "tokens": TOKENS,
+    "cost_usd": ("cost_nanos",),
+    "is_crashed": (),
+}
+"""The columns that a field of a row is made of, where that is not the one of its name."""
+
+RUN_COLUMNS = tuple(column for name in RunRow.__struct_fields__ for column in _STORED_AS.get(name, (name,)))
+"""The columns that a row of a list is made of, in their order."""
 
 
 class RunCount(AnswerPart, frozen=True, kw_only=True):

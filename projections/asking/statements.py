@@ -29,7 +29,6 @@ from steptrail.projections.runs_view.values import plain
 
 __all__ = ["COUNTED", "Period", "Questions", "Statement"]
 
-"""The status of a run that is in progress and that no process runs."""
 COUNTED = 10_000
 """So far the runs of a list are counted."""
 _COMMON = "completed"
@@ -133,12 +132,7 @@ class Questions:
 
     def totals(self, period: Period, by: Sequence[str]) -> Statement:
         """Ask for sums of runs by columns of `runs_daily`."""
-        sums = (
-            *("runs", "steps", "tool_calls", "errors", "retries", "approvals"),
-            *("active_us", "wall_us", "idle_us", "people_us", *TOKENS),
-            *("wasted_tokens", "cost_nanos", "wasted_nanos", "unpriced_runs"),
-        )
-        return self._daily(RUNS_DAILY, period, by, sums)
+        return self._daily(RUNS_DAILY, period, by)
 
     def spread(self, period: Period, by: Sequence[str]) -> Statement:
         """Ask how many runs are in each bucket of each measure."""
@@ -146,7 +140,7 @@ class Questions:
         text = _Text()
         of_each = [
             f"SELECT '{measure}', measured.* FROM ("  # noqa: S608 - names of ours
-            + self._of_days(text, SPREAD_DAILY, period, ("bucket", *by), ("runs",), f"measure = '{measure}'")
+            + self._of_days(text, SPREAD_DAILY, period, ("bucket", *by), f"measure = '{measure}'")
             + ") AS measured"
             for measure in ("active", "idle", "people", "wall")
         ]
@@ -154,17 +148,15 @@ class Questions:
 
     def tools(self, period: Period) -> Statement:
         """Ask how calls of tools ended, and tries of nodes."""
-        by = ("kind", "tool", "status", "error_type", "error_class")
-        return self._daily(TOOLS_DAILY, period, by, ("calls", "attempts", "duration_us"))
+        return self._daily(TOOLS_DAILY, period, ("kind", "tool", "status", "error_type", "error_class"))
 
     def models(self, period: Period) -> Statement:
         """Ask how model calls ended."""
-        sums = ("calls", "duration_us", *TOKENS, "cost_nanos", "unpriced_calls")
-        return self._daily(MODELS_DAILY, period, ("model", "status"), sums)
+        return self._daily(MODELS_DAILY, period, ("model", "status"))
 
     def failures(self, period: Period) -> Statement:
         """Ask for failures by signature and day."""
-        return self._daily(FAILURES_DAILY, period, ("signature", "day"), ("runs", "calls", "retried"))
+        return self._daily(FAILURES_DAILY, period, ("signature", "day"))
 
     def kinds_of_failures(self, signatures: Sequence[str]) -> Statement:
         """Ask what signatures mean, and for the newest run that failed with each; None where no run did."""
@@ -188,12 +180,9 @@ class Questions:
 
         Each row has the kind of its stream, a name, the type of an error, and sums.
         """
-        spent = ("duration_us", *TOKENS, "cost_nanos")
         return [
-            self._daily(
-                MODELS_DAILY, period, ("model", "error_type"), ("calls", *spent), "status IN ('failed', 'interrupted')"
-            ),
-            self._daily(RETRIES_DAILY, period, ("kind", "tool", "error_type"), ("tries", *spent)),
+            self._daily(MODELS_DAILY, period, ("model", "error_type"), "status IN ('failed', 'interrupted')"),
+            self._daily(RETRIES_DAILY, period, ("kind", "tool", "error_type")),
         ]
 
     def shadow(self, period: Period) -> Statement:
@@ -213,21 +202,11 @@ class Questions:
             expression = column if is_looked_up else f"{column} || ''"
             text.conditions.append(f"{expression} = {text.mark(kept_tenant(self.tenant))}")
 
-    def _daily(
-        self, table: Table, period: Period, by: Sequence[str], sums: Sequence[str], first: str | None = None
-    ) -> Statement:
+    def _daily(self, table: Table, period: Period, by: Sequence[str], first: str | None = None) -> Statement:
         text = _Text()
-        return Statement(self._of_days(text, table, period, by, sums, first), text.values)
+        return Statement(self._of_days(text, table, period, by, first), text.values)
 
-    def _of_days(
-        self,
-        text: _Text,
-        table: Table,
-        period: Period,
-        by: Sequence[str],
-        sums: Sequence[str],
-        first: str | None = None,
-    ) -> str:
+    def _of_days(self, text: _Text, table: Table, period: Period, by: Sequence[str], first: str | None = None) -> str:
         """Return a question about the sums of days, with its values added to the text."""
         own = _Text(text.values)
         if first is not None:
@@ -239,7 +218,7 @@ class Questions:
         if period.agent is not None:
             own.conditions.append(f"name || '' = {own.mark(period.agent)}")
         # PostgreSQL makes a numeric of the sum of many bigints.
-        added = ", ".join(f"CAST(sum({name}) AS bigint)" for name in sums)
+        added = ", ".join(f"CAST(sum({column.name}) AS bigint)" for column in table.amounts)
         columns = ", ".join(by)
         grouped = f" GROUP BY {columns}" if by else ""
         listed = f"{columns}, {added}" if by else added

@@ -12,6 +12,7 @@ from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.projections.asking.runs import AnswerPart
 from steptrail.projections.asking.statements import Period, Questions, Statement
 from steptrail.projections.runs_view.spread import middle_of
+from steptrail.projections.runs_view.sums import RUNS_DAILY
 from steptrail.projections.runs_view.tables import TOKENS
 
 __all__ = ["GROUPS", "FailureGroup", "Group", "GroupBy", "ModelStats", "Percentiles", "Retries", "ShadowVotes", "Stats"]
@@ -184,7 +185,7 @@ class StatsQuestion:
             days[_day_text(row[day])] += row[len(self._with_day) + 2]
         skip = len(self._with_day)
         # By their stored values, which are told in words once for each group and not for each row.
-        rows_of = _by_key(totals, slice(0, width))
+        rows_of = _by_key(totals, slice(width))
         measured_of = _by_key(spread, slice(2, 2 + width))
         keys = sorted((tuple(_shown(self._by, key)), key) for key in rows_of)
 
@@ -231,11 +232,8 @@ def percentiles(buckets: Mapping[int, int]) -> Percentiles:
 def failure_groups(found: Rows, meanings: Rows) -> Sequence[FailureGroup]:
     """Return failures by signature, the one that ended most runs first, of the rows of two statements."""
     known = {row[0]: row for row in meanings}
-    by_signature: dict[str, list[Sequence[Any]]] = {}
-    for row in found:
-        by_signature.setdefault(row[0], []).append(row)
     groups: list[FailureGroup] = []
-    for signature, rows in by_signature.items():
+    for (signature,), rows in _by_key(found, slice(1)).items():
         _, error_type, error_class, tool, template, sample, ordinal = known.get(
             signature, (signature, "", "", "", "", None, None)
         )
@@ -285,32 +283,29 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
         statuses[status] += runs
         stop_reasons[reason] += runs
     # The first two columns are texts.
-    sums = [sum(column) for column in zip(*[row[2:] for row in rows], strict=True)] or [0] * 19
-    runs, steps, calls, errors, retries, approvals = sums[:6]
-    active, wall, idle, people = (each / 1e6 for each in sums[6:10])
-    wasted_tokens, cost, wasted, unpriced = sums[15:]
+    sums = {each.name: sum(row[place] for row in rows) for place, each in enumerate(RUNS_DAILY.amounts, 2)}
     spread: dict[str, Counter[int]] = {measure: Counter() for measure in _MEASURES}
     for measure, bucket, *_, count in measured:
         spread[measure][bucket] += count
     return Group(
         by=by,
-        runs=runs,
+        runs=sums["runs"],
         stop_reasons=_most_first(stop_reasons),
         statuses=_most_first(statuses),
-        steps=steps,
-        tool_calls=calls,
-        errors=errors,
-        retries=retries,
-        approvals=approvals,
-        active_seconds=active,
-        wall_seconds=wall,
-        idle_seconds=idle,
-        people_seconds=people,
-        tokens=_tokens(sums[10:15]),
-        wasted_tokens=wasted_tokens,
-        cost_usd=cost / 10**9,
-        wasted_usd=wasted / 10**9,
-        unpriced_runs=unpriced,
+        steps=sums["steps"],
+        tool_calls=sums["tool_calls"],
+        errors=sums["errors"],
+        retries=sums["retries"],
+        approvals=sums["approvals"],
+        active_seconds=sums["active_us"] / 1e6,
+        wall_seconds=sums["wall_us"] / 1e6,
+        idle_seconds=sums["idle_us"] / 1e6,
+        people_seconds=sums["people_us"] / 1e6,
+        tokens=_tokens([sums[name] for name in TOKENS]),
+        wasted_tokens=sums["wasted_tokens"],
+        cost_usd=sums["cost_nanos"] / 10**9,
+        wasted_usd=sums["wasted_nanos"] / 10**9,
+        unpriced_runs=sums["unpriced_runs"],
         percentiles={measure: percentiles(buckets) for measure, buckets in spread.items()},
     )
 
@@ -321,11 +316,8 @@ def _most_first(counted: Counter[str]) -> Mapping[str, int]:
 
 
 def _tools(found: Rows) -> Sequence[ToolStats]:
-    by_tool: dict[tuple[str, str], list[Sequence[Any]]] = {}
-    for row in found:
-        by_tool.setdefault((row[0], row[1]), []).append(row)
     made: list[ToolStats] = []
-    for (kind, tool), rows in by_tool.items():
+    for (kind, tool), rows in _by_key(found, slice(2)).items():
         statuses: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         for row in rows:
@@ -351,11 +343,8 @@ def _tools(found: Rows) -> Sequence[ToolStats]:
 
 
 def _models(found: Rows) -> Sequence[ModelStats]:
-    by_model: dict[str, list[Sequence[Any]]] = {}
-    for row in found:
-        by_model.setdefault(row[0], []).append(row)
     made: list[ModelStats] = []
-    for model, rows in by_model.items():
+    for (model,), rows in _by_key(found, slice(1)).items():
         statuses: Counter[str] = Counter()
         for row in rows:
             statuses[row[1]] += row[2]
@@ -376,7 +365,8 @@ def _models(found: Rows) -> Sequence[ModelStats]:
 
 def _retries(of_models: Rows, of_calls: Rows) -> Sequence[Retries]:
     what = {"agent": "tool", "flow": "node"}
-    found: Rows = [*(("model", *row) for row in of_models), *((what[row[0]], *row[1:]) for row in of_calls)]
+    # How many calls have no cost, the last sum of a model, is not told of tries.
+    found: Rows = [*(("model", *row[:-1]) for row in of_models), *((what[row[0]], *row[1:]) for row in of_calls)]
     made = [
         Retries(
             kind=kind,

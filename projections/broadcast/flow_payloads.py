@@ -55,9 +55,7 @@ def flow_status_payload(
 def node_chunk_payload(delta: NodeDelta, index: int) -> Payload:
     """Return a piece of the text that is written for a node."""
     return {
-        "node": delta.node,
-        "visit": delta.visit,
-        "item": delta.item,
+        **_place(delta),
         "attempt": delta.attempt,
         "content": delta.text,
         "is_complete": delta.is_final,
@@ -68,9 +66,7 @@ def node_chunk_payload(delta: NodeDelta, index: int) -> Payload:
 def node_progress_payload(progress: NodeProgress, config: BroadcastConfig) -> Payload:
     """Return how far a try of a node has come."""
     return {
-        "node": progress.node,
-        "visit": progress.visit,
-        "item": progress.item,
+        **_place(progress),
         "attempt": progress.attempt,
         "message": progress.message if config.include_tool_summaries else None,
         "done": progress.done,
@@ -78,8 +74,8 @@ def node_progress_payload(progress: NodeProgress, config: BroadcastConfig) -> Pa
     }
 
 
-def _place(event: nodes.FlowNodeEvent) -> Payload:
-    return {"node": event.node, "visit": event.visit, "item": event.item}
+def _place(of: nodes.FlowNodeEvent | NodeDelta | NodeProgress) -> Payload:
+    return {"node": of.node, "visit": of.visit, "item": of.item}
 
 
 @_SAID.of(nodes.FlowNodeStarted)

@@ -110,6 +110,11 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
         """The columns behind the key."""
         return self.columns[len(self.key) :]
 
+    @property
+    def blanks(self) -> Row:
+        """The optional columns, each without a value: what a row says before anything is known."""
+        return {column.name: None for column in self.columns if column.is_optional}
+
     def key_of(self, row: Row) -> Key:
         """Return the values of the key of a row. Raises `KeyError` where one is missing."""
         return _key_getter(self)(row)

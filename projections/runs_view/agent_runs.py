@@ -1,16 +1,7 @@
 """Handlers of the executions of agents: they begin, go on, wait no more and end."""
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events import (
-    ExecutionFinished,
-    ExecutionResumed,
-    ExecutionStarted,
-    InferenceRequestAmended,
-    MessagesAppended,
-    SessionForked,
-    UsageRecorded,
-    WaitEnded,
-)
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.shared.run import ExecutionStatus
@@ -34,15 +25,15 @@ AGENT_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 _OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.WAITING})
 
 
-@AGENT_RUN_HANDLERS.of(ExecutionStarted)
-def _started(memory: StreamMemory, event: ExecutionStarted, moment: RunMoment) -> None:
+@AGENT_RUN_HANDLERS.of(stored.ExecutionStarted)
+def _started(memory: StreamMemory, event: stored.ExecutionStarted, moment: RunMoment) -> None:
     run = run_at(memory, event.ordinal, event.worker, moment)
     _take(run, event.agent)
     begin_run(memory, run, moment)
 
 
-@AGENT_RUN_HANDLERS.of(SessionForked)
-def _forked(memory: StreamMemory, event: SessionForked, moment: RunMoment) -> None:
+@AGENT_RUN_HANDLERS.of(stored.SessionForked)
+def _forked(memory: StreamMemory, event: stored.SessionForked, moment: RunMoment) -> None:
     """Begin with the execution that the fork goes on with, if it is open: here it begins with the fork."""
     memory.name, memory.parent = plain(event.name), None
     change_metadata(memory, event.metadata)
@@ -62,8 +53,8 @@ def _take(run: RunMemory, agent: AgentSnapshot) -> None:
     run.kinds_below = {tool.name: tool.runs_children for tool in agent.tools if tool.runs_children is not None}
 
 
-@AGENT_RUN_HANDLERS.of(ExecutionResumed)
-def _resumed(memory: StreamMemory, event: ExecutionResumed, moment: RunMoment) -> None:
+@AGENT_RUN_HANDLERS.of(stored.ExecutionResumed)
+def _resumed(memory: StreamMemory, event: stored.ExecutionResumed, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     prices = run.prices
@@ -77,8 +68,8 @@ def _resumed(memory: StreamMemory, event: ExecutionResumed, moment: RunMoment) -
     resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 
-@AGENT_RUN_HANDLERS.of(WaitEnded)
-def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> None:
+@AGENT_RUN_HANDLERS.of(stored.WaitEnded)
+def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     wait, run.wait = run.wait, None
@@ -87,22 +78,22 @@ def _wait_ended(memory: StreamMemory, event: WaitEnded, moment: RunMoment) -> No
         move_call(run, wait.position, event, moment)
 
 
-@AGENT_RUN_HANDLERS.of(ExecutionFinished)
-def _finished(memory: StreamMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+@AGENT_RUN_HANDLERS.of(stored.ExecutionFinished)
+def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         close_step(memory, run, moment)
         end_run(memory, run, event, moment)
 
 
-@AGENT_RUN_HANDLERS.of(UsageRecorded)
-def _used(memory: StreamMemory, event: UsageRecorded, moment: RunMoment) -> None:
+@AGENT_RUN_HANDLERS.of(stored.UsageRecorded)
+def _used(memory: StreamMemory, event: stored.UsageRecorded, moment: RunMoment) -> None:
     """Count what a hook used. It is written with the next row of the execution."""
     del moment
     if (run := memory.run) is not None:
         run.own.add(event.usage, event.usage.models)
 
 
-@AGENT_RUN_HANDLERS.of(MessagesAppended, InferenceRequestAmended)
+@AGENT_RUN_HANDLERS.of(stored.MessagesAppended, stored.InferenceRequestAmended)
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: it is content."""
     del memory, event, moment

@@ -6,28 +6,8 @@ An event that does not apply in the phase of its call is passed over, as the mac
 from collections.abc import Iterable
 from functools import partial
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase, call_phase_after
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    AnswerAccepted,
-    AnswerRejected,
-    ApprovalDenied,
-    ApprovalExpired,
-    ApprovalGranted,
-    ApprovalRequested,
-    HooksRan,
-    ToolCallAmended,
-    ToolCallBlocked,
-    ToolCallCancelled,
-    ToolCallHeld,
-    ToolExecutionCompleted,
-    ToolExecutionFailed,
-    ToolExecutionInterrupted,
-    ToolExecutionSettledLate,
-    ToolExecutionStarted,
-    ToolExecutionSuspended,
-    ToolRetryScheduled,
-)
 from steptrail.domain.agent.events.tools import Then
 from steptrail.domain.agent.fold_calls import unknown_outcome
 from steptrail.domain.agent.step import CALL_STATUS
@@ -47,19 +27,7 @@ __all__ = ["CALL_HANDLERS", "ask_for", "close_step", "move_call"]
 
 CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
-_NEW: Row = {
-    "effect": None,
-    "effect_id": None,
-    "attempts": 0,
-    "started_at": None,
-    "duration_us": None,
-    **NO_ERROR,
-    "child": None,
-    "approval": None,
-    "approved_by": None,
-    "settled_by": None,
-    "end_version": None,
-}
+_NEW: Row = {**TOOL_CALLS.blanks, "attempts": 0}
 _NO_OUTCOME: Row = {"duration_us": None, **NO_ERROR, "end_version": None}
 
 
@@ -91,7 +59,7 @@ def _call_row(key: tuple[int, int, int], call: CallMemory) -> Row:
 
 
 def move_call(
-    run: RunMemory | None, position: int | None, event: AgentEvent, moment: RunMoment, **said: Scalar
+    run: RunMemory | None, position: int | None, event: stored.AgentEvent, moment: RunMoment, **said: Scalar
 ) -> CallMemory | None:
     """Move a call of the open step, and change these columns of its row; None when the event does not apply.
 
@@ -122,8 +90,8 @@ def close_step(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
             count_failure(memory, run, row, moment)
 
 
-@CALL_HANDLERS.of(ToolExecutionStarted)
-def _started(memory: StreamMemory, event: ToolExecutionStarted, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionStarted)
+def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: RunMoment) -> None:
     run = memory.run
     call = move_call(run, event.position, event, moment)
     if run is None or run.step is None or call is None:
@@ -163,7 +131,7 @@ def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: C
 
 def _end(
     memory: StreamMemory,
-    event: AgentEvent,
+    event: stored.AgentEvent,
     position: int | None,
     moment: RunMoment,
     status: str,
@@ -180,7 +148,7 @@ def _end(
         return None
     call.error = None
     if error is not None:
-        call.error = kind_of(error, call.tool, is_content=isinstance(event, ToolCallBlocked))
+        call.error = kind_of(error, call.tool, is_content=isinstance(event, stored.ToolCallBlocked))
         call.error.put(moment.changes)
     outcome: Row = {
         "duration_us": None if seconds is None else micros(seconds),
@@ -198,40 +166,40 @@ def _end(
     return call
 
 
-@CALL_HANDLERS.of(ToolExecutionCompleted)
-def _completed(memory: StreamMemory, event: ToolExecutionCompleted, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionCompleted)
+def _completed(memory: StreamMemory, event: stored.ToolExecutionCompleted, moment: RunMoment) -> None:
     seconds, by = event.duration_seconds, event.settled_by
     _end(memory, event, event.position, moment, "completed", bill=event.usage, seconds=seconds, settled_by=by)
 
 
-@CALL_HANDLERS.of(ToolExecutionFailed)
-def _failed(memory: StreamMemory, event: ToolExecutionFailed, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionFailed)
+def _failed(memory: StreamMemory, event: stored.ToolExecutionFailed, moment: RunMoment) -> None:
     bill, seconds, by = event.usage, event.duration_seconds, event.settled_by
     _end(memory, event, event.position, moment, "failed", bill=bill, error=event.error, seconds=seconds, settled_by=by)
 
 
-@CALL_HANDLERS.of(ToolRetryScheduled)
-def _retry_scheduled(memory: StreamMemory, event: ToolRetryScheduled, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolRetryScheduled)
+def _retry_scheduled(memory: StreamMemory, event: stored.ToolRetryScheduled, moment: RunMoment) -> None:
     if (call := move_call(memory.run, event.position, event, moment, **_NO_OUTCOME)) is not None:
         call.error = None
 
 
-@CALL_HANDLERS.of(ToolExecutionInterrupted)
-def _interrupted(memory: StreamMemory, event: ToolExecutionInterrupted, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionInterrupted)
+def _interrupted(memory: StreamMemory, event: stored.ToolExecutionInterrupted, moment: RunMoment) -> None:
     call = _find(memory.run, event.position)
     error = unknown_outcome(call.tool) if call is not None and event.then is Then.FAIL else None
     seconds = event.duration_seconds
     _end(memory, event, event.position, moment, "interrupted", bill=event.usage, error=error, seconds=seconds)
 
 
-@CALL_HANDLERS.of(ToolExecutionSuspended)
-def _suspended(memory: StreamMemory, event: ToolExecutionSuspended, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionSuspended)
+def _suspended(memory: StreamMemory, event: stored.ToolExecutionSuspended, moment: RunMoment) -> None:
     seconds = event.duration_seconds
     _end(memory, event, event.position, moment, "suspended", bill=event.usage, seconds=seconds)
 
 
-@CALL_HANDLERS.of(ToolExecutionSettledLate)
-def _settled_late(memory: StreamMemory, event: ToolExecutionSettledLate, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolExecutionSettledLate)
+def _settled_late(memory: StreamMemory, event: stored.ToolExecutionSettledLate, moment: RunMoment) -> None:
     run = memory.run
     for call in run.step.calls if run is not None and run.step is not None else ():
         if call.row["effect_id"] == plain(event.effect_id) and call.attempt == event.attempt:
@@ -245,63 +213,68 @@ def _find(run: RunMemory | None, position: int) -> CallMemory | None:
     return calls[position] if position < len(calls) else None
 
 
-@CALL_HANDLERS.of(ToolCallBlocked)
-def _blocked(memory: StreamMemory, event: ToolCallBlocked, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolCallBlocked)
+def _blocked(memory: StreamMemory, event: stored.ToolCallBlocked, moment: RunMoment) -> None:
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
     _end(memory, event, event.position, moment, "blocked", error=error)
 
 
 def _moved(
-    memory: StreamMemory, event: ToolCallAmended | ToolCallHeld | AnswerAccepted | AnswerRejected, moment: RunMoment
+    memory: StreamMemory,
+    event: stored.ToolCallAmended | stored.ToolCallHeld | stored.AnswerAccepted | stored.AnswerRejected,
+    moment: RunMoment,
 ) -> None:
     move_call(memory.run, event.position, event, moment)
 
 
-CALL_HANDLERS.of(ToolCallAmended)(_moved)
-CALL_HANDLERS.of(ToolCallHeld)(_moved)
-CALL_HANDLERS.of(AnswerAccepted)(_moved)
-CALL_HANDLERS.of(AnswerRejected)(_moved)
+CALL_HANDLERS.of(stored.ToolCallAmended)(_moved)
+CALL_HANDLERS.of(stored.ToolCallHeld)(_moved)
+CALL_HANDLERS.of(stored.AnswerAccepted)(_moved)
+CALL_HANDLERS.of(stored.AnswerRejected)(_moved)
 
 
-@CALL_HANDLERS.of(ToolCallCancelled)
-def _cancelled(memory: StreamMemory, event: ToolCallCancelled, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ToolCallCancelled)
+def _cancelled(memory: StreamMemory, event: stored.ToolCallCancelled, moment: RunMoment) -> None:
     run, said = memory.run, {**_NO_OUTCOME, "end_version": moment.version}
     call = move_call(run, event.position, event, moment, **said)
     if run is not None and run.step is not None and call is not None and call.ended is not None:
         _put_attempt(memory, run, run.step, call, moment)
 
 
-@CALL_HANDLERS.of(HooksRan)
-def _hooks_ran(memory: StreamMemory, event: HooksRan, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.HooksRan)
+def _hooks_ran(memory: StreamMemory, event: stored.HooksRan, moment: RunMoment) -> None:
     if event.forbidden_by is not None and event.hook_type == HookType.PRE_TOOL_USE:
         move_call(memory.run, event.position, event, moment)
 
 
-@CALL_HANDLERS.of(ApprovalRequested)
-def _requested(memory: StreamMemory, event: ApprovalRequested, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ApprovalRequested)
+def _requested(memory: StreamMemory, event: stored.ApprovalRequested, moment: RunMoment) -> None:
     call = move_call(memory.run, event.position, event, moment, approval="asked", approved_by=None)
     if memory.run is not None and call is not None:
         call.approval = event.approval_id
         memory.run.approvals += 1
 
 
-@CALL_HANDLERS.of(ApprovalGranted)
-def _granted(memory: StreamMemory, event: ApprovalGranted, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ApprovalGranted)
+def _granted(memory: StreamMemory, event: stored.ApprovalGranted, moment: RunMoment) -> None:
     _answered(memory, event, moment, approval="granted", approved_by=plain(event.by))
 
 
-@CALL_HANDLERS.of(ApprovalDenied)
-def _denied(memory: StreamMemory, event: ApprovalDenied, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ApprovalDenied)
+def _denied(memory: StreamMemory, event: stored.ApprovalDenied, moment: RunMoment) -> None:
     _answered(memory, event, moment, approval="denied", approved_by=plain(event.by), end_version=moment.version)
 
 
-@CALL_HANDLERS.of(ApprovalExpired)
-def _expired(memory: StreamMemory, event: ApprovalExpired, moment: RunMoment) -> None:
+@CALL_HANDLERS.of(stored.ApprovalExpired)
+def _expired(memory: StreamMemory, event: stored.ApprovalExpired, moment: RunMoment) -> None:
     _answered(memory, event, moment, approval="expired", end_version=moment.version)
 
 
 def _answered(
-    memory: StreamMemory, event: ApprovalGranted | ApprovalDenied | ApprovalExpired, moment: RunMoment, **said: Scalar
+    memory: StreamMemory,
+    event: stored.ApprovalGranted | stored.ApprovalDenied | stored.ApprovalExpired,
+    moment: RunMoment,
+    **said: Scalar,
 ) -> None:
     run = memory.run
     for call in run.step.calls if run is not None and run.step is not None else ():

@@ -2,14 +2,7 @@
 
 from functools import partial
 
-from steptrail.domain.agent.events import (
-    InferenceCompleted,
-    InferenceFailed,
-    InferenceInterrupted,
-    InferenceStarted,
-    StepCompleted,
-    StepStarted,
-)
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.step import cut_reply_error
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.kernel.handlers import Handlers
@@ -19,7 +12,7 @@ from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
 from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
-from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
+from steptrail.projections.runs_view.signature import kind_of
 from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
 from steptrail.projections.runs_view.values import micros, plain, tokens
@@ -28,23 +21,13 @@ __all__ = ["STEP_HANDLERS"]
 
 STEP_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
-_NO_END: Row = {
-    "answered_by": None,
-    "finish_reason": None,
-    "raw_finish_reason": None,
-    "duration_us": None,
-    **tokens(Usage()),
-    "cost_nanos": None,
-    "cut_by": None,
-    **NO_ERROR,
-    "end_version": None,
-}
+_NO_END: Row = {**INFERENCES.blanks, **tokens(Usage())}
 _OPEN_INFERENCE: Row = {"status": "in_progress"}
 _OPEN_STEP: Row = {"status": "in_progress", "active_us": 0, "errors": 0, "cost_nanos": None, "end_version": None}
 
 
-@STEP_HANDLERS.of(StepStarted)
-def _step_started(memory: StreamMemory, event: StepStarted, moment: RunMoment) -> None:
+@STEP_HANDLERS.of(stored.StepStarted)
+def _step_started(memory: StreamMemory, event: stored.StepStarted, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     run.step = step = StepMemory(number=event.number, started_at=moment.at, version=moment.version)
@@ -68,8 +51,8 @@ def _step_row(run: RunMemory, step: StepMemory) -> Row:
     }
 
 
-@STEP_HANDLERS.of(InferenceStarted)
-def _inference_started(memory: StreamMemory, event: InferenceStarted, moment: RunMoment) -> None:
+@STEP_HANDLERS.of(stored.InferenceStarted)
+def _inference_started(memory: StreamMemory, event: stored.InferenceStarted, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     step.takes_answers_in_calls = event.output_mode is OutputMode.TOOL
@@ -102,8 +85,8 @@ def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: RunM
     count_failure(memory, run, row, moment)
 
 
-@STEP_HANDLERS.of(InferenceCompleted)
-def _inference_completed(memory: StreamMemory, event: InferenceCompleted, moment: RunMoment) -> None:
+@STEP_HANDLERS.of(stored.InferenceCompleted)
+def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     reply, asked_for = event.reply, step.inference.model if step.inference is not None else ""
@@ -124,8 +107,8 @@ def _inference_completed(memory: StreamMemory, event: InferenceCompleted, moment
     _put_step(run, step, moment)
 
 
-@STEP_HANDLERS.of(InferenceFailed)
-def _inference_failed(memory: StreamMemory, event: InferenceFailed, moment: RunMoment) -> None:
+@STEP_HANDLERS.of(stored.InferenceFailed)
+def _inference_failed(memory: StreamMemory, event: stored.InferenceFailed, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     step.error = kind_of(event.error)
@@ -134,14 +117,14 @@ def _inference_failed(memory: StreamMemory, event: InferenceFailed, moment: RunM
     _end_inference(memory, run, said, moment)
 
 
-@STEP_HANDLERS.of(InferenceInterrupted)
-def _inference_interrupted(memory: StreamMemory, event: InferenceInterrupted, moment: RunMoment) -> None:
+@STEP_HANDLERS.of(stored.InferenceInterrupted)
+def _inference_interrupted(memory: StreamMemory, event: stored.InferenceInterrupted, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         _end_inference(memory, run, {"status": "interrupted", "cut_by": event.reason}, moment)
 
 
-@STEP_HANDLERS.of(StepCompleted)
-def _step_completed(memory: StreamMemory, event: StepCompleted, moment: RunMoment) -> None:
+@STEP_HANDLERS.of(stored.StepCompleted)
+def _step_completed(memory: StreamMemory, event: stored.StepCompleted, moment: RunMoment) -> None:
     if (run := memory.run) is None or (step := run.step) is None:
         return
     errors = [call.error for call in step.calls if call.error is not None]

@@ -4,24 +4,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.flow import events as stored
 from steptrail.domain.flow.envelope import NodeError
-from steptrail.domain.flow.events import (
-    NodeAttemptCompleted,
-    NodeAttemptFailed,
-    NodeAttemptInterrupted,
-    NodeAttemptSettledLate,
-    NodeAttemptStarted,
-    NodeAttemptSuspended,
-    NodeCancelled,
-    NodeCompleted,
-    NodeEvaluated,
-    NodeFailed,
-    NodeFailureRecorded,
-    NodeOpened,
-    NodeRetryScheduled,
-    NodeSkipped,
-    NodeThen,
-)
 from steptrail.domain.flow.events.about import TaskEvent, VisitEvent
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.graph import graph_of
@@ -43,7 +27,9 @@ __all__ = ["VISIT_HANDLERS", "count_cut_visits", "take_up_again"]
 
 VISIT_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
-_Ended = NodeAttemptCompleted | NodeAttemptFailed | NodeAttemptInterrupted | NodeAttemptSuspended
+_Ended = (
+    stored.NodeAttemptCompleted | stored.NodeAttemptFailed | stored.NodeAttemptInterrupted | stored.NodeAttemptSuspended
+)
 
 _NEW_VISIT: Row = {
     "status": "in_progress",
@@ -57,23 +43,11 @@ _NEW_VISIT: Row = {
     **NO_ERROR,
     "end_version": None,
 }
-_NEW_TRY: Row = {
-    "effect": None,
-    "effect_id": None,
-    "started_at": None,
-    "duration_us": None,
-    "cut_by": None,
-    **NO_ERROR,
-    "child": None,
-    "settled_by": None,
-    **tokens(Usage()),
-    "cost_nanos": None,
-    "end_version": None,
-}
+_NEW_TRY: Row = {**TRIES.blanks, **tokens(Usage())}
 
 
-@VISIT_HANDLERS.of(NodeOpened)
-def _opened(memory: StreamMemory, event: NodeOpened, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeOpened)
+def _opened(memory: StreamMemory, event: stored.NodeOpened, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
         _begin(run, VisitMemory(event.node, event.visit, {"number": event.number, "items": event.items}), moment)
 
@@ -120,8 +94,8 @@ def _try_of(visit: VisitMemory, item: int | None) -> TryMemory | None:
     return visit.tries.setdefault(item, TryMemory()) if item is not None else visit.tries.get(None)
 
 
-@VISIT_HANDLERS.of(NodeAttemptStarted)
-def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeAttemptStarted)
+def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: RunMoment) -> None:
     run, visit = memory.run, _visit(memory.run, event)
     task = _try_of(visit, event.item) if visit is not None else None
     if run is None or visit is None or task is None:
@@ -150,7 +124,7 @@ def _started(memory: StreamMemory, event: NodeAttemptStarted, moment: RunMoment)
     _put(run, visit, moment)
 
 
-def _kind_below(run: RunMemory, event: NodeAttemptStarted) -> str | None:
+def _kind_below(run: RunMemory, event: stored.NodeAttemptStarted) -> str | None:
     """Return the kind of the stream that the node runs; None when it runs none, or the workflow cannot be read."""
     try:
         node = graph_of(run.definition).node(event.node)
@@ -190,13 +164,13 @@ def _end_try(
     if run is None or visit is None or task is None:
         return
     was_tried = task.is_running or task.is_parked
-    is_parked = isinstance(event, NodeAttemptInterrupted) and event.then is NodeThen.PARK
+    is_parked = isinstance(event, stored.NodeAttemptInterrupted) and event.then is stored.NodeThen.PARK
     row = task.row if was_tried else {**_NEW_TRY, "version": moment.version}
     task.is_running, task.is_parked = False, is_parked
     row.update(
         status=status,
         duration_us=micros(event.duration_seconds),
-        cut_by=event.reason.value if isinstance(event, NodeAttemptInterrupted) else None,
+        cut_by=event.reason.value if isinstance(event, stored.NodeAttemptInterrupted) else None,
         end_version=moment.version,
         settled_by=None if settled_by is None else plain(settled_by),
         **(NO_ERROR if error is None else error.columns()),
@@ -207,7 +181,7 @@ def _end_try(
     _put(run, visit, moment)
     if not _is_at_work(run):
         run.active_us, run.active_since = run.active_at(moment.at), None
-    if isinstance(event, NodeAttemptCompleted) and event.item is not None:
+    if isinstance(event, stored.NodeAttemptCompleted) and event.item is not None:
         del visit.tries[event.item]
 
 
@@ -231,37 +205,37 @@ def _bill(
     row.update(tokens(bill), cost_nanos=Spending(bill, bill.models).nanos_of_known(run.prices))
 
 
-@VISIT_HANDLERS.of(NodeAttemptCompleted)
-def _try_completed(memory: StreamMemory, event: NodeAttemptCompleted, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeAttemptCompleted)
+def _try_completed(memory: StreamMemory, event: stored.NodeAttemptCompleted, moment: RunMoment) -> None:
     _end_try(memory, event, "completed", moment, settled_by=event.settled_by)
 
 
-@VISIT_HANDLERS.of(NodeAttemptFailed)
-def _try_failed(memory: StreamMemory, event: NodeAttemptFailed, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeAttemptFailed)
+def _try_failed(memory: StreamMemory, event: stored.NodeAttemptFailed, moment: RunMoment) -> None:
     error = _kind(event.failure, event.node, event.error.message, event.error)
     error.put(moment.changes)
     _end_try(memory, event, "failed", moment, error=error, settled_by=event.settled_by)
 
 
-@VISIT_HANDLERS.of(NodeAttemptInterrupted)
-def _try_interrupted(memory: StreamMemory, event: NodeAttemptInterrupted, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeAttemptInterrupted)
+def _try_interrupted(memory: StreamMemory, event: stored.NodeAttemptInterrupted, moment: RunMoment) -> None:
     _end_try(memory, event, "interrupted", moment)
 
 
-@VISIT_HANDLERS.of(NodeAttemptSuspended)
-def _try_suspended(memory: StreamMemory, event: NodeAttemptSuspended, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeAttemptSuspended)
+def _try_suspended(memory: StreamMemory, event: stored.NodeAttemptSuspended, moment: RunMoment) -> None:
     _end_try(memory, event, "suspended", moment)
 
 
-@VISIT_HANDLERS.of(NodeAttemptSettledLate)
-def _settled_late(memory: StreamMemory, event: NodeAttemptSettledLate, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeAttemptSettledLate)
+def _settled_late(memory: StreamMemory, event: stored.NodeAttemptSettledLate, moment: RunMoment) -> None:
     """Count what was used. It is written with the next row of the execution."""
     del moment
     if (run := memory.run) is not None and event.usage is not None:
         run.own.add(event.usage, event.usage.models)
 
 
-@VISIT_HANDLERS.of(NodeRetryScheduled, NodeEvaluated)
+@VISIT_HANDLERS.of(stored.NodeRetryScheduled, stored.NodeEvaluated)
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: another try, or the end of the visit, comes later."""
     del memory, event, moment
@@ -273,7 +247,7 @@ def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | Non
     )
 
 
-def _kind_of(event: NodeFailureRecorded | NodeFailed, moment: RunMoment) -> ErrorKind:
+def _kind_of(event: stored.NodeFailureRecorded | stored.NodeFailed, moment: RunMoment) -> ErrorKind:
     error: NodeError = event.error
     kind = _kind(error.failure, event.node, error.message, error.error)
     kind.put(moment.changes)
@@ -317,18 +291,18 @@ def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: RunMoment) ->
             _count(memory, run, visit, moment)
 
 
-@VISIT_HANDLERS.of(NodeCompleted)
-def _completed(memory: StreamMemory, event: NodeCompleted, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeCompleted)
+def _completed(memory: StreamMemory, event: stored.NodeCompleted, moment: RunMoment) -> None:
     _close(memory, event, "completed", moment, {})
 
 
-@VISIT_HANDLERS.of(NodeSkipped)
-def _skipped(memory: StreamMemory, event: NodeSkipped, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeSkipped)
+def _skipped(memory: StreamMemory, event: stored.NodeSkipped, moment: RunMoment) -> None:
     _close(memory, event, "skipped", moment, {})
 
 
-@VISIT_HANDLERS.of(NodeFailureRecorded)
-def _failure_recorded(memory: StreamMemory, event: NodeFailureRecorded, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeFailureRecorded)
+def _failure_recorded(memory: StreamMemory, event: stored.NodeFailureRecorded, moment: RunMoment) -> None:
     run, visit = memory.run, _visit(memory.run, event)
     if run is None or visit is None:
         return
@@ -342,8 +316,8 @@ def _failure_recorded(memory: StreamMemory, event: NodeFailureRecorded, moment: 
     _put(run, visit, moment)
 
 
-@VISIT_HANDLERS.of(NodeFailed)
-def _failed(memory: StreamMemory, event: NodeFailed, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeFailed)
+def _failed(memory: StreamMemory, event: stored.NodeFailed, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
     run.failure = kind = _kind_of(event, moment)
@@ -353,8 +327,8 @@ def _failed(memory: StreamMemory, event: NodeFailed, moment: RunMoment) -> None:
         _end(run, visit, "failed", moment, {"rule": plain(event.rule), **kind.columns()})
 
 
-@VISIT_HANDLERS.of(NodeCancelled)
-def _cancelled(memory: StreamMemory, event: NodeCancelled, moment: RunMoment) -> None:
+@VISIT_HANDLERS.of(stored.NodeCancelled)
+def _cancelled(memory: StreamMemory, event: stored.NodeCancelled, moment: RunMoment) -> None:
     run, visit = memory.run, _visit(memory.run, event)
     if run is None or visit is None:
         return

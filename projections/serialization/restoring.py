@@ -2,20 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.config import AgentSnapshot
-from steptrail.domain.agent.events import (
-    AgentEvent,
-    ContinuationEvaluated,
-    ExecutionFinished,
-    ExecutionPaused,
-    ExecutionStarted,
-    MessagesAppended,
-    SessionStarted,
-    StepCompleted,
-    StepStarted,
-    UsageRecorded,
-    WaitStarted,
-)
 from steptrail.domain.agent.events.session import MessageSource
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.ids import SessionId, checked_session_id, execution_id
@@ -54,7 +42,7 @@ def restored(data: Mapping[str, JsonValue]) -> AgentState:
     return evolve_all(initial(session_id), records)
 
 
-def _implied(document: Reader, session_id: SessionId) -> Iterator[tuple[int, AgentEvent]]:
+def _implied(document: Reader, session_id: SessionId) -> Iterator[tuple[int, stored.AgentEvent]]:
     """Yield the events that would have led to what the document says, with their instants."""
     times = document.object("execution")
     began = times.instant("created_at") or times.instant("started_at") or 0
@@ -67,33 +55,33 @@ def _implied(document: Reader, session_id: SessionId) -> Iterator[tuple[int, Age
         if document.has("parent_agent_id")
         else None
     )
-    started = document.made("metadata", lambda: SessionStarted(name="", parent=parent, metadata=metadata))
+    started = document.made("metadata", lambda: stored.SessionStarted(name="", parent=parent, metadata=metadata))
     yield began, started
     if status is ExecutionStatus.PENDING:
-        yield updated, MessagesAppended(messages=tuple(messages), by=_BY)
+        yield updated, stored.MessagesAppended(messages=tuple(messages), by=_BY)
         return
     before, given, after = _around_the_input(messages)
     if before:
-        yield began, MessagesAppended(messages=before, by=_BY)
+        yield began, stored.MessagesAppended(messages=before, by=_BY)
     yield began, _execution(session_id, given)
     if after:
-        yield began, MessagesAppended(messages=after, source=MessageSource.HOOK, by=_BY)
+        yield began, stored.MessagesAppended(messages=after, source=MessageSource.HOOK, by=_BY)
     steps, seconds = document.count("step_count", MOST_STEPS), times.seconds("cumulative_seconds")
     for number in range(1, steps + 1):
-        yield began, StepStarted(number=number)
-        yield began, StepCompleted(number=number, duration_seconds=seconds if number == steps else 0.0)
+        yield began, stored.StepStarted(number=number)
+        yield began, stored.StepCompleted(number=number, duration_seconds=seconds if number == steps else 0.0)
     # What took the time of an execution without steps is its first one, which has not ended.
     in_a_step = steps == 0 and seconds > 0 and status not in _FINISHED
     decided = _decided(document, status, steps, is_needed=in_a_step or status is ExecutionStatus.WAITING)
     if decided is not None:
         yield began, decided
     if in_a_step:
-        yield updated - round(seconds * 1e6), StepStarted(number=1)
-    yield updated, UsageRecorded(hook=_BY, usage=_usage(document.object("usage")))
+        yield updated - round(seconds * 1e6), stored.StepStarted(number=1)
+    yield updated, stored.UsageRecorded(hook=_BY, usage=_usage(document.object("usage")))
     if decided is not None and status in _FINISHED:
         yield (
             updated,
-            ExecutionFinished(
+            stored.ExecutionFinished(
                 status=status,
                 stop_reason=decided.stop_reason,
                 resolved_by=decided.resolved_by,
@@ -101,10 +89,10 @@ def _implied(document: Reader, session_id: SessionId) -> Iterator[tuple[int, Age
             ),
         )
     elif status is ExecutionStatus.PAUSED:
-        yield updated, ExecutionPaused(by=_BY, step_seconds=seconds if in_a_step else 0.0)
+        yield updated, stored.ExecutionPaused(by=_BY, step_seconds=seconds if in_a_step else 0.0)
     elif status is ExecutionStatus.WAITING:
         # The document does not say what for.
-        yield updated, WaitStarted(kind="retry")
+        yield updated, stored.WaitStarted(kind="retry")
 
 
 def _around_the_input(messages: list[Message]) -> tuple[tuple[Message, ...], Message | None, tuple[Message, ...]]:
@@ -115,8 +103,8 @@ def _around_the_input(messages: list[Message]) -> tuple[tuple[Message, ...], Mes
     return tuple(messages[:place]), messages[place], tuple(messages[place + 1 :])
 
 
-def _execution(session_id: SessionId, given: Message | None) -> ExecutionStarted:
-    return ExecutionStarted(
+def _execution(session_id: SessionId, given: Message | None) -> stored.ExecutionStarted:
+    return stored.ExecutionStarted(
         execution_id=execution_id(session_id, 1),
         ordinal=1,
         segment=1,
@@ -128,7 +116,9 @@ def _execution(session_id: SessionId, given: Message | None) -> ExecutionStarted
     )
 
 
-def _decided(document: Reader, status: ExecutionStatus, step: int, *, is_needed: bool) -> ContinuationEvaluated | None:
+def _decided(
+    document: Reader, status: ExecutionStatus, step: int, *, is_needed: bool
+) -> stored.ContinuationEvaluated | None:
     """Return the last decision that the document tells of, or one that must have been taken."""
     if not document.has("last_continuation") and status not in _FINISHED and not is_needed:
         return None
@@ -140,7 +130,7 @@ def _decided(document: Reader, status: ExecutionStatus, step: int, *, is_needed:
         decision = ContinuationDecision.REQUEST
     else:
         decision = ContinuationDecision.STOP if reason is StopReason.COMPLETED else ContinuationDecision.FORBID
-    return ContinuationEvaluated(
+    return stored.ContinuationEvaluated(
         step=step,
         decision=decision,
         should_continue=goes_on,

@@ -151,8 +151,7 @@ def references(state: bytes) -> tuple[Reference, ...]:
     try:
         return _REFERENCES.decode(_body(state)).blobs
     except ValueError as error:
-        msg = "what it says of its blobs cannot be read"
-        raise ValueError(msg) from error
+        raise ValueError("what it says of its blobs cannot be read") from error
 
 
 def attach(state: bytes, fetch: FetchBody) -> bytes:
@@ -281,14 +280,12 @@ def _put(payload: JsonValue, at: str, value: JsonValue) -> None:
             payload = _inside(payload)[_key(payload, key)]
         _inside(payload)[_key(payload, last)] = value
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        msg = f"its blob has no place {at!r} in it"
-        raise ValueError(msg) from error
+        raise ValueError(f"its blob has no place {at!r} in it") from error
 
 
 def _inside(value: JsonValue) -> Any:
     if not isinstance(value, dict | list):
-        msg = "nothing stands inside of it"
-        raise TypeError(msg)
+        raise TypeError("nothing stands inside of it")
     return value
 
 

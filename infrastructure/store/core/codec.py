@@ -46,8 +46,7 @@ def encode(event: Event, at: int) -> bytes:
 def with_instant(payload: bytes, at: int) -> bytes:
     """Return the JSON of an object with the instant in front. Raises `ValueError` for one that is out of range."""
     if not 0 <= at <= _LATEST:
-        msg = f"the instant {at} is not a number of microseconds from 0 to {_LATEST}"
-        raise ValueError(msg)
+        raise ValueError(f"the instant {at} is not a number of microseconds from 0 to {_LATEST}")
     # Blanks, not zeros, fill a short number: JSON allows no leading zero.
     return b'{"@":%16d' % at + (b"}" if payload == b"{}" else b"," + payload[1:])
 
@@ -55,8 +54,7 @@ def with_instant(payload: bytes, at: int) -> bytes:
 def decode(type_name: str, state: bytes) -> tuple[int, Event]:
     """Return the instant and the event. Raises `ValueError` that says why the bytes cannot be read."""
     if not state.startswith(_MARK) or len(state) < _HEAD:
-        msg = "it does not begin with an instant"
-        raise ValueError(msg)
+        raise ValueError("it does not begin with an instant")
     at = int(state[_BEFORE:INSTANT_WIDTH])
     body = b"{" + (state[_HEAD:] or b"}")
     cls = EVENT_TYPES.get(type_name)
@@ -117,8 +115,7 @@ def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
         try:
             payload = upcaster.upcast(payload)
         except Exception as error:
-            msg = f"its upcaster failed with {type(error).__name__}: {error}"
-            raise ValueError(msg) from error
+            raise ValueError(f"its upcaster failed with {type(error).__name__}: {error}") from error
         name = upcaster.successor
     return EVENT_TYPES[name], msgspec.json.encode(payload)
 

@@ -40,8 +40,7 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
     if content is None or not isinstance(cast("object", state), bytes):
         return state
     if not isinstance(content, bytes):
-        msg = f"its content is {type(content).__name__}, not bytes"
-        raise ValueError(msg)
+        raise ValueError(f"its content is {type(content).__name__}, not bytes")
     if type_name in EVENT_TYPES and _is_all_at_the_top(EVENT_TYPES[type_name]):
         return state[:-1] + b"," + content[1:]
     together = msgspec.json.decode(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}")
@@ -126,5 +125,4 @@ def _join(state: JsonValue, content: JsonValue) -> None:
         for one, other in zip(state, content, strict=True):
             _join(one, other)
     else:
-        msg = "its content does not fit its state"
-        raise ValueError(msg)
+        raise ValueError("its content does not fit its state")

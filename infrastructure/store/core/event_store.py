@@ -55,8 +55,8 @@ from steptrail.infrastructure.store.core.reading import (
 )
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
-from steptrail.infrastructure.store.core.work_threads import WorkThreads
-from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
+from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
+from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
@@ -206,11 +206,11 @@ class RecorderEventStore:
 
     async def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
-        await _finished(self._submit(self._writer, lambda: self.recorder.list_anew(row)))
+        await finished(self._submit(self._writer, lambda: self.recorder.list_anew(row)))
 
     async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
         """Erase streams that end at these versions, together or not at all. See the port."""
-        return await _finished(self._submit(self._writer, lambda: self.recorder.erase(streams, at, by, reason)))
+        return await finished(self._submit(self._writer, lambda: self.recorder.erase(streams, at, by, reason)))
 
     async def erasure(self, stream: str) -> Erasure | None:
         """Return what is remembered of an erased stream; None for any other."""
@@ -220,7 +220,7 @@ class RecorderEventStore:
         """Remove the bytes of what was erased from the files; return where some may remain. See the port."""
         erasure = self.recorder.select_erasure
         await self._ask(lambda: give_back(self._leases, lambda stream: erasure(stream) is not None), self._keeper)
-        return await _finished(self._submit(self._writer, lambda: self.recorder.scrub(thoroughly=thoroughly)))
+        return await finished(self._submit(self._writer, lambda: self.recorder.scrub(thoroughly=thoroughly)))
 
     async def _mark(self, error: CorruptRecord) -> None:
         """Have lists say that a stream is damaged. A store that cannot be written now says so another time."""
@@ -228,7 +228,7 @@ class RecorderEventStore:
             return
         with suppress(StoreError):
             mark = partial(self.recorder.mark_damage, error.stream, str(error))
-            await _finished(self._submit(self._writer, mark))
+            await finished(self._submit(self._writer, mark))
 
     async def all_streams(self) -> Sequence[str]:
         """Return the ids of all streams, those that have lost their first events included, oldest first."""
@@ -309,7 +309,7 @@ class RecorderEventStore:
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot of the stream in the place of the one before."""
         auxiliary = self.recorder.auxiliary
-        await _finished(self._submit(self._writer, lambda: auxiliary.keep_snapshot(stream, snapshot)))
+        await finished(self._submit(self._writer, lambda: auxiliary.keep_snapshot(stream, snapshot)))
 
     async def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
@@ -318,7 +318,7 @@ class RecorderEventStore:
     async def keep_place(self, follower: str, position: int) -> None:
         """Store how far a follower has come; one that is further already stays there."""
         auxiliary = self.recorder.auxiliary
-        await _finished(self._submit(self._writer, lambda: auxiliary.keep_place(follower, position)))
+        await finished(self._submit(self._writer, lambda: auxiliary.keep_place(follower, position)))
 
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
@@ -333,7 +333,7 @@ class RecorderEventStore:
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
         future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
         try:
-            held = await _finished(future)
+            held = await finished(future)
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
                 future.result().release()
@@ -365,7 +365,7 @@ class RecorderEventStore:
             return
         with self._lock:
             closing = self._closing = self._closing or self._keeper.submit(self._close)
-        await _finished(closing)
+        await finished(closing)
         self._keeper.shutdown()
 
     def _close(self) -> None:
@@ -384,7 +384,7 @@ class RecorderEventStore:
         with self._lock:
             self._leases_held -= 1
         with suppress(StoreUnavailable):
-            await _finished(self._submit(self._keeper, lease.release))
+            await finished(self._submit(self._keeper, lease.release))
 
     def _written_here(self, pending: PendingCommit) -> StreamHead | StoreError | None:
         """Write a commit in the caller's thread, and return its outcome; None when it is to be queued.
@@ -487,14 +487,3 @@ def _deliver(ended: Sequence[_Ended]) -> None:
             stored.set_exception(outcome)
         else:
             stored.set_result(outcome)
-
-
-async def _finished(future: Future[T]) -> T:
-    """Return what the work returned. A caller that is cancelled waits for its end all the same."""
-    wrapped = asyncio.wrap_future(future)
-    cancelled = await wait_through(wrapped)
-    if cancelled is not None:
-        if not wrapped.cancelled():
-            wrapped.exception()  # looked at, so that no error is reported as unseen
-        raise cancelled
-    return wrapped.result()

@@ -139,8 +139,7 @@ class FileLeases:
             with guard.acquire(poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:
-            msg = f"the leases in {self._folder} are locked by another process: try again"
-            raise StoreLocked(msg) from error
+            raise StoreLocked(f"the leases in {self._folder} are locked by another process: try again") from error
         except OSError as error:
             raise file_error(error, f"the leases in {self._folder}") from error
 
@@ -207,8 +206,7 @@ class NoLeases:
 
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Raise `StoreReadOnly`."""
-        msg = f"the store {self._store} was opened for reading only: {owner} cannot run {stream!r} on it"
-        raise StoreReadOnly(msg)
+        raise StoreReadOnly(f"the store {self._store} was opened for reading only: {owner} cannot run {stream!r} on it")
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""

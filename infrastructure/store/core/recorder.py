@@ -3,7 +3,7 @@
 A row of an answer holds the columns of its commit where it is the first event of one, and None on the others.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -11,27 +11,18 @@ from msgspec import Struct
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Snapshot, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryTables
 from steptrail.infrastructure.store.core.blobs import Blob
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import IndexRow
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.snapshots import SnapshotRow
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = [
-    "STRAY",
-    "AuxiliaryTables",
-    "CommitRow",
-    "EventRow",
-    "LogRow",
-    "PendingCommit",
-    "Recorder",
-    "opened_on",
-]
+__all__ = ["STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "opened_on"]
 
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
@@ -73,42 +64,6 @@ class PendingCommit(Struct, frozen=True):
 def opened_on(commit: PendingCommit) -> str | None:
     """Return the stream whose past a commit opens a fork of. It is not stored when that one is erased by then."""
     return None if commit.expected != EMPTY_STREAM or commit.summary is None else commit.summary.fork_of
-
-
-class AuxiliaryTables(Protocol):
-    """The tables beside the events: blobs, snapshots and places."""
-
-    def body(self, digest: bytes) -> bytes | None:
-        """Return the blob of that digest, as it is stored; None when there is none."""
-        ...
-
-    def digests(self) -> Sequence[object]:
-        """Return the digests that blobs are stored under."""
-        ...
-
-    def states_with_blobs(self) -> Iterator[bytes]:
-        """Yield the states and the contents that refer to blobs, a page at a time."""
-        ...
-
-    def snapshot(self, stream: str) -> SnapshotRow | None:
-        """Return the snapshot of a stream as it is stored."""
-        ...
-
-    def streams_with_snapshots(self) -> Sequence[str]:
-        """Return the ids of the streams that snapshots are stored under."""
-        ...
-
-    def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
-        """Store a snapshot in the place of the one before."""
-        ...
-
-    def place(self, follower: str) -> int:
-        """Return the position that a follower has kept, 0 when it has kept none."""
-        ...
-
-    def keep_place(self, follower: str, position: int) -> None:
-        """Store how far a follower has come; one that is further already stays there."""
-        ...
 
 
 class Recorder(Protocol):

@@ -37,13 +37,10 @@ def unsealed(stream: str, row: SnapshotRow) -> Snapshot:
     """Return the snapshot of a row. Raises `ValueError` that says why it is not to be used."""
     version, digest, kind, state = row.version, row.digest, row.format, row.state
     if not (isinstance(version, int) and isinstance(digest, bytes) and isinstance(kind, str)):
-        msg = "it is damaged: it holds a value of the wrong type"
-        raise ValueError(msg)
+        raise ValueError("it is damaged: it holds a value of the wrong type")
     snapshot = Snapshot(StreamHead(version, digest), kind, state if isinstance(state, bytes) else b"")
     if seal(stream, snapshot) != row.seal:
-        msg = "it is damaged: its content does not match its seal"
-        raise ValueError(msg)
+        raise ValueError("it is damaged: its content does not match its seal")
     if row.standing != digest:
-        msg = f"it stands on a commit that ends at event {version} and is not stored"
-        raise ValueError(msg)
+        raise ValueError(f"it stands on a commit that ends at event {version} and is not stored")
     return snapshot

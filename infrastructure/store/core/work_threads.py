@@ -4,6 +4,7 @@ A stock executor makes a future with a lock and a condition for each piece of wo
 a commit of a tenth of a millisecond that is a third more. `put` costs a queue and a call.
 """
 
+import asyncio
 import threading
 import weakref
 from collections.abc import Callable
@@ -11,7 +12,9 @@ from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import ParamSpec, TypeVar
 
-__all__ = ["WorkThreads"]
+from steptrail.runtime.kernel.cancellation import wait_through
+
+__all__ = ["WorkThreads", "finished"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,8 +41,7 @@ class WorkThreads(Executor):
         """Run a job that cannot raise. Raises `RuntimeError` after `shutdown`."""
         with self._lock:
             if self._is_shut:
-                msg = f"the threads {self._name} have been shut down"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"the threads {self._name} have been shut down")
             if len(self._threads) < self._count:
                 thread = threading.Thread(
                     target=_work, args=(self._jobs, self._at_rest, self._rest), name=self._name, daemon=True
@@ -74,6 +76,17 @@ class WorkThreads(Executor):
         for thread in threads:
             if wait and thread is not threading.current_thread():
                 thread.join()
+
+
+async def finished(future: Future[T], *, on_cancel: Callable[[], None] | None = None) -> T:
+    """Return what the work returned. A caller that is cancelled calls `on_cancel`, and waits for its end first."""
+    wrapped = asyncio.wrap_future(future)
+    cancelled = await wait_through(wrapped, on_cancel=on_cancel)
+    if cancelled is not None:
+        if not wrapped.cancelled():
+            wrapped.exception()  # looked at, so that no error is reported as unseen
+        raise cancelled
+    return wrapped.result()
 
 
 def _work(jobs: "SimpleQueue[Job | None]", at_rest: Job | None, rest: float) -> None:

@@ -37,11 +37,10 @@ from steptrail.infrastructure.store.library.watched_subscription import WatchedS
 from steptrail.infrastructure.store.sqlite.append import (
     LAST_VERSION,
     OF_STREAM,
-    in_transaction,
     insert_commit,
     newest_head,
 )
-from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work
+from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, until_free
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import ddl, initialise

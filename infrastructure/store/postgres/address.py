@@ -46,11 +46,10 @@ class PostgresAddress:
         try:
             parameters = _checked(parse_address(f"{address}?{theirs}" if theirs else address))
         except ValueError:
-            msg = (
+            raise ConfigurationError(
                 "the postgresql:// address is not understood: give postgresql://USER@HOST:5432/DATABASE, "
                 "with % codes for special characters"
-            )
-            raise ConfigurationError(msg) from None
+            ) from None
         most = numbers[-1] if numbers else _USUAL
         return cls(parameters, _name(parameters), **{**_OURS, **ours}, readers=most - _NOT_READING)
 
@@ -69,16 +68,16 @@ def _seconds(name: str, text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0.01 <= number <= 1_000_000:
-        msg = f"{name} in the address of the store is a number of seconds from 0.01, not {text!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(f"{name} in the address of the store is a number of seconds from 0.01, not {text!r}")
     return number
 
 
 def _connections(text: str) -> int:
     number = int(text) if text.isdecimal() and len(text) < 9 else 0
     if not _FEWEST <= number <= _MOST:
-        msg = f"{_CONNECTIONS} in the address of the store is a number from {_FEWEST} to {_MOST}, not {text!r}"
-        raise ConfigurationError(msg)
+        raise ConfigurationError(
+            f"{_CONNECTIONS} in the address of the store is a number from {_FEWEST} to {_MOST}, not {text!r}"
+        )
     return number
 
 

@@ -104,8 +104,7 @@ class PostgresConnections:
     def check_open(self) -> None:
         """Raise `StoreUnavailable` after `close`."""
         if self._is_closed:
-            msg = f"the store {self.address.name} is closed"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(f"the store {self.address.name} is closed")
 
     def _read(self, work: Work[T]) -> T:
         with self._free:

@@ -37,8 +37,9 @@ class PostgresLeases:
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Return the lease of a stream. Raises `SessionBusy`, `StoreReadOnly`, or what the server says."""
         if self._connections.is_read_only:
-            msg = f"the store {self._name} was opened for reading only: {owner} cannot run {stream!r} on it"
-            raise StoreReadOnly(msg)
+            raise StoreReadOnly(
+                f"the store {self._name} was opened for reading only: {owner} cannot run {stream!r} on it"
+            )
         token = uuid4().hex
         while not self._run(
             "INSERT INTO steptrail.leases AS held (stream, token, owner, expires) "

@@ -28,11 +28,10 @@ def check_sessions(connections: PostgresConnections) -> None:
         ours.close()
         other.close()
     if is_shared:
-        msg = (
+        raise StoreUnavailable(
             f"the store {connections.address.name} is behind a pooler that shares sessions between connections: "
             "connect directly, or through a pooler in session mode (pool_mode=session in PgBouncer)"
         )
-        raise StoreUnavailable(msg)
 
 
 def _is_shared(ours: Connection, other: Connection) -> bool:

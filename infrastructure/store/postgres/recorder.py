@@ -309,8 +309,9 @@ class PostgresRecorder:
         """
         found: int | None = self._fetch(SETTLED)[0][0]
         if found is None:
-            msg = f"the store {self._name} is a standby, which cannot tell what its primary still writes: follow that"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(
+                f"the store {self._name} is a standby, which cannot tell what its primary still writes: follow that"
+            )
         # What is complete stays complete, so an older answer of another thread changes nothing.
         self._settled = max(self._settled, found)
         return found

@@ -295,14 +295,14 @@ def check_schema(connection: Connection, store: str, *, to_write: bool) -> int:
     elif {"application", "schema_version"} <= marks:
         mark = connection.execute("SELECT application, schema_version, 0 FROM steptrail.store").fetchone()
     if mark is None or mark[0] != "steptrail":
-        msg = f"the schema `steptrail` in {store} belongs to something else; it was left as it is: use another database"
-        raise NotAStore(msg)
+        raise NotAStore(
+            f"the schema `steptrail` in {store} belongs to something else; it was left as it is: use another database"
+        )
     found: int = mark[1]
     if found < FORMAT:
         raise StoreTooOld(store, found, FORMAT)
     if found > FORMAT and (to_write or mark[2] > FORMAT):
-        msg = f"the store {store} has format {found}, this Steptrail knows formats up to {FORMAT}: update"
-        raise StoreTooNew(msg)
+        raise StoreTooNew(f"the store {store} has format {found}, this Steptrail knows formats up to {FORMAT}: update")
     return found
 
 
@@ -310,8 +310,9 @@ def initialise(connection: Connection, store: str) -> None:
     """Make a store in a database, whole or not at all. Safe to race: one does it, the others wait and find it done."""
     (encoding,) = _one(connection, "SELECT current_setting('server_encoding')")
     if encoding != "UTF8":
-        msg = f"the database of the store {store} has the encoding {encoding}: create it with ENCODING 'UTF8'"
-        raise StoreUnavailable(msg)
+        raise StoreUnavailable(
+            f"the database of the store {store} has the encoding {encoding}: create it with ENCODING 'UTF8'"
+        )
     with connection.transaction():
         connection.execute(_LOCK_SCHEMA)
         if check_schema(connection, store, to_write=True):

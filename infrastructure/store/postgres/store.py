@@ -27,8 +27,7 @@ def open_postgres(
         check_sessions(connections)
         version = connections.read(lambda connection: check_schema(connection, name, to_write=not read_only))
         if not version and (read_only or not create):
-            msg = f"there is no store in {name}: check the address, or run something first"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(f"there is no store in {name}: check the address, or run something first")
         if not version:
             connections.write(lambda connection: initialise(connection, name))
     except ServerFailure as failure:

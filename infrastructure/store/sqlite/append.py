@@ -25,7 +25,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
 from steptrail.infrastructure.store.core.recorder import PendingCommit, opened_on
-from steptrail.infrastructure.store.sqlite.connections import Connections, Work
+from steptrail.infrastructure.store.sqlite.connections import Connections, Work, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 
 __all__ = [
@@ -33,7 +33,6 @@ __all__ = [
     "OF_STREAM",
     "CommitWriter",
     "checked_digest",
-    "in_transaction",
     "insert_commit",
     "list_stream",
     "newest_head",
@@ -182,19 +181,6 @@ class CommitWriter:
         self._seen[stream] = seen
         if len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
-
-
-def in_transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
-    """Return `work(connection)` with all it writes stored together; an exception undoes all of it."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        result = work(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
 
 
 def newest_head(connection: sqlite3.Connection, stream: str, upto: int = LAST_VERSION) -> StreamHead:

@@ -26,7 +26,9 @@ __all__ = [
     "Work",
     "connect",
     "fetch_all",
+    "file_identity",
     "file_uri",
+    "in_transaction",
     "is_to_be_undone",
     "journal_of",
 ]
@@ -65,6 +67,19 @@ class Connections(Protocol):
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
         ...
+
+
+def in_transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
+    """Return `work(connection)` with all it writes stored together; an exception undoes all of it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        result = work(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
 
 
 def file_uri(path: Path, mode: str) -> str:
@@ -204,7 +219,7 @@ class FileConnections:
         # read from such a log was stored, so a reader spares the time.
         for name, known in self._files.items() if with_log else [*self._files.items()][:1]:
             try:
-                found = os.stat(name)
+                found = os.stat(name)  # here and not by a call: every step passes
                 is_known = (found.st_dev, found.st_ino) == known
             except OSError:
                 is_known = False
@@ -213,7 +228,7 @@ class FileConnections:
 
     def _know_log(self) -> None:
         """Note which files the log and its index are: the same ones while a connection that has used them is open."""
-        beside = {name: _identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
+        beside = {name: file_identity(name) for name in (f"{self._name}-wal", f"{self._name}-shm")}
         if None not in beside.values():
             self._files = self._files | beside  # in one go: another thread may be looking
 
@@ -226,7 +241,7 @@ class FileConnections:
                 connection.execute(setting).fetchall()
             if not self._files:
                 self._name = connection.execute("PRAGMA database_list").fetchone()[2]
-                self._files = {self._name: _identity(self._name)}
+                self._files = {self._name: file_identity(self._name)}
         except BaseException:
             connection.close()
             raise
@@ -259,8 +274,7 @@ class ReadOnlyConnections:
 
     def write(self, work: Work[T]) -> T:
         """Raise `StoreReadOnly`."""
-        msg = f"the store {self._path} was opened for reading only"
-        raise StoreReadOnly(msg)
+        raise StoreReadOnly(f"the store {self._path} was opened for reading only")
 
     def write_at_once(self, work: Work[T]) -> T:
         """Raise `StoreReadOnly`."""
@@ -275,8 +289,7 @@ class ReadOnlyConnections:
         try:
             status = self._path.stat()
         except OSError as error:
-            msg = f"the store {self._path} was moved or deleted while it was open"
-            raise StoreUnavailable(msg) from error
+            raise StoreUnavailable(f"the store {self._path} was moved or deleted while it was open") from error
         return status.st_mtime_ns, status.st_size
 
     def _ask(self, mode: str, work: Work[T]) -> T:
@@ -297,7 +310,8 @@ def _size(name: str) -> int:
         return 0
 
 
-def _identity(name: str) -> tuple[int, int] | None:
+def file_identity(name: str | Path) -> tuple[int, int] | None:
+    """Return which file of the disk is there by that name; None for none, or where that cannot be told."""
     try:
         status = os.stat(name)
     except OSError:

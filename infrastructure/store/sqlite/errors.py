@@ -113,8 +113,7 @@ def until_free(work: Callable[[], T], patience: float) -> T:
             return work()
         except UnicodeDecodeError as error:
             # What is damaged in the file stands in SQLite's message, which Python then cannot read.
-            msg = "its structure is damaged"
-            raise sqlite3.DatabaseError(msg) from error
+            raise sqlite3.DatabaseError("its structure is damaged") from error
         except sqlite3.OperationalError as error:
             if primary_code(error) not in _LOCKED:
                 raise

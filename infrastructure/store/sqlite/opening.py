@@ -40,10 +40,9 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     name = str(path)
     version = _look(path, patience, needed=not create, to_write=True)
     if not is_allowed(path.parent, os.W_OK) or (path.exists() and not is_allowed(path, os.W_OK)):
-        msg = (
+        raise StoreReadOnly(
             f"the store {name} cannot be written: check the rights of the file, and of its folder for the log beside it"
         )
-        raise StoreReadOnly(msg)
     connections = FileConnections(file_uri(path, "rw"), durability=durability, patience=patience)
     try:
         if not version:
@@ -80,8 +79,7 @@ def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
 def open_memory(patience: float, *, create: bool) -> RecorderEventStore:
     """Open an empty store that is gone when it is closed."""
     if not create:
-        msg = "a store in memory begins empty: there is nothing to read in it"
-        raise StoreUnavailable(msg)
+        raise StoreUnavailable("a store in memory begins empty: there is nothing to read in it")
     from steptrail.infrastructure.store.library.sqlite import recorder_in_memory
 
     return RecorderEventStore(recorder_in_memory(patience), MemoryLeases(), name=":memory:", readers=0)
@@ -105,27 +103,22 @@ def _look(path: Path, patience: float, *, needed: bool, to_write: bool) -> int:
     """
     try:
         if path.is_dir():
-            msg = f"{path} is a folder: name a file in it"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(f"{path} is a folder: name a file in it")
         exists = _is_there(path)
         for name in (path, *(path.with_name(path.name + beside) for beside in ("-journal", "-wal", "-shm"))):
             # SQLite would wait for somebody who writes into a pipe, and begin a file for which no other fits beside it.
             if _is_there(name) and not name.is_file():
                 raise NotAStore(f"{name} is a pipe or a device, and no file; it was left as it is")
     except OSError as error:
-        msg = f"the store {path} cannot be reached: {error.strerror}"
-        raise StoreAway(msg) from error
+        raise StoreAway(f"the store {path} cannot be reached: {error.strerror}") from error
     if not path.parent.is_dir():
-        msg = f"there is no folder {path.parent} for the store {path.name}: create it first"
-        raise StoreUnavailable(msg)
+        raise StoreUnavailable(f"there is no folder {path.parent} for the store {path.name}: create it first")
     if not exists:
         if needed:
-            msg = f"there is no store {path}: check the path, or run something first"
-            raise StoreUnavailable(msg)
+            raise StoreUnavailable(f"there is no store {path}: check the path, or run something first")
         return 0
     if not is_allowed(path, os.R_OK):
-        msg = f"the store {path} cannot be read: check its rights"
-        raise StoreUnavailable(msg)
+        raise StoreUnavailable(f"the store {path} cannot be read: check its rights")
     if _pages_before(path) == 0:
         return 0
     try:

@@ -21,12 +21,11 @@ from steptrail.infrastructure.store.sqlite.append import (
     OF_STREAM,
     CommitWriter,
     checked_digest,
-    in_transaction,
     list_stream,
     newest_head,
 )
 from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxiliaryTables
-from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
+from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.sqlite.errors import translated
 
@@ -195,22 +194,17 @@ class SqliteRecorder:
             for (number,) in connection.execute(older, (row.stream, row.version)).fetchall():
                 list_stream(connection, number, row)
 
-        translated(lambda: self._connections.write(lambda it: in_transaction(it, written)), self._store)
+        self._write(lambda connection: in_transaction(connection, written))
 
     def mark_damage(self, stream: str, why: str) -> None:
         """Say in the index why a stream cannot be read, unless something else is said already."""
         marked = "UPDATE streams SET damage = ? WHERE id = ? AND damage IS NULL AND status IS NOT 'erased'"
-        translated(
-            lambda: self._connections.write(lambda connection: connection.execute(marked, (why, stream))), self._store
-        )
+        self._write(lambda connection: connection.execute(marked, (why, stream)))
 
     def erase(self, streams: Mapping[str, int], at: int, by: str, reason: str) -> list[Erasure]:
         """Erase streams together or not at all. Raises `ConcurrencyConflict`; see the port."""
-        erased = translated(
-            lambda: self._connections.write(
-                lambda connection: in_transaction(connection, lambda c: erase_streams(c, streams, at, by, reason))
-            ),
-            self._store,
+        erased = self._write(
+            lambda connection: in_transaction(connection, lambda c: erase_streams(c, streams, at, by, reason))
         )
         self.watch.look()
         return erased
@@ -270,6 +264,9 @@ class SqliteRecorder:
 
     def _fetch(self, statement: str, parameters: Sequence[str | int]) -> list[Any]:
         return self._read(lambda connection: fetch_all(connection, statement, parameters))
+
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return translated(lambda: self._connections.write(work), self._store)
 
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return translated(lambda: self._connections.read(work), self._store)

@@ -8,7 +8,7 @@ import sqlite3
 
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld
 from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS, MIN_READER
-from steptrail.infrastructure.store.sqlite.connections import SECURE_DELETE, SYNC_ON_MACOS
+from steptrail.infrastructure.store.sqlite.connections import SECURE_DELETE, SYNC_ON_MACOS, in_transaction
 
 __all__ = [
     "APPLICATION_ID",
@@ -149,12 +149,12 @@ def check_header(connection: sqlite3.Connection, store: str, *, to_write: bool =
         if version < FORMAT:
             raise StoreTooOld(store, version, FORMAT)
         if version > FORMAT and (to_write or _min_reader(connection) > FORMAT):
-            msg = f"the store {store} has format {version}, this Steptrail knows formats up to {FORMAT}: update"
-            raise StoreTooNew(msg)
+            raise StoreTooNew(
+                f"the store {store} has format {version}, this Steptrail knows formats up to {FORMAT}: update"
+            )
         return version
     if application or version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-        msg = f"{store} is a SQLite database of another application; it was left as it is"
-        raise NotAStore(msg)
+        raise NotAStore(f"{store} is a SQLite database of another application; it was left as it is")
     return 0
 
 
@@ -168,16 +168,13 @@ def initialise(connection: sqlite3.Connection, store: str) -> None:
     connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     for setting in (SECURE_DELETE, *SYNC_ON_MACOS):
         connection.execute(setting)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+
+    def made(connection: sqlite3.Connection) -> None:
         if not check_header(connection, store):
             for statement in ddl():
                 connection.execute(statement)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+
+    in_transaction(connection, made)
 
 
 def _table(name: str) -> str:

@@ -14,7 +14,7 @@ from steptrail.interfaces.http.inspector.words import duration
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["CHUNK", "Chunk", "Line", "chunk_of", "event_at"]
+__all__ = ["CHUNK", "Chunk", "Line", "chunk_of", "event_at", "sound_events"]
 
 CHUNK: Final = 200
 """How many events are on a page."""
@@ -62,7 +62,7 @@ class Chunk:
 async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: int, chosen: int | None) -> Chunk:
     """Return the chunk with the chosen event, which is shown whole, or the last chunk."""
     after = (min(chosen or count, count) - 1) // CHUNK * CHUNK
-    records, damage = await _read(store, stream, after)
+    records, damage = await sound_events(store, stream, after, CHUNK)
     lines: list[Line] = []
     for before, record in zip((None, *records), records, strict=False):
         lines.append(
@@ -77,7 +77,7 @@ async def chunk_of(store: EventStore, stream: str, masking: Masking, *, count: i
                 whole=abridged(masking.event(record.event)) if record.version == chosen else None,
             )
         )
-    return Chunk(lines=lines, first=after + 1, count=count, damage=damage)
+    return Chunk(lines=lines, first=after + 1, count=count, damage=None if damage is None else str(damage))
 
 
 async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Event] | None:
@@ -88,12 +88,15 @@ async def event_at(store: EventStore, stream: str, version: int) -> Recorded[Eve
     return records[0] if records else None
 
 
-async def _read(store: EventStore, stream: str, after: int) -> tuple[Sequence[Recorded[Any]], str | None]:
+async def sound_events(
+    store: EventStore, stream: str, after: int, limit: int
+) -> tuple[Sequence[Recorded[Any]], CorruptRecord | None]:
+    """Return some events of a stream, and the error for which they end before one that cannot be read."""
     try:
-        return (await store.read(stream, after=after, limit=CHUNK)).records, None
+        return (await store.read(stream, after=after, limit=limit)).records, None
     except CorruptRecord as error:
         good = error.version - 1 - after
-        return (await store.read(stream, after=after, limit=good)).records if good > 0 else (), str(error)
+        return (await store.read(stream, after=after, limit=good)).records if good > 0 else (), error
 
 
 def _tone(event: Event) -> str:

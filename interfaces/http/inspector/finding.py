@@ -11,6 +11,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.http.inspector.bodies import escaped
+from steptrail.interfaces.http.inspector.events import sound_events
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -59,10 +60,12 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
     """Look for a text in the events of a run from event `first` on, whatever the case of its letters."""
     pattern = re.compile(re.escape(wanted), re.IGNORECASE)
     hits: list[Hit] = []
-    damage: str | None = None
+    damage: CorruptRecord | None = None
     last, end, characters = first - 1, min(count, first - 1 + MOST_EVENTS), 0
     while last < end and characters < _MOST_CHARACTERS and len(hits) < MOST_HITS and damage is None:
-        records, damage, passed = await _part(store, stream, last, min(_PART, end - last))
+        limit = min(_PART, end - last)
+        records, damage = await sound_events(store, stream, last, limit)
+        passed = last + limit if damage is None else damage.version
         for record in records:
             hit, looked_at = _hit(stream, record, masking, pattern)
             last, characters = record.version, characters + looked_at
@@ -72,20 +75,8 @@ async def find(store: EventStore, stream: str, masking: Masking, wanted: str, *,
                 break
         else:
             last = passed
-    following = last + 1 if last < count else None
-    return FoundEvents(hits=hits, first=first, last=last, count=count, next=following, damage=damage)
-
-
-async def _part(
-    store: EventStore, stream: str, after: int, limit: int
-) -> tuple[Sequence[Recorded[Any]], str | None, int]:
-    """Return some events, why they end before one that cannot be read, and the last event that is dealt with."""
-    try:
-        return (await store.read(stream, after=after, limit=limit)).records, None, after + limit
-    except CorruptRecord as error:
-        good = error.version - 1 - after
-        records = (await store.read(stream, after=after, limit=good)).records if good > 0 else ()
-        return records, str(error), error.version
+    following, said = last + 1 if last < count else None, None if damage is None else str(damage)
+    return FoundEvents(hits=hits, first=first, last=last, count=count, next=following, damage=said)
 
 
 def _hit(stream: str, record: Recorded[Any], masking: Masking, pattern: re.Pattern[str]) -> tuple[Hit | None, int]:

@@ -8,7 +8,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import StoreLocked
-from steptrail.interfaces.cli import listing, main as way_in
+from steptrail.interfaces.cli import asking, main as way_in
 from steptrail.testing import ScriptedModel
 
 
@@ -30,7 +30,7 @@ def test_a_lock_that_is_held_is_worth_another_try(store: str, monkeypatch: pytes
     def locked(*_: object) -> str:
         raise StoreLocked("the store is locked by another process: nothing was written, try again")
 
-    monkeypatch.setattr(listing, "store_of", locked)
+    monkeypatch.setattr(asking, "store_of", locked)
     assert way_in.main(["runs", "--store", store]) == 7
 
 
