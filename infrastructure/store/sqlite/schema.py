@@ -138,13 +138,19 @@ def ddl() -> list[str]:
     ]
 
 
+# In one statement: between two of them another process may make a store of an empty file.
+_HEADER = (
+    "SELECT a.application_id, v.user_version, EXISTS (SELECT 1 FROM sqlite_master) "
+    "FROM pragma_application_id a, pragma_user_version v"
+)
+
+
 def check_header(connection: sqlite3.Connection, store: str, *, to_write: bool = True) -> int:
     """Return the format of a store of ours, which may be read, and written if asked for; 0 for an empty database.
 
     Raises `NotAStore`, `StoreTooOld` or `StoreTooNew` for anything else. Reads only.
     """
-    application = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
+    application, version, is_used = connection.execute(_HEADER).fetchone()
     if application == APPLICATION_ID:
         if version < FORMAT:
             raise StoreTooOld(store, version, FORMAT)
@@ -153,7 +159,7 @@ def check_header(connection: sqlite3.Connection, store: str, *, to_write: bool =
                 f"the store {store} has format {version}, this Steptrail knows formats up to {FORMAT}: update"
             )
         return version
-    if application or version or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+    if application or version or is_used:
         raise NotAStore(f"{store} is a SQLite database of another application; it was left as it is")
     return 0
 
@@ -190,8 +196,3 @@ def _table(name: str) -> str:
 def _min_reader(connection: sqlite3.Connection) -> int:
     (oldest,) = connection.execute("SELECT min_reader FROM store").fetchone()
     return oldest if isinstance(oldest, int) else FORMAT + 1
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    value: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
-    return value

@@ -1,0 +1,28 @@
+"""What is in the header of a database is read at one moment, whoever makes a store of it meanwhile."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from steptrail.infrastructure.store.core.tables import FORMAT
+from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
+
+
+def test_a_store_that_another_process_makes_meanwhile_is_none_of_another_application(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+
+    class Slow(sqlite3.Connection):
+        """A connection that lets another process go first before each statement but the first."""
+
+        asked = 0
+
+        def execute(self, *statement: Any) -> sqlite3.Cursor:
+            self.asked += 1
+            if self.asked == 2:
+                with closing(sqlite3.connect(path)) as other:
+                    initialise(other, str(path))
+            return super().execute(*statement)
+
+    with closing(sqlite3.connect(path, factory=Slow)) as connection:
+        assert check_header(connection, str(path)) in {0, FORMAT}
