@@ -150,7 +150,8 @@ def check_header(connection: sqlite3.Connection, store: str, *, to_write: bool =
 
     Raises `NotAStore`, `StoreTooOld` or `StoreTooNew` for anything else. Reads only.
     """
-    application, version, is_used = connection.execute(_HEADER).fetchone()
+    header: tuple[int, int, int] = connection.execute(_HEADER).fetchone()
+    application, version, is_used = header
     if application == APPLICATION_ID:
         if version < FORMAT:
             raise StoreTooOld(store, version, FORMAT)

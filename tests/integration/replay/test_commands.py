@@ -115,6 +115,8 @@ async def test_given_a_caller_who_was_cancelled_among_calls_then_each_call_has_t
     builder.with_model(ScriptedModel([calls(("hang", {}), ("post", {"letter": "a"})), "Done."]))
     async with trail_of() as trail:
         running = asyncio.create_task(trail.run(builder.build(), "Post", session="s"))
+        while not await trail.runs():
+            await asyncio.sleep(0)
         while "tool.execution.completed.v1" not in [r.event.TYPE for r in await trail.session("s").events()]:
             await asyncio.sleep(0)
         running.cancel()
