@@ -21,7 +21,7 @@ from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.joins import Marking
 from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
-from steptrail.domain.flow.task import THE_VISIT, Task, TaskPhase
+from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import View
 from steptrail.domain.flow.waits import waits_of
 from steptrail.domain.kernel.handlers import Handlers
@@ -118,9 +118,8 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
         visit.used_us, visit.since, visit.may_begin, visit.may_end = 0, None, False, False
         items = [None] if visit.items is None else [i for i in range(visit.next_item) if i not in visit.results]
         for item in items:
-            place = THE_VISIT if item is None else item
-            task = Task(visit.node, visit.visit, item, order=run.next_order(), begun_under=visit.effects.get(place))
-            task.billed = visit.bills.get(place)
+            task = Task(visit.node, visit.visit, item, order=run.next_order())
+            task.begun_under, task.billed = visit.effects.get(task.place), visit.bills.get(task.place)
             if item in visit.unknown:
                 # Its newest try is asked about, under the id that it had.
                 task.phase, task.effect, task.attempt = TaskPhase.PARKED, ToolEffect.UNSAFE, 1

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import (
@@ -289,8 +290,11 @@ async def test_the_budget_of_an_item_is_for_all_its_tries_and_for_no_other_item(
     ]
 
 
-@pytest.mark.parametrize("waits", [True, False])
-async def test_a_run_leaves_no_workflow_open_below_a_map_that_has_failed(waits: bool) -> None:
+def below_a_map_that_fails(waits: bool) -> tuple[Workflow, dict[str, JsonValue]]:
+    """Return a workflow that begins with such a map, and its variables.
+
+    One item of the map fails while the workflow of the other one waits for a person, or is at work.
+    """
     begun = asyncio.Event()
 
     async def work(envelope: Envelope) -> None:
@@ -310,16 +314,16 @@ async def test_a_run_leaves_no_workflow_open_below_a_map_that_has_failed(waits: 
         .edge("which", "ask", "work")
         .build()
     )
-    flow = (
-        Workflow("t")
-        .map("m", over="items", flow=below, input="{{ item }}", concurrency=2, on_error="record")
-        .noop("end")
-        .chain("m", "end")
-        .build()
-    )
+    begins = Workflow("t").map("m", over="items", flow=below, input="{{ item }}", concurrency=2, on_error="record")
+    return begins, {"items": ["ask" if waits else "slow", "ill"]}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_run_leaves_no_workflow_open_below_a_map_that_has_failed(waits: bool) -> None:
+    begins, given = below_a_map_that_fails(waits)
+    flow = begins.noop("end").chain("m", "end").build()
     async with trail_of() as trail:
-        items = ["ask" if waits else "slow", "ill"]
-        result = await trail.run(flow, vars={"items": items}, session="f", options=LEAVES)
+        result = await trail.run(flow, vars=given, session="f", options=LEAVES)
         rows = {row.status.value for row in await trail.runs() if row.parent is not None}
         assert not await trail.inbox()
     assert (result.status, rows) == (ExecutionStatus.COMPLETED, {"stopped", "failed"})
@@ -327,35 +331,10 @@ async def test_a_run_leaves_no_workflow_open_below_a_map_that_has_failed(waits: 
 
 @pytest.mark.parametrize("waits", [True, False])
 async def test_what_runs_below_a_map_that_has_failed_is_stopped_while_the_run_goes_on(waits: bool) -> None:
-    begun = asyncio.Event()
-
-    async def work(envelope: Envelope) -> None:
-        if envelope.input == "slow":
-            begun.set()
-            await asyncio.Event().wait()
-        await begun.wait()
-        raise RuntimeError("no")
-
-    if waits:
-        begun.set()
-    below = (
-        Workflow("below")
-        .rule_router("which", [Rule([Condition(path="input", value="ask")], to="ask")], default="work")
-        .human("ask", prompt="?")
-        .function("work", work)
-        .edge("which", "ask", "work")
-        .build()
-    )
-    flow = (
-        Workflow("t")
-        .map("m", over="items", flow=below, input="{{ item }}", concurrency=2, on_error="record")
-        .human("end", prompt="Go on?")
-        .chain("m", "end")
-        .build()
-    )
+    begins, given = below_a_map_that_fails(waits)
+    flow = begins.human("end", prompt="Go on?").chain("m", "end").build()
     async with trail_of() as trail:
-        items = ["ask" if waits else "slow", "ill"]
-        result = await trail.run(flow, vars={"items": items}, session="f", options=LEAVES)
+        result = await trail.run(flow, vars=given, session="f", options=LEAVES)
         rows = {row.status.value for row in await trail.runs() if row.parent is not None}
         asked = [question.node for question in await trail.inbox()]
         reasons = [row.stop_reason for row in await trail.runs() if row.status is ExecutionStatus.STOPPED]

@@ -56,7 +56,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.flow.task import THE_VISIT, Task, TaskKey, TaskPhase, of_try
+from steptrail.domain.flow.task import Task, TaskKey, TaskPhase, of_try
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.event import begins_anew, is_fact
@@ -268,7 +268,7 @@ class FlowLife:
                 end = NodeAttemptCompleted(**of_try(key, task.attempt), output=[1], duration_seconds=0.0)
             else:
                 self.delays -= 1
-                effect = run.open[key[0]].effects[THE_VISIT if key[2] is None else key[2]]
+                effect = run.open[key[0]].effects[task.place]
                 kind = stream_kind(working_node(graph.node(key[0]), key[2]))
                 end = structs.replace(end, stream=f"{kind}:{session_for_call(effect)}")
         self.flying.discard(key)
