@@ -37,7 +37,7 @@ class ChildEnd(ABC, Generic[S]):
     @property
     @abstractmethod
     def usage(self) -> BilledUsage | None:
-        """The bill of its execution so far, with all that runs below it; None when that is not known."""
+        """The bill of its stream so far, over all executions, with all below it; None when that is not known."""
 
     @abstractmethod
     def _wait_of(self, state: S) -> WaitStarted | None:
