@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Literal
 
 from steptrail.domain.base import BoundedPositive, PositiveSeconds, Settings, Value
+from steptrail.domain.errors import InvalidSetting
+from steptrail.domain.flow.needs import wrong_setting
 from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect, ToolSpec
@@ -214,6 +216,10 @@ class TransformNode(NodeBase, tag="transform", frozen=True, kw_only=True):
     settings: dict[str, JsonValue] = {}
     expression: Expression | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_needs(self, "transform", self.operation, self.settings, self.expression)
+
 
 class FilterNode(NodeBase, tag="filter", frozen=True, kw_only=True):
     """Keeps some items of the list at the path `over`. What `settings` holds depends on `operation`."""
@@ -222,6 +228,23 @@ class FilterNode(NodeBase, tag="filter", frozen=True, kw_only=True):
     operation: Literal["top_n", "threshold", "dedupe", "type", "match", "exclude", "expression"]
     settings: dict[str, JsonValue] = {}
     expression: Expression | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_needs(self, "filter", self.operation, self.settings, self.expression)
+
+
+def _check_needs(
+    node: NodeBase,
+    kind: str,
+    operation: str,
+    given: dict[str, JsonValue],
+    expression: Expression | None,
+    place: str = "",
+) -> None:
+    said = given if expression is None else {**given, "expression": expression.text}
+    if (wrong := wrong_setting(kind, operation, said)) is not None:
+        raise InvalidSetting(type(node).__name__, f"{place}{wrong[0]}", wrong[1])
 
 
 class Condition(Value, frozen=True, kw_only=True):
@@ -333,6 +356,9 @@ class GuardianNode(NodeBase, tag="guardian", frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_redirect(self)
+        for place, check in enumerate(self.checks):
+            given = check.settings if check.path is None else {**check.settings, "path": check.path}
+            _check_needs(self, "check", check.kind, given, check.expression, f"checks[{place}].")
 
 
 class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 1_048_576
 _MOST_NODES: Final = 20_000
 
 _ABOUT_A_NODE = re.compile(r"node '[^']*': ")
-_ABOUT_A_FIELD = re.compile(r"(\w+)\b(?:\[\d+\])*: ")
+_ABOUT_A_FIELD = re.compile(r"(\w+(?:\[\d+\]|\.\w+)*): ")
 
 
 def read_flow(text: str, use: Mapping[str, object] | None) -> tuple[str, BuiltWorkflow | None, list[Diagnostic]]:
@@ -114,7 +114,7 @@ class _Building:
                 except ConfigurationError as error:
                     said = _ABOUT_A_NODE.sub("", str(error), count=1)
                     field = _ABOUT_A_FIELD.match(said)
-                    self._note((*place, field[1]) if field else place, said)
+                    self._note((*place, *place_in(field[1])) if field else place, said)
                 else:
                     self._added.append(index)
                     break

@@ -7,7 +7,7 @@ from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
-from steptrail.domain.flow.kinds.values import has_type, identity, number_in, number_setting, text_of
+from steptrail.domain.flow.kinds.values import has_type, identity, number_in, text_of
 from steptrail.domain.flow.nodes import FilterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
@@ -41,38 +41,32 @@ def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iter
         case "dedupe":
             yield from _first_of_equals(node, items)
         case "type":
-            types = _listed(node, "types")
+            types = [str(name) for name in _listed(node, "types")]
             yield from (
                 place
                 for place, item in enumerate(items)
-                if (at := _at(node, item))[0] and any(has_type(at[1], str(name)) for name in types)
+                if (at := _at(node, item))[0] and any(has_type(at[1], name) for name in types)
             )
         case "match":
             yield from (place for place, item in enumerate(items) if _fits(node, item, means))
         case "exclude":
             yield from (place for place, item in enumerate(items) if not _fits(node, item, means))
         case "expression":
-            expression = node.expression
-            if expression is None:
-                raise NodeFault(FailureClass.CONFIG, "the operation expression needs an expression")
             for place, item in enumerate(items):
-                if holds(expression, replace(seen, item=item, index=place), means, item):
+                inside = replace(seen, item=item, index=place)
+                if node.expression is not None and holds(node.expression, inside, means, item):
                     yield place
 
 
 def _highest(node: FilterNode, items: _Items) -> list[int]:
-    count = number_setting(node.settings, "n")
-    if count is None or count < 0:
-        raise NodeFault(FailureClass.CONFIG, "the operation top_n needs n")
+    count = number_in(node.settings.get("n")) or 0
     sign = 1 if node.settings.get("order") == "asc" else -1
     scores = [(sign * score, place) for place, score in _scores(node, items)]
     return [place for _, place in sorted(scores)[: int(count)]]
 
 
 def _between(node: FilterNode, items: _Items) -> Iterator[int]:
-    least, most = number_setting(node.settings, "min"), number_setting(node.settings, "max")
-    if least is None and most is None:
-        raise NodeFault(FailureClass.CONFIG, "the operation threshold needs min or max")
+    least, most = number_in(node.settings.get("min")), number_in(node.settings.get("max"))
     for place, score in _scores(node, items):
         if (least is None or score >= least) and (most is None or score <= most):
             yield place
@@ -98,15 +92,13 @@ def _first_of_equals(node: FilterNode, items: _Items) -> Iterator[int]:
 
 
 def _fits(node: FilterNode, item: JsonValue, means: NodeMeans) -> bool:
-    pattern, values = node.settings.get("pattern"), node.settings.get("values")
-    if pattern is None and values is None:
-        raise NodeFault(FailureClass.CONFIG, f"the operation {node.operation} needs a pattern or values")
+    pattern = node.settings.get("pattern")
     is_there, value = _at(node, item)
     if not is_there:
         return False
     if pattern is not None and means.patterns.fits(pattern, text_of(value)):
         return True
-    return isinstance(values, list) and identity(value) in map(identity, values)
+    return identity(value) in map(identity, _listed(node, "values"))
 
 
 def _at(node: FilterNode, item: JsonValue) -> tuple[bool, JsonValue]:
@@ -119,6 +111,4 @@ def _at(node: FilterNode, item: JsonValue) -> tuple[bool, JsonValue]:
 
 def _listed(node: FilterNode, name: str) -> _Items:
     value = node.settings.get(name)
-    if not isinstance(value, list):
-        raise NodeFault(FailureClass.CONFIG, f"the operation {node.operation} needs {name}")
-    return value
+    return value if isinstance(value, list) else []

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.kinds.conditions import value_of
@@ -21,11 +20,12 @@ __all__ = ["transform"]
 _Object = dict[str, JsonValue]
 _Change = Callable[[_Object], _Object]
 
-S = TypeVar("S")
-
 
 def transform(node: TransformNode, seen: Seen, means: NodeMeans) -> Evaluated:
-    """Return the computed value. Raises `NodeFault`: `config` for a missing value, `validation` for a wrong one."""
+    """Return the computed value. Raises `NodeFault`: `config` for a missing value, `validation` for a wrong one.
+
+    What its operation needs is there: a node without it is not made.
+    """
     source: JsonValue = dict(seen.vars) if node.source is None else needed(seen, node.source)
     return Evaluated(output=_computed(node, source, seen, means))
 
@@ -40,7 +40,8 @@ def _computed(node: TransformNode, source: JsonValue, seen: Seen, means: NodeMea
             dropped = _texts(node, "keys")
             return _each(source, lambda value: {key: value[key] for key in value if key not in dropped})
         case "rename":
-            names = _needed_setting(node, "names", _object_of(node.settings.get("names")))
+            given = node.settings.get("names")
+            names = given if isinstance(given, dict) else {}
             return _each(source, lambda value: _once((str(names.get(key, key)), value[key]) for key in value))
         case "flatten":
             return _flat(source, str(node.settings.get("separator", ".")))
@@ -48,14 +49,15 @@ def _computed(node: TransformNode, source: JsonValue, seen: Seen, means: NodeMea
             values = [needed(seen, path) for path in _texts(node, "paths")]
             return _combined([each for each in values if each is not None], node.settings.get("deep") is True)
         case "template":
-            return rendered(_needed_setting(node, "template", _text_of(node.settings.get("template"))), inside)
+            return rendered(str(node.settings.get("template", "")), inside)
         case "stringify":
             return json.dumps(source, ensure_ascii=False, separators=(",", ":"))
         case "parse":
             return _parsed(source)
         case "expr":
-            expression = _needed_setting(node, "an expression", node.expression)
-            return value_of(expression, inside, means, *(() if node.source is None else (source,)))
+            if node.expression is None:
+                return None
+            return value_of(node.expression, inside, means, *(() if node.source is None else (source,)))
 
 
 def _each(source: JsonValue, change: _Change) -> JsonValue:
@@ -130,19 +132,4 @@ def _refuse(what: str, value: JsonValue) -> JsonValue:
 
 def _texts(node: TransformNode, name: str) -> list[str]:
     value = node.settings.get(name)
-    given = [each for each in value if isinstance(each, str)] if isinstance(value, list) else None
-    return _needed_setting(node, name, given)
-
-
-def _object_of(value: JsonValue) -> _Object | None:
-    return value if isinstance(value, dict) else None
-
-
-def _text_of(value: JsonValue) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _needed_setting(node: TransformNode, name: str, value: S | None) -> S:
-    if value is None:
-        raise NodeFault(FailureClass.CONFIG, f"the operation {node.operation} needs {name}")
-    return value
+    return [str(each) for each in value] if isinstance(value, list) else []

@@ -2,20 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping
 
-from steptrail.domain.flow.kinds.port import NodeFault
-from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["TYPES", "has_type", "identity", "number_in", "number_setting", "text_of"]
+__all__ = ["TYPES", "has_type", "identity", "number_in", "text_of"]
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 """The names of the types of JSON schemas."""
 
 
 def has_type(value: JsonValue, name: str) -> bool:
-    """Tell whether a value has a type of `TYPES`. Raises `NodeFault` of the class `config` for another name."""
+    """Tell whether a value has a type of `TYPES`. No value has a type of another name."""
     match name:
         case "string":
             return isinstance(value, str)
@@ -29,10 +26,8 @@ def has_type(value: JsonValue, name: str) -> bool:
             return isinstance(value, list)
         case "object":
             return isinstance(value, dict)
-        case "null":
-            return value is None
         case _:
-            raise NodeFault(FailureClass.CONFIG, f"{name!r} is no type: use one of {', '.join(TYPES)}")
+            return name == "null" and value is None
 
 
 def number_in(value: JsonValue) -> float | None:
@@ -44,18 +39,6 @@ def number_in(value: JsonValue) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
-
-
-def number_setting(settings: Mapping[str, JsonValue], name: str) -> float | None:
-    """Return a number among the settings of a node; None where there is none.
-
-    Raises `NodeFault` of the class `config` for anything else.
-    """
-    value = settings.get(name)
-    number = number_in(value)
-    if value is not None and number is None:
-        raise NodeFault(FailureClass.CONFIG, f"{name} is a number, not {value!r}")
-    return number
 
 
 def text_of(value: JsonValue) -> str:

@@ -113,7 +113,7 @@ KINDS: dict[str, tuple[Adds, Mapping[str, st.SearchStrategy[Any]]]] = {
         {**common, "source": st.just("a.b"), "names": st.just({"on": "off"}), "keys": st.lists(texts, max_size=2)},
     ),
     "filter": (
-        lambda f, i, s: f.filter(i, "expression", over="a", **s),
+        lambda f, i, s: f.filter(i, "expression", over="a", expression=s.pop("expression", "item"), **s),
         {**common, "expression": when, "min": st.floats(0, 9), "values": st.lists(json_values, max_size=2)},
     ),
     "rule_router": (

@@ -150,23 +150,10 @@ def test_a_missing_value_is_wrong_only_where_it_is_required(kind: str, settings:
     assert found("required", "missing") == "missing: it is missing"
 
 
-@pytest.mark.parametrize(
-    ("kind", "path", "settings"),
-    [
-        ("length", "title", {}),
-        ("range", "n", {"min": "5"}),
-        ("pattern", "title", {"pattern": "("}),
-        ("pattern", "title", {"pattern": "a" * 1001}),
-        ("enum", "n", {}),
-        ("type", "n", {"type": "text"}),
-        ("schema", "n", {}),
-        ("required", None, {}),
-        ("expr", "n", {}),
-    ],
-)
-def test_a_check_that_cannot_be_done_is_a_fault(kind: str, path: str | None, settings: dict[str, JsonValue]) -> None:
+@pytest.mark.parametrize("pattern", ["(", "a" * 1001])
+def test_a_check_that_cannot_be_done_is_a_fault(pattern: str) -> None:
     with pytest.raises(NodeFault) as caught:
-        found(kind, path, **settings)
+        found("pattern", "title", pattern=pattern)
     assert caught.value.failure is FailureClass.CONFIG
 
 

@@ -97,25 +97,9 @@ def test_what_is_no_list_is_a_fault_of_validation(items: JsonValue) -> None:
     assert caught.value.failure is FailureClass.VALIDATION
 
 
-@pytest.mark.parametrize(
-    ("operation", "settings"),
-    [
-        ("top_n", {}),
-        ("top_n", {"n": -1}),
-        ("top_n", {"n": "2"}),
-        ("threshold", {}),
-        ("type", {}),
-        ("type", {"types": ["text"]}),
-        ("match", {}),
-        ("exclude", {"pattern": "["}),
-        ("expression", {}),
-    ],
-)
-def test_a_filter_that_lacks_a_setting_is_a_fault_of_configuration(
-    operation: str, settings: dict[str, JsonValue]
-) -> None:
+def test_a_pattern_that_is_none_is_a_fault_of_configuration() -> None:
     with pytest.raises(NodeFault) as caught:
-        kept(operation, **settings)
+        kept("exclude", pattern="[")
     assert caught.value.failure is FailureClass.CONFIG
 
 

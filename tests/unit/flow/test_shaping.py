@@ -91,14 +91,9 @@ def test_keys_that_flattening_would_lose_are_refused() -> None:
 @pytest.mark.parametrize(
     ("operation", "source", "settings"),
     [
-        ("pick", "doc", {}),
-        ("rename", "doc", {"names": []}),
-        ("combine", None, {}),
         ("combine", None, {"paths": ["gone"]}),
-        ("template", None, {}),
         ("template", None, {"template": "{{ gone }}"}),
         ("stringify", "gone", {}),
-        ("expr", "doc", {}),
     ],
 )
 def test_what_is_missing_is_a_fault_of_configuration(

@@ -1,0 +1,85 @@
+"""The settings that operations and checks need, looked at where a node is made and not when it runs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from steptrail.domain.flow.kinds.values import TYPES, number_in
+from steptrail.domain.json_value import JsonValue
+
+__all__ = ["wrong_setting"]
+
+_EXTENT: Final = ("min", "max")
+_NEEDED: Final[Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]] = {
+    "transform": {
+        "pick": [("keys",)],
+        "omit": [("keys",)],
+        "rename": [("names",)],
+        "combine": [("paths",)],
+        "template": [("template",)],
+        "expr": [("expression",)],
+    },
+    "filter": {
+        "top_n": [("n",)],
+        "threshold": [_EXTENT],
+        "type": [("types",)],
+        "match": [("pattern", "values")],
+        "exclude": [("pattern", "values")],
+        "expression": [("expression",)],
+    },
+    "check": {
+        "required": [("path",)],
+        "length": [("path",), _EXTENT],
+        "range": [("path",), _EXTENT],
+        "pattern": [("path",), ("pattern",)],
+        "enum": [("path",), ("values",)],
+        "type": [("path",), ("type",)],
+        "schema": [("path",), ("schema",)],
+        "expr": [("expression",)],
+    },
+}
+"""What needs settings -> its operation or kind -> what it needs: of each row one, at least."""
+
+
+def wrong_setting(of: str, operation: str, given: Mapping[str, JsonValue]) -> tuple[str, str] | None:
+    """Return the name of the first setting that is missing or wrong, and what is expected there; None for nothing.
+
+    `of` is `transform`, `filter` or `check`. `given` holds the settings, and as `expression` the text of that.
+    """
+    for names in _NEEDED[of].get(operation, ()):
+        if all(given.get(name) is None for name in names):
+            return names[0], f"Expected {' or '.join(map(repr, names))}, which {operation!r} needs"
+    for name, value in given.items():
+        if value is not None and (what := _wrong(name, value)) is not None:
+            return name, f"Expected {what}, not {value!r:.100}"
+    return None
+
+
+def _wrong(name: str, value: JsonValue) -> str | None:
+    """Return what a setting holds if the value is something else; None if it is not, or is read by somebody else."""
+    match name:
+        case "keys" | "paths":
+            fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            return None if fits else "a list of texts"
+        case "names":
+            return None if isinstance(value, dict) else "an object"
+        case "template":
+            return None if isinstance(value, str) else "a text"
+        case "values":
+            return None if isinstance(value, list) else "a list"
+        case "schema":
+            return None if isinstance(value, dict) else "an object"
+        case "min" | "max":
+            return None if number_in(value) is not None else "a number"
+        case "n":
+            return (
+                None
+                if isinstance(value, int) and not isinstance(value, bool) and value >= 0
+                else "a whole number from 0"
+            )
+        case "type":
+            return None if value in TYPES else f"one of {', '.join(TYPES)}"
+        case "types":
+            fits = isinstance(value, list) and all(each in TYPES for each in value)
+            return None if fits else f"some of {', '.join(TYPES)}"
+        case _:
+            return None
