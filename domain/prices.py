@@ -17,7 +17,17 @@ from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import ModelUsage, Usage
 
-__all__ = ["Cost", "ModelPrice", "PriceTable", "Unpriced", "Usd", "next_microdollar", "usd_left", "usd_text"]
+__all__ = [
+    "Cost",
+    "ModelPrice",
+    "PriceTable",
+    "Unpriced",
+    "Usd",
+    "next_microdollar",
+    "usd_left",
+    "usd_text",
+    "without_price",
+]
 
 _PER_TOKEN = 10**6
 """Picodollars a token for one dollar per million tokens."""
@@ -59,6 +69,15 @@ def next_microdollar(usd: Decimal) -> Decimal:
     return _dollars(_whole(usd, 10**6) + 1, decimals=6)
 
 
+def without_price(models: Iterable[object], replies: object, tokens: object) -> str:
+    """Say what has no price: models, replies that do not state their usage, and tokens of no known model."""
+    names = ", ".join(map(str, models))
+    said = [f"no price for {names}"] if names else []
+    said += [f"replies that do not say what they used: {replies}"] if replies else []
+    said += [f"tokens of no known model: {tokens}"] if tokens else []
+    return "; ".join(said)
+
+
 class Cost(Value, frozen=True, kw_only=True):
     """The cost of model calls in US dollars, and their usage that has no price.
 
@@ -79,6 +98,11 @@ class Cost(Value, frozen=True, kw_only=True):
     def is_complete(self) -> bool:
         """Whether all usage has a price. If not, `usd` is a lower bound of the cost."""
         return not (self.unpriced or self.unmetered or self.unattributed)
+
+    @property
+    def missing(self) -> str:
+        """What has no price, in words; an empty text where all has one."""
+        return without_price(self.unpriced, self.unmetered, self.unattributed)
 
     def __str__(self) -> str:
         """Return a text such as `0.0125 USD`, or `at least 0.0125 USD`."""

@@ -31,7 +31,7 @@ from steptrail.domain.flow.nodes import (
     Node,
     RuleRouterNode,
 )
-from steptrail.domain.flow.policies import Budget, FailureClass
+from steptrail.domain.flow.policies import Budget, FailureClass, UnpricedInFlow
 from steptrail.domain.flow.route import Route
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.tiers import verdict
@@ -72,8 +72,13 @@ def time_left_us(run: RunFold, graph: Graph, task: Task, now: int) -> int | None
     return min(left, default=None)
 
 
-def breach(budget: Budget | None, usage: Usage, cost: Cost | None) -> tuple[FlowLimit, str, str] | None:
-    """Return the first limit of a budget that was passed, with its value and what was used; None when none was."""
+def breach(
+    budget: Budget | None, usage: Usage, cost: Cost | None, unpriced: UnpricedInFlow
+) -> tuple[FlowLimit, str, str] | None:
+    """Return the first limit of a budget that was passed, with its value and what was used; None when none was.
+
+    What has no price is beyond every limit on cost, unless `unpriced` says to ignore it.
+    """
     if budget is None:
         return None
     limits: tuple[tuple[FlowLimit, int | None, int], ...] = (
@@ -87,6 +92,8 @@ def breach(budget: Budget | None, usage: Usage, cost: Cost | None) -> tuple[Flow
     most_usd = budget.max_cost_usd or Decimal(0)
     if most_usd and cost is not None and cost.usd > most_usd:
         return "max_cost_usd", f"{most_usd:f}", f"{cost.usd:f}"
+    if most_usd and cost is not None and unpriced == "fail_closed" and not cost.is_complete:
+        return "max_cost_usd", f"{most_usd:f}", f"{cost.usd:f} and what cannot be told ({cost.missing})"
     return None
 
 
@@ -146,7 +153,8 @@ def over_item_budget(run: RunFold, graph: Graph, task: Task, bill: BilledUsage |
 
 def _passed(run: RunFold, budget: Budget | None, bill: BilledUsage) -> tuple[FlowLimit, str, str] | None:
     prices = run.options.prices
-    return breach(budget, bill, None if prices is None else prices.cost(bill.models, billed=bill))
+    cost = None if prices is None else prices.cost(bill.models, billed=bill)
+    return breach(budget, bill, cost, run.options.unpriced)
 
 
 def _beyond(passed: tuple[FlowLimit, str, str], attempt: int) -> Failure:

@@ -15,7 +15,7 @@ from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.options import RunOptions
-from steptrail.domain.flow.policies import Budget
+from steptrail.domain.flow.policies import Budget, UnpricedInFlow
 from steptrail.domain.flow.task import Task
 from steptrail.domain.prices import PriceTable, usd_left
 from steptrail.domain.usage import BilledUsage
@@ -31,6 +31,7 @@ class Lent(NamedTuple):
 
     budget: Budget
     prices: PriceTable | None
+    unpriced: UnpricedInFlow
 
     def options(self, own: RunOptions) -> RunOptions:
         """Return the options of a workflow that may use no more than this, nor more than its own."""
@@ -45,13 +46,14 @@ class Lent(NamedTuple):
                 max_cost_usd=most_usd,
             ),
             prices=own.prices or (self.prices if most_usd else None),
+            unpriced=own.unpriced if budget.max_cost_usd else self.unpriced,
         )
 
     def limits(self, own: Limits, held: Limits) -> Limits:
         """Return the limits of an agent that may use no more than this, nor more than its own.
 
         `held` are those of its last segment, which what is not lent leaves as they are. What has no price stops an
-        agent only if its own limit on cost does so: the run above does not count it either.
+        agent as its own limit on cost says, and without one as the run above does.
         """
         lends: Mapping[_Lendable, int | Decimal | None] = {
             "max_input_tokens": self.budget.max_input_tokens,
@@ -66,7 +68,7 @@ class Lent(NamedTuple):
         }
         if "max_cost" in changed:
             changed["prices"] = own.prices or self.prices
-            changed["unpriced"] = "ignore" if _of(own, "max_cost") is None else own.unpriced
+            changed["unpriced"] = self.unpriced if _of(own, "max_cost") is None else own.unpriced
         return structs.replace(held, shadow=tuple(name for name in held.shadow if name not in changed), **changed)
 
 
@@ -99,7 +101,7 @@ def lent_to(run: RunFold, graph: Graph, task: Task) -> Lent | None:
         max_total_tokens=left("max_total_tokens", lambda usage: usage.total),
         max_cost_usd=min((usd_left(most, spent(used)) for most, used in limits if most), default=None),
     )
-    return None if lent == Budget() else Lent(lent, prices)
+    return None if lent == Budget() else Lent(lent, prices, run.options.unpriced)
 
 
 def _of(own: Limits, name: _Lendable) -> Any:

@@ -123,7 +123,7 @@ def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
 def _limit(run: RunFold, now: int) -> LimitReached | None:
     """Return the limit of the run that is passed; None when none is."""
     options = run.options
-    if (passed := breach(options.budget, run.usage, run.cost)) is not None:
+    if (passed := breach(options.budget, run.usage, run.cost, options.unpriced)) is not None:
         name, most, used = passed
         return LimitReached(limit=name, scope="run", at_most=most, actual=used)
     most_crashes = options.max_unproductive_segments

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from steptrail.domain.base import BoundedPositive, BoundedSeconds, PositiveSeconds, Settings
-from steptrail.domain.flow.policies import Budget, FailureClass
+from steptrail.domain.flow.policies import Budget, FailureClass, UnpricedInFlow
 from steptrail.domain.prices import PriceTable
 
 __all__ = ["RunOptions"]
@@ -19,7 +19,8 @@ class RunOptions(Settings, frozen=True, kw_only=True):
     no node runs more than `max_visits` times.
 
     `timeout` bounds the wall time since the run was started or resumed, `cumulative_timeout` the time in which any node
-    runs. `budget` is that of the whole run, and `prices` is what its models cost. `stop_grace` is how many seconds a
+    runs. `budget` is that of the whole run, and `prices` is what its models cost. A limit on cost is passed by what has
+    no price, unless `unpriced` is `ignore`: then it counts what can be priced. `stop_grace` is how many seconds a
     running node with an effect has after a stop. A process stays for a wait of at most `longest_wait` seconds.
     `max_unproductive_segments` is the number of segments in a row that may end in a crash without progress.
 
@@ -34,6 +35,7 @@ class RunOptions(Settings, frozen=True, kw_only=True):
     cumulative_timeout: PositiveSeconds | None = None
     budget: Budget | None = None
     prices: PriceTable | None = None
+    unpriced: UnpricedInFlow = "fail_closed"
     stop_grace: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     longest_wait: BoundedSeconds = 60.0
     max_unproductive_segments: BoundedPositive | None = 3
@@ -45,6 +47,12 @@ class RunOptions(Settings, frozen=True, kw_only=True):
         super().__post_init__()
         if self.budget is not None and self.budget.max_cost_usd and self.prices is None:
             self.refuse("budget", "Expected prices beside a limit on cost, because without them it would limit nothing")
+
+    def limits_cost_of(self, model: str, budget: Budget | None) -> bool:
+        """Tell whether a call of the model would be beyond a limit on cost, that of the run or `budget`: unpriced."""
+        is_limited = any(each is not None and each.max_cost_usd for each in (self.budget, budget))
+        is_priced = self.prices is not None and self.prices.price_of(model) is not None
+        return is_limited and not is_priced and self.unpriced == "fail_closed"
 
     def tolerates(self, failure: FailureClass) -> bool:
         """Tell whether the run goes on after a failure of this class."""

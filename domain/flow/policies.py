@@ -5,7 +5,7 @@ A node decides nothing. It returns or raises; the machine applies these settings
 
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -21,6 +21,7 @@ __all__ = [
     "OnError",
     "OnUnknownOutcome",
     "RetryPolicy",
+    "UnpricedInFlow",
 ]
 
 
@@ -135,6 +136,10 @@ class OnUnknownOutcome(StrEnum):
     """The run waits for a person who says what happened."""
     FAIL = "fail"
     """The node has failed, with the class `unknown_outcome`."""
+
+
+UnpricedInFlow = Literal["fail_closed", "ignore"]
+"""What a limit on cost does about what has no price: that passes the limit, or is not counted."""
 
 
 class Budget(Settings, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.lending import lent_to
-from steptrail.domain.flow.nodes import MapNode, Node
+from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode, MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
@@ -137,14 +137,17 @@ class Attempts:
 
     def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
         outer = graph.node(task.node)
-        budget = working_node(outer, task.item).budget
-        if budget is not None and budget.max_cost_usd and run.options.prices is None:
+        node = working_node(outer, task.item)
+        if node.budget is not None and node.budget.max_cost_usd and run.options.prices is None:
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
+            raise NodeFault(FailureClass.CONFIG, why)
+        if isinstance(node, LlmNode | LlmRouterNode) and run.options.limits_cost_of(node.model, node.budget):
+            why = f"there is a limit on cost, and no price for {node.model!r}: add one, or say `unpriced='ignore'`"
             raise NodeFault(FailureClass.CONFIG, why)
         if isinstance(outer, MapNode) and task.item is None:
             raise NodeFault(FailureClass.CONFIG, f"there is no list at {outer.over!r}", {"path": outer.over})
         seen = seen_by(run, graph, visit, task.item)
-        return call_of(working_node(outer, task.item), self._flow.code.get(outer.id), seen, task, self._means)
+        return call_of(node, self._flow.code.get(outer.id), seen, task, self._means)
 
     def _begin(self, key: TaskKey) -> None:
         run, graph, visit = self._place(key)

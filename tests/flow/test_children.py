@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolEffect, tool
+from steptrail.domain.flow.policies import UnpricedInFlow
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
@@ -415,16 +416,21 @@ def usd(amount: str | None) -> Decimal | None:
     return None if amount is None else Decimal(amount)
 
 
-async def test_an_agent_that_spends_what_it_is_lent_is_stopped_and_only_what_has_a_price_counts() -> None:
-    budget = Budget(max_cost_usd=Decimal("0.001"))
-    for prices, ending in ((PRICES, "failed"), (priced("other"), "completed")):
-        flow = Workflow("t").agent("spend", spending(50, 50, 50, 50), prompt="x", retry=1).build()
-        async with trail_of() as trail:
-            result = await trail.run(flow, session="f", options=RunOptions(budget=budget, prices=prices))
-        assert result.status == ending
-        if result.error is not None:
-            assert 100 <= result.usage.total < 200
-            assert result.error.details["stop_reason"] == "guard"
+@pytest.mark.parametrize(
+    ("model", "unpriced", "used"),
+    [("scripted", "fail_closed", 100), ("other", "fail_closed", 0), ("other", "ignore", None)],
+)
+async def test_an_agent_that_spends_what_it_is_lent_is_stopped_and_so_is_one_without_a_price_unless_that_is_ignored(
+    model: str, unpriced: UnpricedInFlow, used: int | None
+) -> None:
+    options = RunOptions(budget=Budget(max_cost_usd=Decimal("0.001")), prices=priced(model), unpriced=unpriced)
+    flow = Workflow("t").agent("spend", spending(50, 50, 50, 50), prompt="x", retry=1).build()
+    async with trail_of() as trail:
+        result = await trail.run(flow, session="f", options=options)
+    assert (result.status is ExecutionStatus.COMPLETED) is (used is None)
+    if used is not None:
+        assert result.error is not None
+        assert (result.usage.total, result.error.details["stop_reason"]) == (used, "guard")
 
 
 async def test_money_that_was_spent_before_an_agent_rested_is_lent_to_it_again_and_a_crash_changes_no_loan() -> None:

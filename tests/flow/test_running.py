@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from decimal import Decimal
 
 import pytest
 
@@ -11,7 +10,6 @@ from steptrail import Steptrail
 from steptrail.domain.flow.events import CutReason, LimitReached, NodeAttemptInterrupted, NodeCancelled, NodeOpened
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, say
 from steptrail.workflow import (
     Budget,
@@ -330,16 +328,6 @@ async def test_a_model_is_shown_how_often_its_node_was_tried_so_a_script_goes_on
     flow = Workflow("t").llm("a", scripted, prompt="x", schema={"type": "object"}, retry=retry, output="out").build()
     async with trail_of() as trail:
         assert (await trail.run(flow)).output == {"a": 1}
-
-
-async def test_a_limit_on_cost_needs_prices() -> None:
-    with pytest.raises(ConfigurationError, match="prices"):
-        RunOptions(budget=Budget(max_cost_usd=Decimal(1)))
-    flow = Workflow("t").llm("a", model(), prompt="x", budget=Budget(max_cost_usd=Decimal(1))).build()
-    async with trail_of() as trail:
-        failed = (await trail.run(flow)).error
-    assert failed is not None
-    assert (failed.failure, failed.attempt) == (FailureClass.CONFIG, 0)
 
 
 async def test_what_nodes_need_is_opened_once_for_a_segment_and_closed() -> None:

@@ -297,7 +297,16 @@ def test_a_budget_of_dollars_is_exact() -> None:
     from steptrail.workflow import Budget
 
     usage, budget = Usage(input=5, output=5), Budget(max_total_tokens=10, max_cost_usd=Decimal("0.01"))
-    assert breach(budget, usage, Cost(usd=Decimal("0.01"))) is None
-    assert breach(budget, usage, Cost(usd=Decimal("0.010001"))) == ("max_cost_usd", "0.01", "0.010001")
-    assert breach(Budget(max_input_tokens=4), usage, None) == ("max_input_tokens", "4", "5")
-    assert breach(Budget(max_input_tokens=0), usage, None) is None
+    part = Cost(usd=Decimal("0.01"), unpriced=("m",), unmetered=2, unattributed=7)
+    assert breach(budget, usage, Cost(usd=Decimal("0.01")), "fail_closed") is None
+    assert breach(budget, usage, Cost(usd=Decimal("0.010001")), "fail_closed") == ("max_cost_usd", "0.01", "0.010001")
+    assert breach(Budget(max_input_tokens=4), usage, None, "fail_closed") == ("max_input_tokens", "4", "5")
+    assert breach(Budget(max_input_tokens=0), usage, None, "fail_closed") is None
+    assert breach(budget, usage, part, "fail_closed") == (
+        "max_cost_usd",
+        "0.01",
+        "0.01 and what cannot be told (no price for m; replies that do not say what they used: 2; "
+        "tokens of no known model: 7)",
+    )
+    assert breach(budget, usage, part, "ignore") is None
+    assert breach(Budget(max_total_tokens=10), usage, part, "fail_closed") is None

@@ -11,7 +11,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text
+from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text, without_price
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
@@ -91,11 +91,5 @@ class CostLimit(Limit, Struct, frozen=True):
 
 
 def _not_priced(context: Context) -> str:
-    said: list[str] = []
-    if "unpricedModels" in context:
-        said.append(f"no price for {', '.join(map(str, texts(context, 'unpricedModels')))}")
-    if "unmeteredReplies" in context:
-        said.append(f"replies that do not say what they used: {context['unmeteredReplies']}")
-    if "unattributedTokens" in context:
-        said.append(f"tokens of no known model: {context['unattributedTokens']}")
-    return "; ".join(said)
+    models = texts(context, "unpricedModels") if "unpricedModels" in context else ()
+    return without_price(models, context.get("unmeteredReplies"), context.get("unattributedTokens"))

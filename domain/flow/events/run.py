@@ -107,7 +107,10 @@ FlowLimit = Literal[
 
 
 class LimitReached(Event, frozen=True, kw_only=True):
-    """A limit of the run, or of a visit of a node, was passed. `at_most` and `actual` are texts of numbers."""
+    """A limit of the run, or of a visit of a node, was passed. `at_most` is the text of a number.
+
+    `actual` is one too, with what cannot be told behind it: model calls without a price.
+    """
 
     TYPE = "limit.reached.v1"
     KIND = EventKind.INTENT

@@ -1,0 +1,55 @@
+"""Limits on cost of workflows: what has no price is beyond them, unless the run says to ignore it."""
+
+from decimal import Decimal
+
+import pytest
+from msgspec import structs
+
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.errors import ConfigurationError, ExecutionFailed
+from steptrail.models import PriceTable, Usage
+from steptrail.testing import ScriptedModel, say
+from steptrail.workflow import Budget, FailureClass, RunOptions, Workflow
+from tests.runner.kit import trail_of
+
+DOLLAR = Budget(max_cost_usd=Decimal(1))
+
+
+def priced(model: str) -> PriceTable:
+    return PriceTable.of({model: {"input": 1, "output": 1}}, version="1")
+
+
+async def test_a_limit_on_cost_needs_prices() -> None:
+    with pytest.raises(ConfigurationError, match="prices"):
+        RunOptions(budget=DOLLAR)
+    flow = Workflow("t").llm("a", ScriptedModel([say("x")]), prompt="x", budget=DOLLAR).build()
+    async with trail_of() as trail:
+        failed = (await trail.run(flow)).error
+    assert failed is not None
+    assert (failed.failure, failed.attempt) == (FailureClass.CONFIG, 0)
+
+
+@pytest.mark.parametrize("of", ["run", "node"])
+async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost_unless_that_is_ignored(of: str) -> None:
+    budget = DOLLAR if of == "node" else Budget()
+    flow = Workflow("t").llm("a", ScriptedModel([say("x")]), prompt="x", budget=budget).build()
+    options = RunOptions(prices=priced("other"), budget=DOLLAR if of == "run" else None)
+    async with trail_of() as trail:
+        closed = await trail.run(flow, options=options)
+        opened = await trail.run(flow, options=structs.replace(options, unpriced="ignore"))
+    assert closed.error is not None
+    assert (closed.error.failure, closed.error.attempt, closed.usage.total) == (FailureClass.CONFIG, 0, 0)
+    assert "no price for 'scripted'" in closed.error.message
+    assert opened.status is ExecutionStatus.COMPLETED
+
+
+async def test_a_reply_that_does_not_say_what_it_used_passes_a_limit_on_cost() -> None:
+    flow = Workflow("t").llm("a", ScriptedModel([say("x", usage=Usage())]), prompt="x", output="said").build()
+    options = RunOptions(prices=priced("scripted"), budget=DOLLAR)
+    async with trail_of() as trail:
+        result = await trail.run(flow, options=options)
+        ignored = await trail.run(flow, options=structs.replace(options, unpriced="ignore"))
+    assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.GUARD)
+    with pytest.raises(ExecutionFailed, match="max_cost_usd is 1, and it was 0 and what cannot be told"):
+        result.raise_for_stop()
+    assert ignored.status is ExecutionStatus.COMPLETED
