@@ -101,7 +101,7 @@ class Cost(Value, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> str:
-        """What has no price, in words; an empty text where all has one."""
+        """The usage that has no price, in words; an empty text where all has one."""
         return without_price(self.unpriced, self.unmetered, self.unattributed)
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ _NEEDED: Final[Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]] = {
         "expr": [("expression",)],
     },
 }
-"""What needs settings -> its operation or kind -> what it needs: of each row one, at least."""
+"""For transforms, filters and checks: each operation or kind -> the rows of settings of which it needs one."""
 
 
 def wrong_setting(of: str, operation: str, given: Mapping[str, JsonValue]) -> tuple[str, str] | None:

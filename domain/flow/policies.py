@@ -139,7 +139,7 @@ class OnUnknownOutcome(StrEnum):
 
 
 UnpricedInFlow = Literal["fail_closed", "ignore"]
-"""What a limit on cost does about what has no price: that passes the limit, or is not counted."""
+"""The way in which a limit on cost treats usage without a price: that passes the limit, or is not counted."""
 
 
 class Budget(Settings, frozen=True, kw_only=True):
