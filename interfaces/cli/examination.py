@@ -172,6 +172,8 @@ async def _examine_leases(store: ExaminedStore, streams: set[str], open_streams:
 
 
 async def _examine_orphans(store: ExaminedStore, streams: set[str], seen: Examination) -> None:
+    for stream, version in await store.strays():
+        seen.add("digest chain", stream, f"event {version} belongs to no commit", position=version)
     for stream in await store.streams_with_snapshots():
         if stream not in streams:
             seen.add(

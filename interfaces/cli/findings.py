@@ -48,6 +48,10 @@ class ExaminedStore(EventStore, Protocol):
         """Return the first commit of the stream that is not what was appended, or None."""
         ...
 
+    async def strays(self) -> Sequence[tuple[str, int]]:
+        """Return the id of each stream with events that belong to no commit, and the version of the first of them."""
+        ...
+
     async def leases(self) -> Sequence[SeenLease] | None:
         """Return every lease that is held or was left behind; None when it cannot be told."""
         ...

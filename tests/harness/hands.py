@@ -1,4 +1,4 @@
-"""Hands that change what is stored behind the back of a store, through the view that people have of it."""
+"""Hands that change what is stored behind the back of a store, through a view that shows what is damaged as well."""
 
 import sqlite3
 from collections.abc import Generator
@@ -7,8 +7,16 @@ from pathlib import Path
 
 __all__ = ["by_hand", "change_by_hand"]
 
-_TRIGGERS = """
-CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON main.stored_events BEGIN
+_VIEW = """
+CREATE TEMP VIEW stored_events AS
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
+    c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
+FROM events e
+LEFT JOIN streams s ON s.number = e.stream
+LEFT JOIN types t ON t.number = e.type
+LEFT JOIN commits c ON c.stream = e.stream AND c.version = (
+    SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version);
+CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON stored_events BEGIN
     INSERT OR IGNORE INTO types (name) SELECT new.type WHERE new.type IS NOT old.type;
     UPDATE events SET position = new.position, version = new.version, state = new.state, content = new.content,
         stream = CASE WHEN new.stream IS old.stream THEN stream
@@ -22,7 +30,7 @@ CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON main.stored_events BEGIN
         AND (commit_id, actor, causation, segment, key_id, digest)
             IS NOT (new.commit_id, new.actor, new.causation, new.segment, new.key_id, new.digest);
 END;
-CREATE TEMP TRIGGER hand_removes INSTEAD OF DELETE ON main.stored_events BEGIN
+CREATE TEMP TRIGGER hand_removes INSTEAD OF DELETE ON stored_events BEGIN
     DELETE FROM events WHERE position = old.position;
 END;
 """
@@ -36,7 +44,7 @@ def by_hand(path: Path) -> Generator[sqlite3.Connection, None, None]:
     """
     connection = sqlite3.connect(path)
     try:
-        connection.executescript(_TRIGGERS)
+        connection.executescript(_VIEW)
         with connection:
             yield connection
     finally:

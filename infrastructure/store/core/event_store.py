@@ -234,6 +234,10 @@ class RecorderEventStore:
         """Return the ids of all streams, those that have lost their first events included, oldest first."""
         return await self._ask(self.recorder.select_all_streams)
 
+    async def strays(self) -> Sequence[tuple[str, int]]:
+        """Return the id of each stream with events that belong to no commit, and the version of the first of them."""
+        return await self._ask(self.recorder.select_strays)
+
     async def log(
         self,
         *,

@@ -163,6 +163,13 @@ class Recorder(Protocol):
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
         ...
 
+    def select_strays(self) -> list[tuple[str, int]]:
+        """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them.
+
+        All events are gone through.
+        """
+        ...
+
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
         ...

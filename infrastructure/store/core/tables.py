@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 __all__ = ["FORMAT", "INDEXES", "MEANINGS", "MIN_READER"]
 
-FORMAT = 8
-"""The format that this version writes. Formats 1 to 7 were never released, and no version converts them."""
-MIN_READER = 8
+FORMAT = 9
+"""The format that this version writes. Formats 1 to 8 were never released, and no version converts them."""
+MIN_READER = 9
 """The oldest format whose readers understand what this version writes."""
 
 INDEXES: Mapping[str, str] = {
@@ -70,7 +70,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
     "commits": {
         "stream": "the number of the stream",
         "version": "the version of the first event of the commit",
-        "position": "the position of the first event of the commit",
+        "position": "the position of the first event of the commit; the others follow it without a gap",
+        "size": "how many events the commit has",
         "commit_id": "chosen by the writer, so that a commit that is sent twice is stored once",
         "actor": "who wrote the commit",
         "causation": "the id of what led to the commit",

@@ -36,8 +36,8 @@ _UNIQUE_VIOLATION = "23505"
 T = TypeVar("T")
 
 _INSERT_COMMIT = (
-    "INSERT INTO steptrail.commits (stream, version, position, commit_id, actor, segment, digest) "
-    "VALUES (%s, %s, %s, %s, %s, %s, %s)"
+    "INSERT INTO steptrail.commits (stream, version, position, size, commit_id, actor, segment, digest) "
+    "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
 )
 _INSERT_EVENT = "INSERT INTO steptrail.events (position, stream, version, type, state) VALUES (%s, %s, %s, %s, %s)"
 
@@ -134,7 +134,8 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types:
                 raise IntegrityError(f"stream {stream!r} was erased")
             places = [next(left) for _ in rows]
             cursor.execute(
-                _INSERT_COMMIT, (number, rows[0][0], places[0], head.commit_id, head.actor, head.segment, seal)
+                _INSERT_COMMIT,
+                (number, rows[0][0], places[0], len(rows), head.commit_id, head.actor, head.segment, seal),
             )
             cursor.executemany(
                 _INSERT_EVENT,

@@ -34,14 +34,15 @@ from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
-from steptrail.infrastructure.store.sqlite.append import (
-    LAST_VERSION,
-    OF_STREAM,
-    insert_commit,
-    newest_head,
-)
+from steptrail.infrastructure.store.sqlite.append import insert_commit, newest_head
 from steptrail.infrastructure.store.sqlite.connections import Connections, FileConnections, Work, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, until_free
+from steptrail.infrastructure.store.sqlite.events_of_stream import (
+    BEGIN_OF,
+    EVENTS_OF_COMMITS,
+    LAST_VERSION,
+    OF_STREAM,
+)
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
 
@@ -124,18 +125,14 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
         """Return the events of a stream between two versions, the newest first if `desc`, at most `limit`."""
-        stream = _text_id(originator_id)
+        stream, order = _text_id(originator_id), "DESC" if desc else "ASC"
         statement = (
-            "SELECT e.version, t.name, e.state, e.content FROM events e JOIN types t ON t.number = e.type "  # noqa: S608 - ours
-            f"WHERE e.{OF_STREAM} AND e.version > ? AND e.version <= ? "
-            f"ORDER BY e.version {'DESC' if desc else 'ASC'} LIMIT ?"
+            f"SELECT e.version, t.name, e.state, e.content FROM {EVENTS_OF_COMMITS} "  # noqa: S608 - a text of ours
+            f"JOIN types t ON t.number = e.type WHERE c.{OF_STREAM} AND c.version >= {BEGIN_OF} AND c.version <= ? "
+            f"AND e.version > ? AND e.version <= ? ORDER BY c.version {order}, e.position {order} LIMIT ?"
         )
-        bounds = (
-            stream,
-            -1 if gt is None else gt,
-            LAST_VERSION if lte is None else lte,
-            -1 if limit is None else limit,
-        )
+        first, last = -1 if gt is None else gt, LAST_VERSION if lte is None else lte
+        bounds = (stream, stream, first, last, first, last, -1 if limit is None else limit)
         rows = self._translated(lambda: self._fetch(statement, bounds))
         return [
             StoredEvent(self.convert_originator_id(stream), version, topic, joined(topic, state, content))

@@ -79,8 +79,8 @@ def _erase(
     seal = commit_digest(last, stream, head, [(version + 1, Erased.TYPE, state, content)])
     (position,) = cast(Row, connection.execute("SELECT steptrail.draw(1)").fetchone())
     placed = connection.execute(
-        "INSERT INTO steptrail.commits (stream, version, position, segment, commit_id, actor, digest) "
-        "VALUES (%s, %s, %s, 0, %s, %s, %s) ON CONFLICT DO NOTHING",
+        "INSERT INTO steptrail.commits (stream, version, position, segment, size, commit_id, actor, digest) "
+        "VALUES (%s, %s, %s, 0, 1, %s, %s, %s) ON CONFLICT DO NOTHING",
         (number, version + 1, position, head.commit_id, by, seal),
     )
     if not placed.rowcount:

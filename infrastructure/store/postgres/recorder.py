@@ -302,6 +302,17 @@ class PostgresRecorder:
         found: int | None = rows[0][0]
         return found
 
+    def select_strays(self) -> list[tuple[str, int]]:
+        """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them."""
+        return self._fetch(
+            f"SELECT coalesce(s.id, '{STRAY}' || e.stream), min(e.version) FROM steptrail.events e "  # noqa: S608 - ours
+            "LEFT JOIN steptrail.streams s ON s.number = e.stream LEFT JOIN steptrail.commits c ON c.stream = e.stream "
+            "AND c.version = "
+            "(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) "
+            "WHERE (e.version < c.version + c.size AND e.position = c.position + e.version - c.version) IS NOT TRUE "
+            "GROUP BY 1"
+        )
+
     def select_last_position(self) -> int:
         """Return up to where the log is complete, 0 when it is empty. No event ever appears later at or before it.
 

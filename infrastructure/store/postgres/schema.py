@@ -74,6 +74,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
         "version bigint NOT NULL",
         "position bigint NOT NULL",
         "segment bigint NOT NULL",
+        "size integer NOT NULL",
         "commit_id text NOT NULL",
         "actor text NOT NULL",
         "causation text",
@@ -229,8 +230,8 @@ BEGIN
         IF is_first THEN
             drawn := steptrail.draw(head.size);
             INSERT INTO steptrail.commits VALUES (
-                place, head.expected + 1, drawn, head.segment, head.commit_id, head.actor, head.causation, head.key_id,
-                digests[head.i])
+                place, head.expected + 1, drawn, head.segment, head.size, head.commit_id, head.actor, head.causation,
+                head.key_id, digests[head.i])
             ON CONFLICT DO NOTHING;
             is_first := FOUND;
         END IF;

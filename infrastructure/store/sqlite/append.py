@@ -27,10 +27,9 @@ from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, col
 from steptrail.infrastructure.store.core.recorder import PendingCommit, opened_on
 from steptrail.infrastructure.store.sqlite.connections import Connections, Work, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
+from steptrail.infrastructure.store.sqlite.events_of_stream import LAST_VERSION, NEWEST_VERSION, OF_STREAM
 
 __all__ = [
-    "LAST_VERSION",
-    "OF_STREAM",
     "CommitWriter",
     "checked_digest",
     "insert_commit",
@@ -38,19 +37,14 @@ __all__ = [
     "newest_head",
 ]
 
-LAST_VERSION = 2**63 - 1
-"""Above every number and below every text: a hand may have written one where a version stands."""
-
 _IS_ERASED = "SELECT 1 FROM streams WHERE id = ? AND status = 'erased'"
-OF_STREAM = "stream = (SELECT number FROM streams WHERE id = ?)"
-"""The rows of a stream, whose id is the parameter."""
 
 # 5 parameters a row stay below 999, the smallest limit SQLite is built with.
 _ROWS_PER_STATEMENT = 160
 _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
 
-_INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # What is there is left alone, unless it is damaged: then this is its repair.
 _INSERT_BLOB = (
     "INSERT INTO blobs (digest, body) VALUES (?, ?) "
@@ -60,8 +54,8 @@ _INSERT_USE = "INSERT OR IGNORE INTO blob_uses VALUES (?, ?)"
 _LIST = f"UPDATE streams SET {', '.join(f'{column} = ?' for column in COLUMNS)}, damage = NULL WHERE number = ?"  # noqa: S608
 _LIST_WAIT = f"INSERT INTO waits VALUES (?, {', '.join('?' * len(WAIT_COLUMNS))})"  # noqa: S608
 _HEAD = (
-    f"SELECT (SELECT max(version) FROM events WHERE {OF_STREAM} AND version <= ?), "  # noqa: S608 - a text of ours
-    f"(SELECT digest FROM commits WHERE {OF_STREAM} AND version <= ? ORDER BY version DESC LIMIT 1)"
+    f"SELECT ({NEWEST_VERSION}), (SELECT digest FROM commits WHERE {OF_STREAM} AND version <= ? "  # noqa: S608 - ours
+    "ORDER BY version DESC LIMIT 1)"
 )
 
 T = TypeVar("T")
@@ -188,7 +182,7 @@ def newest_head(connection: sqlite3.Connection, stream: str, upto: int = LAST_VE
 
     Raises `CorruptRecord` when the digest is none.
     """
-    version, digest = connection.execute(_HEAD, (stream, upto) * 2).fetchone()
+    version, digest = connection.execute(_HEAD, (stream, upto, upto, stream, upto)).fetchone()
     return EMPTY_STREAM if version is None else StreamHead(version, checked_digest(stream, version, digest))
 
 
@@ -229,8 +223,8 @@ def insert_commit(
             last = connection.execute(_insert_events(len(values) // 5), values).lastrowid or 0
             before = last - len(values) // 5 if before is None else before
         position = (before or 0) + 1
-        sealed = (number, first, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id)
-        connection.execute(_INSERT_COMMIT, (*sealed, digest))
+        said = (head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
+        connection.execute(_INSERT_COMMIT, (number, first, position, len(rows), *said))
     except sqlite3.IntegrityError:
         if before is not None:
             connection.execute("DELETE FROM events WHERE position > ?", (before,))

@@ -20,13 +20,11 @@ class SqliteAuxiliaryTables(AuxiliaryTables):
         "(substr(state, ?, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
         "typeof(content) = 'blob') ORDER BY position LIMIT ?",
         snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
-        # The digest of the commit that holds the version, unless it goes on behind it.
-        "(SELECT c.digest FROM commits c JOIN streams n ON n.number = c.stream WHERE n.id = s.stream "
-        "AND c.version <= s.version AND EXISTS (SELECT 1 FROM events WHERE stream = c.stream AND version = s.version) "
-        "AND (EXISTS (SELECT 1 FROM commits WHERE stream = c.stream AND version = s.version + 1) "
-        "OR NOT EXISTS (SELECT 1 FROM events WHERE stream = c.stream AND version = s.version + 1)) "
-        "ORDER BY c.version DESC LIMIT 1) "
-        "FROM snapshots s WHERE s.stream = ?",
+        # The digest of the commit that ends with the version.
+        "(SELECT c.digest FROM streams n JOIN commits c ON c.stream = n.number AND c.version = "
+        "(SELECT max(version) FROM commits WHERE stream = n.number AND version <= s.version) "
+        "JOIN events e ON e.position = c.position + c.size - 1 AND e.stream = c.stream AND e.version = s.version "
+        "WHERE n.id = s.stream) FROM snapshots s WHERE s.stream = ?",
         streams_with_snapshots="SELECT stream FROM snapshots ORDER BY rowid",
         # One that comes late must not bring an erased stream back.
         keep_snapshot="INSERT OR REPLACE INTO snapshots SELECT ?2, ?3, ?4, ?5, ?6, ?7 "

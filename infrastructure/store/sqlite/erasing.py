@@ -17,9 +17,10 @@ from steptrail.domain.kernel.erasure import Erased, Erasure
 from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import encoded_parts
 from steptrail.infrastructure.store.core.index import COLUMNS
-from steptrail.infrastructure.store.sqlite.append import LAST_VERSION, insert_commit
+from steptrail.infrastructure.store.sqlite.append import insert_commit
 from steptrail.infrastructure.store.sqlite.connections import Connections
 from steptrail.infrastructure.store.sqlite.errors import primary_code
+from steptrail.infrastructure.store.sqlite.events_of_stream import EVENTS_OF_COMMITS, LAST_VERSION, NEWEST_VERSION
 
 __all__ = ["erase_streams", "erasure_of", "scrubbed"]
 
@@ -41,6 +42,15 @@ _SHARED = (
     "SELECT id FROM streams WHERE version IS NOT NULL AND (parent = ? OR fork_of = ?) "
     "AND id NOT IN (SELECT value FROM json_each(?)) LIMIT 1"
 )
+_EVENTS = (
+    f"DELETE FROM events WHERE position IN (SELECT e.position FROM {EVENTS_OF_COMMITS} "  # noqa: S608 - a text of ours
+    "WHERE c.stream = ? AND c.version <= ?)"
+)
+_STRAYS = (
+    "DELETE FROM events WHERE stream IN (SELECT stream FROM erasures) "
+    "AND position NOT IN (SELECT position FROM erasures)"
+)
+"""Events of a damaged stream that no commit led to when it was erased. The whole table is gone through for them."""
 _BLOBS = (
     "DELETE FROM blobs WHERE digest IN (SELECT digest FROM blob_uses WHERE stream = ?) AND NOT EXISTS "
     "(SELECT 1 FROM blob_uses WHERE digest = blobs.digest AND stream <> ?)"
@@ -64,11 +74,11 @@ def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, b
         connection.execute(statement, values)
 
     number, newest, events, digest = connection.execute(
-        "SELECT s.number, (SELECT max(version) FROM events WHERE stream = s.number AND version <= ?), "
-        "(SELECT count(*) FROM events WHERE stream = s.number), "
+        f"SELECT s.number, ({NEWEST_VERSION}), "  # noqa: S608 - a text of ours
+        f"(SELECT count(*) FROM {EVENTS_OF_COMMITS} WHERE c.stream = s.number), "
         "(SELECT digest FROM commits WHERE stream = s.number AND version <= ? ORDER BY version DESC LIMIT 1) "
         "FROM streams s WHERE id = ? AND status IS NOT 'erased'",
-        (LAST_VERSION, LAST_VERSION, stream),
+        (stream, LAST_VERSION, LAST_VERSION, LAST_VERSION, stream),
     ).fetchone() or (None, None, 0, None)
     if newest != version:
         raise ConcurrencyConflict(stream, version, newest or 0)
@@ -76,7 +86,7 @@ def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, b
     head = CommitHead(commit_id=uuid4().hex, actor=by)
     row = (version + 1, Erased.TYPE, *encoded_parts(Erased(), at))
     _, position, _ = insert_commit(connection, stream, head, last, [row], {}, number)
-    run("DELETE FROM events WHERE stream = ? AND version <> ?", number, version + 1)
+    run(_EVENTS, number, version)
     run("DELETE FROM commits WHERE stream = ? AND version <> ?", number, version + 1)
     run(_BLOBS, number, number)
     run("DELETE FROM blob_uses WHERE stream = ?", number)
@@ -108,6 +118,7 @@ def scrubbed(connections: Connections, store: str, *, thoroughly: bool) -> str |
     def vacuumed(connection: sqlite3.Connection) -> None:
         (pages,), (size,) = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
         if thoroughly or pages * size <= _QUICKLY:
+            connection.execute(_STRAYS)
             connection.execute("VACUUM")
         else:
             left.append(f"copies of single rows may lie in parts of {store} that are not in use")

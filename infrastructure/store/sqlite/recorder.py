@@ -17,8 +17,6 @@ from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select,
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
 from steptrail.infrastructure.store.sqlite.append import (
-    LAST_VERSION,
-    OF_STREAM,
     CommitWriter,
     checked_digest,
     list_stream,
@@ -28,6 +26,13 @@ from steptrail.infrastructure.store.sqlite.auxiliary_tables import SqliteAuxilia
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.sqlite.errors import translated
+from steptrail.infrastructure.store.sqlite.events_of_stream import (
+    BEGIN_OF,
+    EVENTS_OF_COMMITS,
+    LAST_VERSION,
+    NEWEST_VERSION,
+    OF_STREAM,
+)
 
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
@@ -37,11 +42,11 @@ __all__ = ["DIALECT", "SqliteRecorder"]
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
 
-_EVENTS = (
+_LOG = (
     "FROM events e LEFT JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
+    "LEFT JOIN streams s ON s.number = e.stream "
 )
-_LOG = f"{_EVENTS} LEFT JOIN streams s ON s.number = e.stream "
 _SOME_OF_LOG = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
     "FROM events e LEFT JOIN types t ON t.number = e.type "
@@ -49,7 +54,14 @@ _SOME_OF_LOG = (
     "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version) "
     "LEFT JOIN streams s ON s.number = e.stream "
 )
-_OF_STREAM = f"WHERE e.{OF_STREAM} AND e.version > ? ORDER BY e.version LIMIT ?"
+_OF_ONE = f"FROM {EVENTS_OF_COMMITS} LEFT JOIN types t ON t.number = e.type WHERE c.{OF_STREAM} "
+_AFTER_VERSION = f"AND c.version >= {BEGIN_OF} AND e.version > ? ORDER BY c.version, e.position LIMIT ?"
+_AFTER_POSITION = (
+    # Whoever reads on from one of its events, a page after another, is spared the commits before it.
+    f"AND c.version >= coalesce((SELECT max(version) FROM commits WHERE {OF_STREAM} AND version <= "  # noqa: S608 - ours
+    f"(SELECT version FROM events WHERE position = ? AND {OF_STREAM})), 0) "
+    "AND c.position + c.size > ? AND e.position > ?"
+)
 _COMMIT = f"FROM commits c WHERE c.{OF_STREAM} AND c.version <= ? ORDER BY c.version DESC LIMIT 1"
 DIALECT = Dialect(
     "",
@@ -62,6 +74,10 @@ DIALECT = Dialect(
 )
 _ROW = "e.version, t.name, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
+_FIRST = "CASE e.version WHEN c.version THEN c.{} END"
+"""A column of a commit, beside its first event only."""
+_HEAD_OF_FIRST = ", ".join(map(_FIRST.format, ("commit_id", "actor", "causation", "segment", "key_id")))
+_DIGEST_OF_FIRST, _POSITION_OF_FIRST = _FIRST.format("digest"), _FIRST.format("position")
 _NO_HEAD: CommitRow = (None, None, None, None, None)
 
 T = TypeVar("T")
@@ -112,17 +128,14 @@ class SqliteRecorder:
 
     def select_version(self, stream: str) -> int:
         """Return the newest version of a stream, 0 when it is unknown."""
-        rows = self._fetch(
-            f"SELECT max(version) FROM events WHERE {OF_STREAM} AND version <= ?",  # noqa: S608
-            (stream, LAST_VERSION),
-        )
-        return rows[0][0] or 0
+        rows = self._fetch(NEWEST_VERSION, (stream, LAST_VERSION, LAST_VERSION))
+        return rows[0][0] if rows else 0
 
     def select_rows(self, stream: str, after: int, limit: int | None) -> list[EventRow]:
         """Return the events after version `after`, at most `limit`, in order."""
         return self._fetch(
-            f"SELECT {_ROW}, {_HEAD}, c.digest {_EVENTS} {_OF_STREAM}",
-            (stream, after, -1 if limit is None else limit),
+            f"SELECT {_ROW}, {_HEAD_OF_FIRST}, {_DIGEST_OF_FIRST} {_OF_ONE} {_AFTER_VERSION}",
+            (stream, stream, after + 1, after, -1 if limit is None else limit),
         )
 
     def select_commit(self, stream: str, version: int) -> tuple[CommitRow, bytes] | None:
@@ -140,19 +153,23 @@ class SqliteRecorder:
     def select_all_streams(self) -> list[str]:
         """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
         named = self._fetch("SELECT id FROM streams ORDER BY number", ())
-        strays = self._fetch("SELECT DISTINCT stream FROM events WHERE stream NOT IN (SELECT number FROM streams)", ())
+        strays = self._fetch("SELECT DISTINCT stream FROM commits WHERE stream NOT IN (SELECT number FROM streams)", ())
         return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
     def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
         wanted = f"AND t.name IN ({','.join('?' * len(topics))})" if topics else ""
-        # The versions of one stream stand in the order of their positions, and one index has them both.
-        place = "e.position > ?" if stream is None else f"+e.position > ? AND e.{OF_STREAM}"
-        order = "e.position" if stream is None else "e.version"
+        if stream is not None:
+            rows = self._fetch(
+                f"SELECT e.position, {_ROW}, {_HEAD} {_OF_ONE} {_AFTER_POSITION} {wanted} "
+                "ORDER BY c.version, e.position LIMIT ?",
+                (stream, stream, after, stream, after, after, *topics, limit),
+            )
+            return [LogRow(row[0], stream, row[1], row[2], row[3], row[4], row[5:]) for row in rows]
         rows = self._fetch(
             f"SELECT e.position, s.id, {_ROW}, c.version, {_HEAD} {_SOME_OF_LOG if topics else _LOG} "
-            f"WHERE {place} {wanted} ORDER BY {order} LIMIT ?",
-            (after, *(() if stream is None else (stream,)), *topics, limit),
+            f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
+            (after, *topics, limit),
         )
         if topics:
             return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[7:]) for row in rows]
@@ -221,11 +238,22 @@ class SqliteRecorder:
         """Return the version where a commit begins whose events are gone from the end of a stream; None for none."""
         rows = self._fetch(
             f"SELECT min(version) FROM commits WHERE {OF_STREAM} "  # noqa: S608
-            f"AND version > coalesce((SELECT max(version) FROM events WHERE {OF_STREAM}), 0)",
-            (stream, stream),
+            "AND version > ?",
+            (stream, self.select_version(stream)),
         )
         found: int | None = rows[0][0]
         return found
+
+    def select_strays(self) -> list[tuple[str, int]]:
+        """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them."""
+        return self._fetch(
+            f"SELECT coalesce(s.id, '{STRAY}' || e.stream), min(e.version) FROM events e "  # noqa: S608 - a text of ours
+            "LEFT JOIN streams s ON s.number = e.stream LEFT JOIN commits c ON c.stream = e.stream AND c.version = "
+            "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version) "
+            "WHERE (e.version < c.version + c.size AND e.position = c.position + e.version - c.version) IS NOT TRUE "
+            "GROUP BY e.stream",
+            (),
+        )
 
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
@@ -246,8 +274,9 @@ class SqliteRecorder:
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_OF_STREAM}",
-            (stream, after, -1 if limit is None else limit),
+            f"SELECT {_ROW}, e.position, {_HEAD_OF_FIRST}, {_POSITION_OF_FIRST}, {_DIGEST_OF_FIRST} "
+            f"{_OF_ONE} {_AFTER_VERSION}",
+            (stream, stream, after + 1, after, -1 if limit is None else limit),
         )
         return [ChainRow(*row) for row in rows]
 

@@ -63,6 +63,7 @@ _COLUMNS = {
         "stream INTEGER NOT NULL",
         "version INTEGER NOT NULL",
         "position INTEGER NOT NULL",
+        "size INTEGER NOT NULL",
         "commit_id TEXT NOT NULL",
         "actor TEXT NOT NULL",
         "causation TEXT",
@@ -102,7 +103,6 @@ _COLUMNS = {
 _KEYS = {
     "blob_uses": "PRIMARY KEY (digest, stream)) WITHOUT ROWID",
     "commits": "PRIMARY KEY (stream, version)) WITHOUT ROWID",
-    "events": "UNIQUE (stream, version))",
     "waits": "PRIMARY KEY (stream, id)) WITHOUT ROWID",
 }
 
@@ -110,12 +110,14 @@ _VIEW = """
 CREATE VIEW IF NOT EXISTS stored_events AS
 SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
-FROM events e
-LEFT JOIN streams s ON s.number = e.stream
-LEFT JOIN types t ON t.number = e.type
-LEFT JOIN commits c ON c.stream = e.stream AND c.version = (
-    SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version)
+FROM commits c
+JOIN streams s ON s.number = c.stream
+JOIN events e ON e.stream = c.stream AND e.position >= c.position AND e.position < c.position + c.size
+    AND c.version = (SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version)
+JOIN types t ON t.number = e.type
 """
+"""It says twice which commit an event belongs to: from the commit to its events, for questions of a stream, and from an
+event to its commit, for questions of positions."""
 
 _TRIGGER = """
 CREATE TRIGGER IF NOT EXISTS refuse_erased BEFORE INSERT ON commits
