@@ -47,6 +47,14 @@ def test_given_a_record_that_cannot_be_read_then_its_session_position_and_type_a
     assert done.lines[-1].endswith(": damaged")
 
 
+def test_given_a_commit_that_is_gone_from_the_end_then_its_events_are_named(stored: Cli) -> None:
+    meddle(
+        stored, "DELETE FROM commits WHERE version = (SELECT max(version) FROM commits WHERE stream = 1) AND stream = 1"
+    )
+    assert ("digest chain", "agent:s1") in [entry[:2] for entry in found(stored)]
+    assert "belongs to no commit" in stored("doctor").out
+
+
 def test_given_several_such_records_then_each_is_named(stored: Cli) -> None:
     statement = "UPDATE stored_events SET state = 'text' WHERE stream = 'agent:s2' AND version = "
     meddle(stored, statement + "4")

@@ -30,7 +30,7 @@ from eventsourcing.sqlite import (
 )
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
-from steptrail.domain.kernel.record import CommitHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.library.watched_subscription import WatchedSubscription
@@ -110,8 +110,10 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         for stream, run in groupby(stored_events, key=lambda event: _text_id(event.originator_id)):
             rows = [(event.originator_version, event.topic, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
-            previous = newest_head(connection, stream).digest
-            last = insert_commit(connection, stream, head, previous, rows, types)[1]
+            newest = newest_head(connection, stream)
+            if newest != EMPTY_STREAM and rows[0][0] <= newest.version:
+                raise IntegrityError(f"version {rows[0][0]} of stream {stream!r} is taken")
+            last = insert_commit(connection, stream, head, newest.digest, rows, types)[1]
             positions += range(last - len(rows) + 1, last + 1)
         return positions
 

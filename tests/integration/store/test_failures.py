@@ -266,9 +266,13 @@ def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> 
     writer = CommitWriter(connections, str(path))
     (head,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
     assert isinstance(head, StreamHead)
-    # Only a hand can leave a gap; the commit that meets what lies behind it must not be half stored.
+    # Another process has come first; the commit that meets it must not be half stored.
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO events SELECT 500, stream, 500, type, state, content FROM events")
+        connection.execute("INSERT INTO events SELECT 2, stream, 2, type, state, content FROM events")
+        connection.execute(
+            "INSERT INTO commits (stream, version, position, size, commit_id, actor, segment, digest) "
+            "SELECT stream, 2, 2, 1, 'c3', actor, segment, digest FROM commits"
+        )
     large = structs.replace(pending("agent:a", "c2", *[b'{"@":1700000000000000}'] * 600), expected=head)
     outcomes = writer.append([large, pending("agent:b", "c1", b'{"@":1700000000000000}')])
     assert [type(outcome) for outcome in outcomes] == [ConcurrencyConflict, StreamHead]

@@ -1,0 +1,98 @@
+"""On SQLite the events of a stream are found by its commits: quickly, and what no commit leads to is found as well."""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from steptrail.domain.errors import MissingRecord
+from steptrail.domain.kernel.record import EMPTY_STREAM
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.opening import open_store
+from steptrail.infrastructure.store.sqlite import auxiliary_tables, recorder
+from steptrail.infrastructure.store.sqlite.connections import fetch_all
+from steptrail.testing.store_contract import Noted, commit_of
+
+OF_ONE = "SELECT * FROM stored_events WHERE stream = 'agent:a'"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+async def filled(path: Path) -> RecorderEventStore:
+    """Return a store with commits of two events each, in two streams by turns."""
+    store = open_store(f"sqlite:///{path}")
+    heads = dict.fromkeys(("agent:a", "agent:b"), EMPTY_STREAM)
+    for number in range(3):
+        for stream, head in heads.items():
+            commit = commit_of(f"{stream}-{number}", Noted(number=number), Noted(text=f"CANARY {number}"))
+            heads[stream] = await store.append(stream, head, commit)
+    return store
+
+
+async def test_no_question_of_a_stream_goes_through_all_events(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Sequence[Any]]] = [
+        (OF_ONE, ()),
+        (f"{OF_ONE} ORDER BY version DESC LIMIT 3", ()),
+        (f"{OF_ONE} AND type = 'test.noted.v1'", ()),
+        ("SELECT * FROM stored_events WHERE position > 3 AND position < 6 ORDER BY position", ()),
+    ]
+
+    def noted(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        asked.append((statement, parameters))
+        return fetch_all(connection, statement, parameters)
+
+    for module in (recorder, auxiliary_tables):
+        monkeypatch.setattr(module, "fetch_all", noted)
+    store = await filled(path)
+    assert [record.version for record in (await store.read("agent:a", after=2, limit=3)).records] == [3, 4, 5]
+    assert len((await store.read("agent:a", after=EMPTY_STREAM)).records) == 6
+    assert [position async for position, _, _ in store.log(after=2, stream="agent:a", limit=2)] == [5, 6]
+    assert await store.version("agent:a") == 6
+    assert await store.snapshot("agent:a") is None
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        for statement, parameters in asked:
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+            assert [step for step in plan if step.startswith("SCAN")] == [], statement
+            assert "USE TEMP B-TREE FOR ORDER BY" not in plan or statement.startswith(OF_ONE), statement
+
+
+async def test_given_a_commit_that_is_gone_then_its_events_are_missing_and_belong_to_none(path: Path) -> None:
+    store = await filled(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM commits WHERE commit_id = 'agent:a-1'")
+    with pytest.raises(MissingRecord):
+        await store.read("agent:a")
+    assert await store.strays() == [("agent:a", 3)]
+    await store.close()
+
+
+async def test_given_the_last_commit_is_gone_then_its_events_are_found_though_no_question_of_the_stream_sees_them(
+    path: Path,
+) -> None:
+    store = await filled(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM commits WHERE commit_id = 'agent:a-2'")
+    assert (await store.read("agent:a")).head.version == 4
+    assert await store.strays() == [("agent:a", 5)]
+    assert len([position async for position, _, _ in store.log()]) == 12
+    await store.close()
+
+
+async def test_an_erasure_removes_events_of_a_commit_that_is_gone(path: Path) -> None:
+    store = await filled(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM commits WHERE commit_id IN ('agent:a-2', 'agent:b-2')")
+    await store.erase({"agent:a": 4}, at=1, by="ana", reason="asked to")
+    await store.erase({"agent:b": 4}, at=1, by="ana", reason="asked to")
+    assert await store.scrub() is None
+    assert await store.strays() == []
+    assert len([position async for position, _, _ in store.log()]) == 2
+    await store.close()
+    assert b"CANARY" not in path.read_bytes()
