@@ -25,6 +25,7 @@ _FLOOR_COLUMNS = {
     "stream": 'text COLLATE "C" NOT NULL',
     "version": "bigint NOT NULL",
     "type": "text NOT NULL",
+    "at": "bigint NOT NULL",
     "state": "bytea NOT NULL",
     "content": "bytea",
     "commit_id": "text",
@@ -35,7 +36,7 @@ _FLOOR_COLUMNS = {
     "digest": "bytea",
 }
 _ROWS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content, "
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content, "
     "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM steptrail.events e "
     "JOIN steptrail.streams s ON s.number = e.stream JOIN steptrail.types t ON t.number = e.type "
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = e.version "

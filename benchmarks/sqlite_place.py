@@ -21,15 +21,15 @@ __all__ = ["SqlitePlace", "SqliteSite"]
 
 
 _ROWS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content, "
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content, "
     "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM events e "
     "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
 _FLOOR = (
     "CREATE TABLE floor (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL, "
-    "type TEXT NOT NULL, state BLOB NOT NULL, content BLOB, commit_id TEXT, actor TEXT, causation TEXT, "
-    "segment INTEGER, key_id TEXT, digest BLOB, UNIQUE (stream, version))"
+    "type TEXT NOT NULL, at INTEGER NOT NULL, state BLOB NOT NULL, content BLOB, commit_id TEXT, actor TEXT, "
+    "causation TEXT, segment INTEGER, key_id TEXT, digest BLOB, UNIQUE (stream, version))"
 )
 
 

@@ -20,7 +20,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
-from steptrail.infrastructure.store.core.codec import encode
+from steptrail.infrastructure.store.core.codec import apart, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
 __all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "line_of", "lines_of", "record_of", "save_lines", "written"]
@@ -175,7 +175,7 @@ def record_of(source: Path, number: int, stream: str, line: bytes) -> Recorded[E
         raise NotARecording(f"line {number} of {source} is no record")
     version, commit, name, state = found.groups()
     try:
-        return read_record(no_blobs, stream, int(version), name.decode(), state, _head(commit))
+        return read_record(no_blobs, stream, int(version), name.decode(), *apart(state), _head(commit))
     except RecordTooNew as error:
         raise NotARecording(f"line {number} of {source}: {error}") from error
     except (CorruptRecord, KeyError, TypeError, ValueError) as error:

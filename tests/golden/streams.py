@@ -22,7 +22,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
-from steptrail.infrastructure.store.core.codec import encode
+from steptrail.infrastructure.store.core.codec import apart, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
 __all__ = ["FOLDER", "folds", "lines", "outcome", "read", "stored_in"]
@@ -45,7 +45,7 @@ def stored_in(stream: Path) -> list[Recorded[Event]]:
         found = _LINE.fullmatch(line)
         assert found is not None, line
         version, name, state = found.groups()
-        records.append(read_record(no_blobs, stream.stem, int(version), name.decode(), state, None))
+        records.append(read_record(no_blobs, stream.stem, int(version), name.decode(), *apart(state), None))
     return records
 
 

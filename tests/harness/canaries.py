@@ -15,13 +15,13 @@ _FORM = {"kind", "role"}
 """Fields of messages that say of which form they are."""
 
 
-def with_canaries(event: Event, at: int) -> Event:
+def with_canaries(event: Event) -> Event:
     """Return the event with every text and number in its content replaced."""
-    state, content = encoded_parts(event, at)
+    state, content = encoded_parts(event)
     if content is None:
         return event
     told = msgspec.json.encode(_replaced(msgspec.json.decode(content)))
-    return codec.decode(event.TYPE, joined(event.TYPE, state, told))[1]
+    return codec.decode_state(event.TYPE, joined(event.TYPE, state, told))
 
 
 def _replaced(value: JsonValue) -> JsonValue:

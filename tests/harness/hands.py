@@ -9,7 +9,7 @@ __all__ = ["by_hand", "change_by_hand"]
 
 _VIEW = """
 CREATE TEMP VIEW stored_events AS
-SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
 FROM events e
 LEFT JOIN streams s ON s.number = e.stream
@@ -18,7 +18,8 @@ LEFT JOIN commits c ON c.stream = e.stream AND c.version = (
     SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version);
 CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON stored_events BEGIN
     INSERT OR IGNORE INTO types (name) SELECT new.type WHERE new.type IS NOT old.type;
-    UPDATE events SET position = new.position, version = new.version, state = new.state, content = new.content,
+    UPDATE events SET position = new.position, version = new.version, at = new.at,
+        state = new.state, content = new.content,
         stream = CASE WHEN new.stream IS old.stream THEN stream
                  ELSE coalesce((SELECT number FROM streams WHERE id = new.stream), new.stream, 'none') END,
         type = CASE WHEN new.type IS old.type THEN type

@@ -49,7 +49,7 @@ def told(spans: list[Span]) -> dict[str, Span]:
 
 def hidden(record: Recorded[Any]) -> Recorded[Event]:
     """Return a record with a canary in place of all content."""
-    return Recorded(record.version, record.at, with_canaries(record.event, record.at))
+    return Recorded(record.version, record.at, with_canaries(record.event))
 
 
 @examples(80)

@@ -41,7 +41,7 @@ HURT, GOOD, OTHER = "agent:hurt", "agent:good", "agent:other"
 COLUMNS = {
     table: [(table, column) for column in columns.split()]
     for table, columns in {
-        "stored_events": "type state content commit_id actor causation segment key_id digest",
+        "stored_events": "type at state content commit_id actor causation segment key_id digest",
         "blobs": "body digest",
         "snapshots": "version digest format state seal",
     }.items()

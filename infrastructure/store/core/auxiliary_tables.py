@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, LiteralString, NamedTuple
 
 from steptrail.domain.kernel.record import Snapshot
-from steptrail.infrastructure.store.core.blobs import CONTENT_MARK, MARK, is_detached
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
+from steptrail.infrastructure.store.core.blobs import MARK, is_detached
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 
 __all__ = ["AuxiliaryStatements", "AuxiliaryTables"]
@@ -52,8 +51,7 @@ class AuxiliaryTables(ABC):
     def states_with_blobs(self) -> Iterator[bytes]:
         """Yield the states and the contents that refer to blobs, a page at a time."""
         after = 0
-        marks = (INSTANT_WIDTH + 1, len(MARK), MARK, len(CONTENT_MARK), CONTENT_MARK)
-        while rows := self._rows(self.STATEMENTS.states_with_blobs, (after, *marks, _PAGE)):
+        while rows := self._rows(self.STATEMENTS.states_with_blobs, (after, *(len(MARK), MARK) * 2, _PAGE)):
             yield from (part for row in rows for part in row[1:] if is_detached(part))
             after = rows[-1][0]
 

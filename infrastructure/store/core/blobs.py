@@ -1,10 +1,9 @@
 """Large bodies beside the events: content-addressed, stored once, put back on reading.
 
 Whatever in an event's JSON is above the limit is cut out of it: a text, or an array or object that is large as a whole.
-A null stands in its place, and behind the instant a list says what stood where, as a JSON pointer:
-`{"@":…,"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the
-state that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain. The
-content of an event, which has no instant, is treated in the same way: `{"@blobs":[…],"result":null}`.
+A null stands in its place, and in front a list says what stood where, as a JSON pointer:
+`{"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the state or the
+content that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,12 +18,11 @@ from steptrail.domain.base import Value
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, decode, unreadable
+from steptrail.infrastructure.store.core.codec import checked_instant, decode_state, unreadable
 from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = [
-    "CONTENT_MARK",
     "LIMIT",
     "MARK",
     "Blob",
@@ -47,10 +45,8 @@ __all__ = [
 LIMIT = 32 * 1024
 """The bytes of JSON up to which a body stays in its event."""
 
-MARK = b',"@blobs":'
-"""The mark behind the instant of a state that refers to blobs."""
-CONTENT_MARK = b'{"@blobs":'
-"""The beginning of a content that does."""
+MARK = b'{"@blobs":'
+"""The beginning of a state or a content that refers to blobs. No field of an event has such a name."""
 _PREVIEW = 120
 
 FetchBody = Callable[[bytes], bytes | None]
@@ -97,27 +93,27 @@ def no_blobs(digest: bytes) -> None:
     del digest
 
 
-Parts = tuple[str, bytes, bytes | None]
-"""The type, the state and the content of an event; None for no content."""
+Parts = tuple[str, int, bytes, bytes | None]
+"""The type, the instant, the state and the content of an event; None for no content."""
 
 
 def encode_commit(commit: Commit) -> list[Parts]:
     """Return the parts of each event of a commit. Raises `ValueError` for one that cannot be encoded."""
-    return [(event.TYPE, *encoded_parts(event, at)) for at, event in commit.events]
+    return [(event.TYPE, checked_instant(at), *encoded_parts(event)) for at, event in commit.events]
 
 
 def detach_all(encoded: Sequence[Parts]) -> tuple[tuple[Parts, ...], tuple[Blob, ...]]:
     """Return the parts of the events of a commit without their large bodies, and those."""
     rows: list[Parts] = []
     blobs: tuple[Blob, ...] = ()
-    for type_name, state, content in encoded:
+    for type_name, at, state, content in encoded:
         if len(state) > LIMIT:
             state, bodies = detach(state)
             blobs += bodies
         if content is not None and len(content) > LIMIT:
             content, bodies = detach(content)
             blobs += bodies
-        rows.append((type_name, state, content))
+        rows.append((type_name, at, state, content))
     return tuple(rows), blobs
 
 
@@ -129,27 +125,24 @@ def detach(state: bytes) -> tuple[bytes, tuple[Blob, ...]]:
     if len(state) <= LIMIT:
         return state, ()
     taken: list[_Taken] = []
-    payload: dict[str, JsonValue] = _decode(_body(state))
+    payload: dict[str, JsonValue] = _decode(state)
     for name, value in payload.items():
         payload[name] = _lighter(value, _pointer("", name), taken)
     if not taken:
         return state, ()
     said = _encode([reference for reference, _ in taken])
-    light = (state[:INSTANT_WIDTH] + MARK if _has_instant(state) else CONTENT_MARK) + said + b"," + _encode(payload)[1:]
-    return light, tuple(blob for _, blob in taken)
+    return MARK + said + b"," + _encode(payload)[1:], tuple(blob for _, blob in taken)
 
 
 def is_detached(state: object) -> bool:
     """Tell whether the state or the content of a stored event refers to blobs."""
-    if not isinstance(state, bytes):
-        return False
-    return state.startswith(MARK, INSTANT_WIDTH) if _has_instant(state) else state.startswith(CONTENT_MARK)
+    return isinstance(state, bytes) and state.startswith(MARK)
 
 
 def references(state: bytes) -> tuple[Reference, ...]:
     """Return what a detached state refers to. Raises `ValueError` when that cannot be read."""
     try:
-        return _REFERENCES.decode(_body(state)).blobs
+        return _REFERENCES.decode(state).blobs
     except ValueError as error:
         raise ValueError("what it says of its blobs cannot be read") from error
 
@@ -157,14 +150,14 @@ def references(state: bytes) -> tuple[Reference, ...]:
 def attach(state: bytes, fetch: FetchBody) -> bytes:
     """Return a detached state with its bodies put back. Raises `ValueError` that says which one cannot be."""
     found = references(state)
-    payload: dict[str, JsonValue] = _decode(_body(state))
+    payload: dict[str, JsonValue] = _decode(state)
     del payload["@blobs"]
     for reference in found:
         body = fetch(bytes.fromhex(reference.digest))
         if (why := _why_unfit(reference, body)) is not None or body is None:
             raise ValueError(why)
         _put(payload, reference.at, _decode(body))
-    return (state[:INSTANT_WIDTH] + b"," if _has_instant(state) else b"{") + _encode(payload)[1:]
+    return _encode(payload)
 
 
 def blob_fault(state: object, fetch: FetchBody) -> str | None:
@@ -200,6 +193,7 @@ def read_record(
     stream: str,
     version: int,
     type_name: str,
+    at: int,
     state: bytes,
     head: CommitHead | None,
     content: bytes | None = None,
@@ -208,22 +202,13 @@ def read_record(
     if type_name not in EVENT_TYPES:
         KINDS.of(stream)  # imports the events of that kind: a process that only reads may not have met it yet
     try:
-        if state.startswith(MARK, INSTANT_WIDTH):
+        if state.startswith(MARK):
             state = attach(state, fetch)
         if content is not None:
             state = joined(type_name, state, attach(content, fetch) if is_detached(content) else content)
-        at, event = decode(type_name, state)
+        return Recorded(version, checked_instant(at), decode_state(type_name, state), head)
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise unreadable(stream, version, type_name, state, error) from error
-    return Recorded(version, at, event, head)
-
-
-def _has_instant(part: bytes) -> bool:
-    return part.startswith(b'{"@":')
-
-
-def _body(part: bytes) -> bytes:
-    return b"{" + part[INSTANT_WIDTH + 1 :] if _has_instant(part) else part
 
 
 def _lighter(value: JsonValue, at: str, taken: list[_Taken]) -> JsonValue:

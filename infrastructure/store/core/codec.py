@@ -1,8 +1,8 @@
 """Events to bytes and back.
 
-An encoded event is its JSON with its instant spliced in front, `{"@":<16 digits>,…}`: a head of fixed width that is cut
-off before the event is decoded and is still plain JSON for audit tools and SQL. The type name is stored beside it. A
-type that was retired stays readable through an upcaster.
+A store has the JSON of an event, and beside it the instant and the name of the type. Where events are written outside
+of a store, the instant is spliced in front, `{"@":<16 digits>,…}`: a head of fixed width that is cut off before the event
+is decoded. A type that was retired stays readable through an upcaster.
 """
 
 import re
@@ -16,16 +16,14 @@ from steptrail.domain.base import place_and_fault
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
 
-__all__ = ["INSTANT_WIDTH", "decode", "encode", "stored_names", "unreadable", "with_instant"]
+__all__ = ["apart", "checked_instant", "decode", "decode_state", "encode", "stored_names", "unreadable"]
 
 E = TypeVar("E", bound=Event)
 
 _MARK = b'{"@":'
 _BEFORE = len(_MARK)
 _WIDTH = 16
-INSTANT_WIDTH = _BEFORE + _WIDTH
-"""The bytes that the instant takes at the front of a state, up to the comma behind it."""
-_HEAD = INSTANT_WIDTH + 1
+_HEAD = _BEFORE + _WIDTH + 1
 _LATEST = 10**_WIDTH - 1
 
 _ENCODER = msgspec.json.Encoder()
@@ -36,31 +34,41 @@ class _TooNewError(ValueError):
 
 
 def encode(event: Event, at: int) -> bytes:
-    """Return the stored bytes of an event that happened at `at`, in microseconds of UTC.
+    """Return the bytes of an event that happened at `at`, with that instant in front.
 
-    Raises `ValueError` for an instant outside of 0 and 10**16 - 1 (the year 2286), and for text that is not Unicode.
+    Raises `ValueError` for an instant that is out of range, and for text that is not Unicode.
     """
-    return with_instant(_ENCODER.encode(event), at)
-
-
-def with_instant(payload: bytes, at: int) -> bytes:
-    """Return the JSON of an object with the instant in front. Raises `ValueError` for one that is out of range."""
-    if not 0 <= at <= _LATEST:
-        raise ValueError(f"the instant {at} is not a number of microseconds from 0 to {_LATEST}")
+    payload = _ENCODER.encode(event)
     # Blanks, not zeros, fill a short number: JSON allows no leading zero.
-    return b'{"@":%16d' % at + (b"}" if payload == b"{}" else b"," + payload[1:])
+    return b'{"@":%16d' % checked_instant(at) + (b"}" if payload == b"{}" else b"," + payload[1:])
 
 
-def decode(type_name: str, state: bytes) -> tuple[int, Event]:
-    """Return the instant and the event. Raises `ValueError` that says why the bytes cannot be read."""
-    if not state.startswith(_MARK) or len(state) < _HEAD:
+def checked_instant(at: object) -> int:
+    """Return a number of microseconds of UTC. Raises `ValueError` for anything outside of 0 and 10**16 - 1, in 2286."""
+    if type(at) is int and 0 <= at <= _LATEST:
+        return at
+    raise ValueError(f"the instant {at!r} is not a number of microseconds from 0 to {_LATEST}")
+
+
+def apart(encoded: bytes) -> tuple[int, bytes]:
+    """Return the instant and the state of an encoded event. Raises `ValueError` when no instant is in front."""
+    if not encoded.startswith(_MARK) or len(encoded) < _HEAD:
         raise ValueError("it does not begin with an instant")
-    at = int(state[_BEFORE:INSTANT_WIDTH])
-    body = b"{" + (state[_HEAD:] or b"}")
+    return int(encoded[_BEFORE : _HEAD - 1]), b"{" + (encoded[_HEAD:] or b"}")
+
+
+def decode(type_name: str, encoded: bytes) -> tuple[int, Event]:
+    """Return the instant and the event. Raises `ValueError` that says why the bytes cannot be read."""
+    at, state = apart(encoded)
+    return at, decode_state(type_name, state)
+
+
+def decode_state(type_name: str, state: bytes) -> Event:
+    """Return the event of a state. Raises `ValueError` that says why the bytes cannot be read."""
     cls = EVENT_TYPES.get(type_name)
     if cls is None:
-        cls, body = _upcast(type_name, body)
-    return at, _decoder(cls)(body)
+        cls, state = _upcast(type_name, state)
+    return _decoder(cls)(state)
 
 
 def unreadable(stream: str, version: int, type_name: str, state: bytes, error: Exception) -> CorruptRecord:

@@ -14,22 +14,21 @@ from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH, with_instant
 
 __all__ = ["encoded_parts", "joined"]
 
 _ENCODER = msgspec.json.Encoder()
 
 
-def encoded_parts(event: Event, at: int) -> tuple[bytes, bytes | None]:
-    """Return the state and the content of an event that happened at `at`; None where it has no content.
+def encoded_parts(event: Event) -> tuple[bytes, bytes | None]:
+    """Return the state and the content of an event; None where it has no content.
 
-    Raises `ValueError` as `with_instant` does, and for text that is not Unicode.
+    Raises `ValueError` for text that is not Unicode.
     """
     if _plan(type(event)) is None:
-        return with_instant(_ENCODER.encode(event), at), None
+        return _ENCODER.encode(event), None
     state, content = _parted(event)
-    return with_instant(_ENCODER.encode(state), at), None if content is None else _ENCODER.encode(content)
+    return _ENCODER.encode(state), None if content is None else _ENCODER.encode(content)
 
 
 def joined(type_name: str, state: bytes, content: object) -> bytes:
@@ -41,11 +40,13 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
         return state
     if not isinstance(content, bytes):
         raise ValueError(f"its content is {type(content).__name__}, not bytes")
+    if state == b"{}":
+        return content
     if type_name in EVENT_TYPES and _is_all_at_the_top(EVENT_TYPES[type_name]):
         return state[:-1] + b"," + content[1:]
-    together = msgspec.json.decode(b"{" + state[INSTANT_WIDTH + 1 :] if b"," in state else b"{}")
+    together = msgspec.json.decode(state)
     _join(together, msgspec.json.decode(content))
-    return state[:INSTANT_WIDTH] + b"," + _ENCODER.encode(together)[1:]
+    return _ENCODER.encode(together)
 
 
 @cache

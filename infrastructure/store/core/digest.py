@@ -1,10 +1,10 @@
 """The tamper-evident chain: one SHA-256 per commit, over the commit before it and everything the commit says.
 
 It is made of numbers (8 bytes each, big endian) and then of texts and bytes, one after another. The numbers are the
-segment, how many events there are, the version of each, and the length of each text that follows, -1 for one that is
-absent: so no two different commits feed the same bytes. The texts are the previous digest, stream, commit id, actor,
-causation and key id, and of each event its type, its state and the SHA-256 of its content: a content that is sealed or
-erased leaves the chain whole.
+segment, how many events there are, the version and the instant of each, and the length of each text that follows, -1
+for one that is absent: so no two different commits feed the same bytes. The texts are the previous digest, stream,
+commit id, actor, causation and key id, and of each event its type, its state and the SHA-256 of its content: a content
+that is sealed or erased leaves the chain whole.
 A chain shows a change anywhere but a cut at its very end: for that, compare with a digest that was kept elsewhere.
 """
 
@@ -15,8 +15,7 @@ from struct import error as StructError, pack
 from typing import Any, NamedTuple
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
-from steptrail.infrastructure.store.core.blobs import MARK, FetchBody, blob_fault, is_detached, no_blobs
-from steptrail.infrastructure.store.core.codec import INSTANT_WIDTH
+from steptrail.infrastructure.store.core.blobs import FetchBody, blob_fault, is_detached, no_blobs
 
 __all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
 
@@ -32,6 +31,7 @@ class ChainRow(NamedTuple):
 
     version: int
     topic: str
+    at: int
     state: bytes
     content: bytes | None
     position: int
@@ -62,19 +62,19 @@ class ChainFault(NamedTuple):
 
 
 def commit_digest(
-    previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, bytes, bytes | None]]
+    previous: bytes, stream: str, head: CommitHead, rows: Sequence[tuple[int, str, int, bytes, bytes | None]]
 ) -> bytes:
-    """Return the digest of a commit; `rows` are its (version, type, state, content) in order."""
+    """Return the digest of a commit; `rows` are its (version, type, instant, state, content) in order."""
     return _digest(previous, stream, (head.commit_id, head.actor, head.causation, head.segment, head.key_id), rows)
 
 
 def _digest(previous: bytes, stream: str, head: _CommitColumns, rows: Sequence[Sequence[Any]]) -> bytes:
     commit_id, actor, causation, segment, key_id = head
     texts = [previous, _known_text(stream), _text(commit_id), _known_text(actor), _text(causation), _text(key_id)]
-    numbers = [segment or 0, len(rows), *[row[0] for row in rows]]
+    numbers = [segment or 0, len(rows), *[row[0] for row in rows], *[row[2] for row in rows]]
     for row in rows:
-        content = row[3]
-        texts += (_known_text(row[1]), row[2], None if content is None else sha256(content).digest())
+        content = row[4]
+        texts += (_known_text(row[1]), row[3], None if content is None else sha256(content).digest())
     numbers += [-1 if text is None else len(text) for text in texts]
     return sha256(pack(f">{len(numbers)}q", *numbers) + b"".join([text for text in texts if text])).digest()
 
@@ -125,7 +125,7 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
         return "an event inside of it has a head of its own"
     if fetch is None:
         return None
-    heavy = [row for row in commit if row.state.startswith(MARK, INSTANT_WIDTH) or is_detached(row.content)]
+    heavy = [row for row in commit if is_detached(row.state) or is_detached(row.content)]
     faults = ((row.version, blob_fault(part, fetch)) for row in heavy for part in (row.state, row.content))
     return next((f"event {version}: {why}" for version, why in faults if why is not None), None)
 

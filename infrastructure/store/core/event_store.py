@@ -132,7 +132,7 @@ class RecorderEventStore:
             raise ValueError(f"a commit to stream {stream!r} needs at least one event")
         encoded = encode_commit(commit)
         # What is large takes a while to look through, and the loop has others to serve.
-        size = sum([len(state) + len(content or b"") for _, state, content in encoded])
+        size = sum([len(state) + len(content or b"") for _, _, state, content in encoded])
         is_large = size > _LARGE
         states: tuple[Parts, ...] = tuple(encoded)
         blobs: tuple[Blob, ...] = ()

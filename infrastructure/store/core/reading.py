@@ -11,7 +11,7 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
-from steptrail.infrastructure.store.core.blobs import is_detached, read_record
+from steptrail.infrastructure.store.core.blobs import FetchBody, is_detached, read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, LogRow, Recorder
 from steptrail.runtime.kernel.collector import collector_off
@@ -46,14 +46,14 @@ def read_stream(
     fetch = recorder.auxiliary.body
     with collector_off():
         for expected, row in enumerate(rows, after + 1):
-            version, topic, state, content = row[:4]
+            version, topic, at, state, content = row[:5]
             if version != expected:
                 raise _misplaced(stream, expected, version, topic)
-            if row[4] is not None:
-                head, digest = _head(stream, version, topic, row[4:9]), row[9]
+            if row[5] is not None:
+                head, digest = _head(stream, version, topic, row[5:10]), row[10]
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
-            records.append(read_record(fetch, stream, version, topic, state, head, content))
+            records.append(read_record(fetch, stream, version, topic, at, state, head, content))
     last = rows[-1][0] if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
     # would be in the head and not in the records, and its reader would append to a state that has not seen it. Where no
@@ -91,6 +91,7 @@ def read_sound(
     records: list[Recorded[Event]] = []
     head: CommitHead | None = None
     digest: bytes | None = after.digest
+    fetch = recorder.auxiliary.body
     with collector_off():
         for expected, row in enumerate(rows, after.version + 1):
             version, topic = row.version, row.topic
@@ -98,7 +99,7 @@ def read_sound(
                 raise _misplaced(stream, expected, version, topic)
             if row.commit_id is not None:
                 head, digest = _head(stream, version, topic, row.commit), row.digest
-            records.append(read_record(recorder.auxiliary.body, stream, version, topic, row.state, head, row.content))
+            records.append(read_record(fetch, stream, version, topic, row.at, row.state, head, row.content))
     if (fault := verify_chain(stream, rows, None, after=after)) is not None:
         topic = rows[fault.version - after.version - 1].topic
         why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
@@ -137,7 +138,7 @@ def read_proven(
             return None
         wanted.update({row.version: row for row in newest.values()})
         rows = [wanted[version] for version in sorted(wanted)]
-        return [read_record(fetch, stream, row.version, row.topic, row.state, None, row.content) for row in rows]
+        return [_without_head(fetch, stream, row) for row in rows]
 
 
 def read_newest_of(
@@ -154,7 +155,7 @@ def read_newest_of(
     wanted.update({row.version: row for row in newest.values()})
     fetch = recorder.auxiliary.body
     rows = [wanted[version] for version in sorted(wanted)]
-    return [read_record(fetch, stream, row.version, row.topic, row.state, None, row.content) for row in rows]
+    return [_without_head(fetch, stream, row) for row in rows]
 
 
 def read_log(
@@ -175,7 +176,7 @@ def read_log(
             _check_place(stream, version, topic)
             if commit is not of and commit != of:
                 head, of = None if commit[0] is None else _head(stream, version, topic, commit), commit
-            record = read_record(fetch, stream, version, topic, row.state, head, row.content)
+            record = read_record(fetch, stream, version, topic, row.at, row.state, head, row.content)
             entries.append((row.position, stream, record))
         except CorruptRecord as error:
             error.position = row.position
@@ -187,6 +188,10 @@ def check_not_erased(recorder: Recorder, stream: str) -> None:
     """Raise `SessionErased` for a stream that was erased."""
     if (erasure := recorder.select_erasure(stream)) is not None:
         raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
+
+
+def _without_head(fetch: FetchBody, stream: str, row: ChainRow | LogRow) -> Recorded[Event]:
+    return read_record(fetch, stream, row.version, row.topic, row.at, row.state, None, row.content)
 
 
 def _may_hold(state: object, wanted: bytes) -> bool:

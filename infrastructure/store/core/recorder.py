@@ -31,8 +31,8 @@ CommitRow = tuple[str | None, str | None, str | None, int | None, str | None]
 """The head of a commit as columns: commit id, actor, causation, segment, key id."""
 
 
-EventRow = tuple[int, str, bytes, bytes | None, *CommitRow, bytes | None]
-"""A stored event: version, type, state and content; and, on the first row of a commit only, its head and its digest."""
+EventRow = tuple[int, str, int, bytes, bytes | None, *CommitRow, bytes | None]
+"""An event: version, type, instant, state and content; and, on the first row of a commit only, its head and digest."""
 
 
 class LogRow(Struct, frozen=True, gc=False):
@@ -42,13 +42,14 @@ class LogRow(Struct, frozen=True, gc=False):
     stream: str
     version: int
     topic: str
+    at: int
     state: bytes
     content: bytes | None
     commit: CommitRow
 
 
 class PendingCommit(Struct, frozen=True):
-    """A commit on its way in: its (type, state, content), the blobs they refer to, and the head it follows.
+    """A commit on its way in: its (type, instant, state, content), the blobs they refer to, and the head it follows.
 
     `summary` replaces the row of the stream in the index; None leaves that as it is.
     """
@@ -56,7 +57,7 @@ class PendingCommit(Struct, frozen=True):
     stream: str
     expected: StreamHead
     head: CommitHead
-    states: tuple[tuple[str, bytes, bytes | None], ...]
+    states: tuple[tuple[str, int, bytes, bytes | None], ...]
     blobs: tuple[Blob, ...] = ()
     summary: RunSummary | None = None
 

@@ -84,7 +84,8 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "stream": "the number of the stream",
         "version": "the place in its stream, from 1",
         "type": "the number of the type",
-        "state": "JSON: @ is the instant in microseconds of UTC, @blobs says what lies in the table of blobs",
+        "at": "the instant, in microseconds of UTC",
+        "state": "JSON of the event; @blobs says what lies in the table of blobs",
         "content": "JSON of what people, models and tools said, in the form of the event; NULL for none",
     },
     "blobs": {

@@ -39,7 +39,9 @@ _INSERT_COMMIT = (
     "INSERT INTO steptrail.commits (stream, version, position, size, commit_id, actor, segment, digest) "
     "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)"
 )
-_INSERT_EVENT = "INSERT INTO steptrail.events (position, stream, version, type, state) VALUES (%s, %s, %s, %s, %s)"
+_INSERT_EVENT = (
+    "INSERT INTO steptrail.events (position, stream, version, at, type, state) VALUES (%s, %s, %s, %s, %s, %s)"
+)
 
 
 class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
@@ -124,7 +126,7 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types:
         positions = list(range(first, first + len(stored_events)))
         left = iter(positions)
         for stream, run in groupby(stored_events, key=lambda event: str(event.originator_id)):
-            rows = [(event.originator_version, event.topic, event.state, None) for event in run]
+            rows = [(event.originator_version, event.topic, 0, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
             seal = commit_digest(newest_head(connection, stream).digest, stream, head, rows)
             cursor.execute("INSERT INTO steptrail.streams (id) VALUES (%s) ON CONFLICT DO NOTHING", (stream,))
@@ -140,8 +142,8 @@ def _insert(connection: Connection, stored_events: Sequence[StoredEvent], types:
             cursor.executemany(
                 _INSERT_EVENT,
                 [
-                    (place, number, version, types[topic], state)
-                    for place, (version, topic, state, _) in zip(places, rows, strict=True)
+                    (place, number, version, at, types[topic], state)
+                    for place, (version, topic, at, state, _) in zip(places, rows, strict=True)
                 ],
             )
     return positions

@@ -108,7 +108,7 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         positions: list[int] = []
         types: dict[str, int] = {}
         for stream, run in groupby(stored_events, key=lambda event: _text_id(event.originator_id)):
-            rows = [(event.originator_version, event.topic, event.state, None) for event in run]
+            rows = [(event.originator_version, event.topic, 0, event.state, None) for event in run]
             head = CommitHead(commit_id=uuid4().hex, actor="library")
             newest = newest_head(connection, stream)
             if newest != EMPTY_STREAM and rows[0][0] <= newest.version:

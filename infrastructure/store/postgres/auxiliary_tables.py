@@ -19,7 +19,7 @@ class PostgresAuxiliaryTables(AuxiliaryTables):
         body="SELECT body FROM steptrail.blobs WHERE digest = %s",
         digests="SELECT digest FROM steptrail.blobs ORDER BY digest",
         states_with_blobs="SELECT position, state, content FROM steptrail.events WHERE position > %s::bigint "
-        "AND (substring(state FROM %s::integer FOR %s::integer) = %s "
+        "AND (substring(state FROM 1 FOR %s::integer) = %s "
         "OR substring(content FROM 1 FOR %s::integer) = %s) ORDER BY position LIMIT %s::bigint",
         snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
         # The digest of the commit that holds the version, unless it goes on behind it.

@@ -75,8 +75,8 @@ def _erase(
         raise ConcurrencyConflict(stream, version, newest or 0)
     last: bytes = digest or b""
     head = CommitHead(commit_id=uuid4().hex, actor=by)
-    state, content = encoded_parts(Erased(), at)
-    seal = commit_digest(last, stream, head, [(version + 1, Erased.TYPE, state, content)])
+    state, content = encoded_parts(Erased())
+    seal = commit_digest(last, stream, head, [(version + 1, Erased.TYPE, at, state, content)])
     (position,) = cast(Row, connection.execute("SELECT steptrail.draw(1)").fetchone())
     placed = connection.execute(
         "INSERT INTO steptrail.commits (stream, version, position, segment, size, commit_id, actor, digest) "
@@ -86,8 +86,8 @@ def _erase(
     if not placed.rowcount:
         raise ConcurrencyConflict(stream, version, version + 1)
     connection.execute(
-        "INSERT INTO steptrail.events VALUES (%s, %s, %s, %s, %s, NULL)",
-        (position, number, version + 1, type_number, state),
+        "INSERT INTO steptrail.events VALUES (%s, %s, %s, %s, %s, %s, NULL)",
+        (position, number, version + 1, at, type_number, state),
     )
     for deletion in _DELETIONS:
         connection.execute(deletion, (number, version + 1))

@@ -42,7 +42,8 @@ __all__ = ["DIALECT", "PostgresRecorder", "newest_head"]
 _APPEND = Call(
     "steptrail_append",
     "SELECT is_stored, newest, seal FROM steptrail.append_commits("
-    "$1::jsonb, $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[])",
+    "$1::jsonb, $2::bytea[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], "
+    "$8::bytea[], $9::bytea[])",
 )
 _TRUE = b"\1"
 _NOT_STORED = (b"\0", None, None)
@@ -53,7 +54,7 @@ _EVENTS: LiteralString = (
 )
 _OF_STREAM: LiteralString = "stream = (SELECT number FROM steptrail.streams WHERE id = %s)"
 _IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORDER BY e.version LIMIT %s::bigint"
-_ROW: LiteralString = "e.version, t.name, e.state, e.content"
+_ROW: LiteralString = "e.version, t.name, e.at, e.state, e.content"
 _HEAD: LiteralString = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 _LOG: LiteralString = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
@@ -123,7 +124,7 @@ class PostgresRecorder:
         del commit
 
     def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
-        self._number_types(connection, {topic for commit in commits for topic, _, _ in commit.states})
+        self._number_types(connection, {topic for commit in commits for topic, _, _, _ in commit.states})
         pasts = [past for commit in commits if (past := opened_on(commit)) is not None]
         try:
             if not pasts:
@@ -360,7 +361,7 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], cast(CommitRow, row[6:])) for row in rows]
+        return [LogRow(*row[:7], cast(CommitRow, row[7:])) for row in rows]
 
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")
@@ -399,9 +400,10 @@ def _parameters(commits: Sequence[PendingCommit], types: Mapping[str, int]) -> t
         json_object(list(map(_head, commits))),
         byte_strings([commit.expected.digest for commit in commits]),
         byte_strings(seals),
-        integers([types[topic] for topic, _, _ in states]),
-        byte_strings([state for _, state, _ in states]),
-        byte_strings([content for _, _, content in states]),
+        integers([types[topic] for topic, _, _, _ in states]),
+        integers([at for _, at, _, _ in states]),
+        byte_strings([state for _, _, state, _ in states]),
+        byte_strings([content for _, _, _, content in states]),
         byte_strings([blob.digest for blob in blobs]),
         byte_strings([blob.body for blob in blobs]),
     )

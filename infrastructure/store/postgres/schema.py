@@ -86,6 +86,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
         "position bigint PRIMARY KEY",
         "stream bigint NOT NULL",
         "version bigint NOT NULL",
+        "at bigint NOT NULL",
         "type integer NOT NULL",
         "state bytea NOT NULL",
         "content bytea",
@@ -121,7 +122,7 @@ _TABLES: dict[str, tuple[LiteralString, ...]] = {
 
 _VIEW = """
 CREATE VIEW steptrail.stored_events AS
-SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
 FROM steptrail.events e
 LEFT JOIN steptrail.streams s ON s.number = e.stream
@@ -193,7 +194,8 @@ $function$
 
 _APPEND = """
 CREATE FUNCTION steptrail.append_commits(
-    heads jsonb, previous bytea[], digests bytea[], types bigint[], states bytea[], contents bytea[],
+    heads jsonb, previous bytea[], digests bytea[], types bigint[], instants bigint[], states bytea[],
+    contents bytea[],
     blob_digests bytea[], bodies bytea[])
 RETURNS TABLE (is_stored boolean, newest bigint, seal bytea)
 LANGUAGE plpgsql VOLATILE AS $function$
@@ -237,9 +239,9 @@ BEGIN
         END IF;
         IF is_first THEN
             INSERT INTO steptrail.events
-            SELECT drawn + n - 1, place, head.expected + n, r.type, r.state, r.content
-            FROM unnest(types[first:past - 1], states[first:past - 1], contents[first:past - 1])
-                WITH ORDINALITY AS r (type, state, content, n);
+            SELECT drawn + n - 1, place, head.expected + n, r.at, r.type, r.state, r.content
+            FROM unnest(types[first:past - 1], instants[first:past - 1], states[first:past - 1],
+                contents[first:past - 1]) WITH ORDINALITY AS r (type, at, state, content, n);
             IF head.blobs > 0 THEN
                 -- What is there is left alone, unless it is damaged: then this is its repair.
                 INSERT INTO steptrail.blobs AS there (digest, body)

@@ -39,7 +39,7 @@ __all__ = [
 
 _IS_ERASED = "SELECT 1 FROM streams WHERE id = ? AND status = 'erased'"
 
-# 5 parameters a row stay below 999, the smallest limit SQLite is built with.
+# 6 parameters a row stay below 999, the smallest limit SQLite is built with.
 _ROWS_PER_STATEMENT = 160
 _REMEMBERED = 10_000
 _SURELY_UNDONE = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY}
@@ -198,15 +198,16 @@ def insert_commit(
     stream: str,
     head: CommitHead,
     previous: bytes,
-    rows: Sequence[tuple[int, str, bytes, bytes | None]],
+    rows: Sequence[tuple[int, str, int, bytes, bytes | None]],
     types: dict[str, int],
     number: int | None = None,
 ) -> tuple[bytes, int, int]:
-    """Insert a commit and its (version, type, state, content) rows; return its digest, its last position, its stream.
+    """Insert a commit and its (version, type, instant, state, content) rows.
 
-    `types` holds the numbers of types that are known, and gets those that are not. `number` is that of the stream; None
-    when it is not known. For a transaction that holds the write lock. Raises `sqlite3.IntegrityError` and leaves no row
-    of the commit behind when a version is taken.
+    Returns its digest, its last position and the number of its stream. `types` holds the numbers of types that are
+    known, and gets those that are not. `number` is that of the stream; None when it is not known. For a transaction
+    that holds the write lock. Raises `sqlite3.IntegrityError` and leaves no row of the commit behind when a version is
+    taken.
     """
     digest = commit_digest(previous, stream, head, rows)
     if number is None:
@@ -215,13 +216,13 @@ def insert_commit(
     try:
         for start in range(0, len(rows), _ROWS_PER_STATEMENT):
             values: list[object] = []
-            for version, topic, state, content in rows[start : start + _ROWS_PER_STATEMENT]:
+            for version, topic, at, state, content in rows[start : start + _ROWS_PER_STATEMENT]:
                 if topic not in types:
                     types[topic] = _number(connection, "types", "name", topic)
-                values += (number, version, types[topic], state, content)
+                values += (number, version, types[topic], at, state, content)
             # SQLite gives each event the position after the last one, so the log need not be asked where it ends.
-            last = connection.execute(_insert_events(len(values) // 5), values).lastrowid or 0
-            before = last - len(values) // 5 if before is None else before
+            last = connection.execute(_insert_events(len(values) // 6), values).lastrowid or 0
+            before = last - len(values) // 6 if before is None else before
         position = (before or 0) + 1
         said = (head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
         connection.execute(_INSERT_COMMIT, (number, first, position, len(rows), *said))
@@ -267,4 +268,4 @@ def _number(connection: sqlite3.Connection, table: str, column: str, name: str) 
 
 @lru_cache(maxsize=256)
 def _insert_events(rows: int) -> str:
-    return "INSERT INTO events VALUES " + ",".join(["(NULL,?,?,?,?,?)"] * rows)  # noqa: S608
+    return "INSERT INTO events VALUES " + ",".join(["(NULL,?,?,?,?,?,?)"] * rows)  # noqa: S608

@@ -17,7 +17,7 @@ class SqliteAuxiliaryTables(AuxiliaryTables):
         body="SELECT body FROM blobs WHERE digest = ?",
         digests="SELECT digest FROM blobs ORDER BY rowid",
         states_with_blobs="SELECT position, state, content FROM events WHERE position > ? AND "
-        "(substr(state, ?, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
+        "(substr(state, 1, ?) = ? AND typeof(state) = 'blob' OR substr(content, 1, ?) = ? AND "
         "typeof(content) = 'blob') ORDER BY position LIMIT ?",
         snapshot="SELECT s.version, s.digest, s.format, s.state, s.seal, "
         # The digest of the commit that ends with the version.

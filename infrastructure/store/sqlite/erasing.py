@@ -84,7 +84,7 @@ def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, b
         raise ConcurrencyConflict(stream, version, newest or 0)
     last = digest if isinstance(digest, bytes) else b""
     head = CommitHead(commit_id=uuid4().hex, actor=by)
-    row = (version + 1, Erased.TYPE, *encoded_parts(Erased(), at))
+    row = (version + 1, Erased.TYPE, at, *encoded_parts(Erased()))
     _, position, _ = insert_commit(connection, stream, head, last, [row], {}, number)
     run(_EVENTS, number, version)
     run("DELETE FROM commits WHERE stream = ? AND version <> ?", number, version + 1)

@@ -72,7 +72,7 @@ DIALECT = Dialect(
     numbered="(SELECT * FROM streams WHERE number IN ({})) s",
     last_of_them="s.number DESC",
 )
-_ROW = "e.version, t.name, e.state, e.content"
+_ROW = "e.version, t.name, e.at, e.state, e.content"
 _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 _FIRST = "CASE e.version WHEN c.version THEN c.{} END"
 """A column of a commit, beside its first event only."""
@@ -165,14 +165,14 @@ class SqliteRecorder:
                 "ORDER BY c.version, e.position LIMIT ?",
                 (stream, stream, after, stream, after, after, *topics, limit),
             )
-            return [LogRow(row[0], stream, row[1], row[2], row[3], row[4], row[5:]) for row in rows]
+            return [LogRow(row[0], stream, *row[1:6], row[6:]) for row in rows]
         rows = self._fetch(
             f"SELECT e.position, s.id, {_ROW}, c.version, {_HEAD} {_SOME_OF_LOG if topics else _LOG} "
             f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
             (after, *topics, limit),
         )
         if topics:
-            return [LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[7:]) for row in rows]
+            return [LogRow(*row[:7], row[8:]) for row in rows]
         return self._with_heads(rows)
 
     def _with_heads(self, rows: Sequence[tuple[Any, ...]]) -> list[LogRow]:
@@ -182,13 +182,14 @@ class SqliteRecorder:
         """
         found: list[LogRow] = []
         heads: dict[str, CommitRow] = {}
-        for position, stream, version, topic, state, content, begun, commit_id, actor, causation, segment, key in rows:
+        for row in rows:
+            stream, begun = row[1], row[7]
             if begun is not None:
-                heads[stream] = (commit_id, actor, causation, segment, key)
+                heads[stream] = row[8:]
             elif stream not in heads:
-                before = self._fetch(f"SELECT {_HEAD} {_COMMIT}", (stream, version))
+                before = self._fetch(f"SELECT {_HEAD} {_COMMIT}", (stream, row[2]))
                 heads[stream] = before[0] if before else _NO_HEAD
-            found.append(LogRow(position, stream, version, topic, state, content, heads[stream]))
+            found.append(LogRow(*row[:7], heads[stream]))
         return found
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:

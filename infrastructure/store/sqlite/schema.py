@@ -76,6 +76,7 @@ _COLUMNS = {
         "stream INTEGER NOT NULL",
         "version INTEGER NOT NULL",
         "type INTEGER NOT NULL",
+        "at INTEGER NOT NULL",
         "state BLOB NOT NULL",
         "content BLOB",
     ),
@@ -108,7 +109,7 @@ _KEYS = {
 
 _VIEW = """
 CREATE VIEW IF NOT EXISTS stored_events AS
-SELECT e.position, s.id AS stream, e.version, t.name AS type, e.state, e.content,
+SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
 FROM commits c
 JOIN streams s ON s.number = c.stream

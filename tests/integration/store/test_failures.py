@@ -106,9 +106,9 @@ def limit_pages(connection: sqlite3.Connection, more: int | None) -> None:
 async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fit(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
     writer = CommitWriter(connections, str(path))
-    large = pending("agent:large", "c1", b'{"@":1700000000000000,"text":"%s"}' % (b"x" * 100_000))
-    many = pending("agent:many", "c1", *[b'{"@":1700000000000000}' * 20] * 1000)
-    small = pending("agent:small", "c1", b'{"@":1700000000000000}')
+    large = pending("agent:large", "c1", b'{"text":"%s"}' % (b"x" * 100_000))
+    many = pending("agent:many", "c1", *[b"{}" * 20] * 1000)
+    small = pending("agent:small", "c1", b"{}")
     connections.write(lambda connection: limit_pages(connection, 2))
     outcomes = writer.append([large, small, many])
     assert [type(outcome) for outcome in outcomes] == [StoreFull, StreamHead, StoreFull]
@@ -124,7 +124,7 @@ async def test_a_full_disk_is_told_nothing_is_written_and_small_commits_still_fi
 
 def pending(stream: str, commit_id: str, *states: bytes) -> PendingCommit:
     return PendingCommit(
-        stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", s, None) for s in states)
+        stream, EMPTY_STREAM, commit_of(commit_id).head, tuple(("test.noted.v1", 7, s, None) for s in states)
     )
 
 
@@ -171,8 +171,8 @@ class LosesTheReply:
 def test_a_lost_reply_is_found_by_the_commit_id(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
     writer = CommitWriter(LosesTheReply(connections, sqlite3.SQLITE_IOERR_FSYNC), str(path))
-    (outcome,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
-    at_once = writer.append_at_once(pending("agent:b", "c2", b'{"@":1700000000000000}'))
+    (outcome,) = writer.append([pending("agent:a", "c1", b"{}")])
+    at_once = writer.append_at_once(pending("agent:b", "c2", b"{}"))
     assert isinstance(outcome, StreamHead)
     assert isinstance(at_once, StreamHead)
     again = CommitWriter(connections, str(path))
@@ -264,17 +264,17 @@ async def test_tampering_is_found(path: Path, damage: str, version: int) -> None
 def test_a_conflict_in_a_later_statement_undoes_the_earlier_ones(path: Path) -> None:
     connections = FileConnections(file_uri(path, "rw"), durability="full", patience=1)
     writer = CommitWriter(connections, str(path))
-    (head,) = writer.append([pending("agent:a", "c1", b'{"@":1700000000000000}')])
+    (head,) = writer.append([pending("agent:a", "c1", b"{}")])
     assert isinstance(head, StreamHead)
     # Another process has come first; the commit that meets it must not be half stored.
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO events SELECT 2, stream, 2, type, state, content FROM events")
+        connection.execute("INSERT INTO events SELECT 2, stream, 2, type, at, state, content FROM events")
         connection.execute(
             "INSERT INTO commits (stream, version, position, size, commit_id, actor, segment, digest) "
             "SELECT stream, 2, 2, 1, 'c3', actor, segment, digest FROM commits"
         )
-    large = structs.replace(pending("agent:a", "c2", *[b'{"@":1700000000000000}'] * 600), expected=head)
-    outcomes = writer.append([large, pending("agent:b", "c1", b'{"@":1700000000000000}')])
+    large = structs.replace(pending("agent:a", "c2", *[b"{}"] * 600), expected=head)
+    outcomes = writer.append([large, pending("agent:b", "c1", b"{}")])
     assert [type(outcome) for outcome in outcomes] == [ConcurrencyConflict, StreamHead]
     assert connections.read(lambda c: c.execute("SELECT COUNT(*) FROM events").fetchone()) == (3,)
     connections.close()

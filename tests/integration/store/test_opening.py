@@ -131,7 +131,7 @@ async def test_a_position_is_used_once_where_a_row_behind_the_end_is_left_for_wh
     with closing(sqlite3.connect(made)) as connection, connection:
         # A row of a stream of the remover's own.
         connection.execute("INSERT INTO streams (id) VALUES ('removed:')")
-        connection.execute("INSERT INTO events SELECT position + 1, 2, 1, type, state, content FROM events")
+        connection.execute("INSERT INTO events SELECT position + 1, 2, 1, type, at, state, content FROM events")
         connection.execute("DELETE FROM events WHERE position = 1")
 
     async def log(store: RecorderEventStore) -> list[int]:

@@ -141,7 +141,5 @@ def test_a_decision_that_was_stored_with_it_is_read() -> None:
 )
 def test_a_vote_that_cannot_be_read_is_named_with_the_reason(vote: bytes, why: str) -> None:
     with pytest.raises(CorruptRecord) as caught:
-        read_record(
-            no_blobs, "agent:a", 3, EvaluationsRecorded.TYPE, b'{"@":1700000000000000,"votes":[%s]}' % vote, None
-        )
+        read_record(no_blobs, "agent:a", 3, EvaluationsRecorded.TYPE, AT, b'{"votes":[%s]}' % vote, None)
     assert why in caught.value.why

@@ -21,7 +21,7 @@ from steptrail.infrastructure.store.core.blobs import (
     read_record,
     references,
 )
-from steptrail.infrastructure.store.core.codec import encode
+from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 from steptrail.testing.store_contract import Noted, Written
 
 AT = 1_700_000_000_000_000
@@ -36,40 +36,44 @@ values: st.SearchStrategy[JsonValue] = st.recursive(
 )
 
 
+def state_of(event: Event) -> bytes:
+    """Return all of an event as one part."""
+    return joined(event.TYPE, *encoded_parts(event))
+
+
 def kept(blobs: tuple[Blob, ...]) -> dict[bytes, bytes]:
     return {blob.digest: blob.body for blob in blobs}
 
 
 @given(st.builds(Written, data=values, tags=st.dictionaries(st.sampled_from(["", "a/b", "~", "~1"]), values)))
 def test_an_event_comes_back_from_its_light_state_and_its_blobs(event: Event) -> None:
-    light, blobs = detach(encode(event, AT))
+    light, blobs = detach(state_of(event))
     fetch = kept(blobs).get
     assert all(sha256(blob.body).digest() == blob.digest for blob in blobs)
     assert is_detached(light) is bool(blobs)
-    assert read_record(fetch, "agent:a", 1, event.TYPE, light, None).event == event
-    assert read_record(fetch, "agent:a", 1, event.TYPE, light, None).at == AT
+    assert read_record(fetch, "agent:a", 1, event.TYPE, AT, light, None).event == event
+    assert read_record(fetch, "agent:a", 1, event.TYPE, AT, light, None).at == AT
     # Two fields, each of them light or with what is light of it and of what is said of its blobs.
     assert len(light) <= 2 * LIMIT + 300
 
 
 def test_an_event_of_ordinary_size_is_stored_as_it_is() -> None:
-    state = encode(Written(data="x" * (LIMIT - 40)), AT)
+    state = state_of(Written(data="x" * (LIMIT - 40)))
     assert len(state) <= LIMIT
     assert detach(state) == (state, ())
     assert not is_detached(state)
 
 
 def test_bodies_that_are_each_below_the_limit_stay_in_their_event() -> None:
-    state = encode(Written(data="x" * (LIMIT - 40), tags={"a": "y" * (LIMIT - 40)}), AT)
+    state = state_of(Written(data="x" * (LIMIT - 40), tags={"a": "y" * (LIMIT - 40)}))
     assert detach(state) == (state, ())
 
 
 def test_the_light_state_is_plain_json_that_says_what_stood_where() -> None:
     text = "It was a dark and stormy night. " * 2000
-    light, (blob,) = detach(encode(Written(data=[1, {"a/b": text}], tags={"kept": True}), AT))
+    light, (blob,) = detach(state_of(Written(data=[1, {"a/b": text}], tags={"kept": True})))
     assert blob.body == json.dumps(text).encode()
     assert json.loads(light) == {
-        "@": AT,
         "@blobs": [
             {
                 "at": "/data/1/a~1b",
@@ -93,14 +97,14 @@ def test_the_light_state_is_plain_json_that_says_what_stood_where() -> None:
     ids=["an array that is large as a whole", "large texts in a small array", "more texts than there is room to name"],
 )
 def test_what_is_cut_out_is_the_smallest_that_is_large(data: JsonValue, at: list[str]) -> None:
-    light, _ = detach(encode(Written(data=data), AT))
+    light, _ = detach(state_of(Written(data=data)))
     assert [reference.at for reference in references(light)] == at
 
 
 def test_the_same_body_is_the_same_blob_wherever_it_stands() -> None:
     text = "x" * LIMIT
-    _, first = detach(encode(Noted(text=text, number=1), AT))
-    _, second = detach(encode(Written(data=[text]), AT + 1))
+    _, first = detach(state_of(Noted(text=text, number=1)))
+    _, second = detach(state_of(Written(data=[text])))
     assert first == second
 
 
@@ -109,7 +113,7 @@ def test_no_field_of_an_event_is_called_like_the_list_of_its_blobs() -> None:
         assert not [field for field in structs.fields(cls) if field.encode_name.startswith("@")]
 
 
-LIGHT, (BLOB,) = detach(encode(Noted(text="x" * LIMIT), AT))
+LIGHT, (BLOB,) = detach(state_of(Noted(text="x" * LIMIT)))
 DIGEST = BLOB.digest.hex()
 
 
@@ -129,7 +133,7 @@ DIGEST = BLOB.digest.hex()
 )
 def test_what_cannot_be_put_back_is_named_with_its_record(state: bytes, bodies: dict[bytes, bytes], why: str) -> None:
     with pytest.raises(CorruptRecord) as caught:
-        read_record(bodies.get, "agent:a", 7, Noted.TYPE, state, None)
+        read_record(bodies.get, "agent:a", 7, Noted.TYPE, AT, state, None)
     error = caught.value
     assert (error.stream, error.version, error.type_name, error.why) == ("agent:a", 7, Noted.TYPE, why)
 
@@ -137,10 +141,10 @@ def test_what_cannot_be_put_back_is_named_with_its_record(state: bytes, bodies: 
 def test_a_fault_is_told_without_putting_anything_back() -> None:
     assert blob_fault(LIGHT, {BLOB.digest: BLOB.body}.get) is None
     assert blob_fault(LIGHT, {BLOB.digest: b"other"}.get) == f"its blob {DIGEST} (/text) is damaged"
-    assert blob_fault(LIGHT[:40], {BLOB.digest: BLOB.body}.get) == "what it says of its blobs cannot be read"
-    assert blob_fault(encode(Noted(), AT), no_blobs) is None
+    assert blob_fault(LIGHT[:20], {BLOB.digest: BLOB.body}.get) == "what it says of its blobs cannot be read"
+    assert blob_fault(state_of(Noted()), no_blobs) is None
     assert blob_fault("text", no_blobs) is None
 
 
 def test_putting_back_gives_a_state_that_every_reader_of_states_understands() -> None:
-    assert json.loads(attach(LIGHT, {BLOB.digest: BLOB.body}.get)) == {"@": AT, "text": "x" * LIMIT}
+    assert json.loads(attach(LIGHT, {BLOB.digest: BLOB.body}.get)) == {"text": "x" * LIMIT}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, strategies as st
@@ -163,9 +163,9 @@ def test_what_is_nested_as_deep_as_a_value_from_outside_may_be_comes_back() -> N
 
 
 def test_a_record_that_is_nested_deeper_than_python_can_follow_is_named() -> None:
-    state = b'{"@":1700000000000000,"data":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    state = b'{"data":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     with pytest.raises(CorruptRecord, match="nested too deeply"):
-        read_record(no_blobs, "agent:a", 7, Written.TYPE, state, None)
+        read_record(no_blobs, "agent:a", 7, Written.TYPE, AT, state, None)
 
 
 def test_text_that_is_not_unicode_is_refused() -> None:
@@ -176,27 +176,36 @@ def test_text_that_is_not_unicode_is_refused() -> None:
 @pytest.mark.parametrize(
     ("type_name", "state", "why"),
     [
-        ("test.noted.v1", b"", "instant"),
-        ("test.noted.v1", b'{"number":1}', "instant"),
-        ("test.noted.v1", b'{"@":17000000000000xx}', "invalid literal"),
-        ("test.noted.v1", b'{"@":1700000000000000,"number":', "truncated"),
-        ("test.noted.v1", b'{"@":1700000000000000,"number":"many"}', "number: Expected `int`, got `str`"),
-        ("test.noted.v1", b'{"@":1700000000000000,"colour":1}', "colour: There is no such field"),
-        (
-            "test.noted.v3",
-            b'{"@":1700000000000000}',
-            "newer version of Steptrail: this one reads 'test.noted' up to v1",
-        ),
-        ("test.never", b'{"@":1700000000000000}', "'test.never' is not known here"),
+        ("test.noted.v1", b"", "truncated"),
+        ("test.noted.v1", b'{"number":', "truncated"),
+        ("test.noted.v1", b'{"number":"many"}', "number: Expected `int`, got `str`"),
+        ("test.noted.v1", b'{"colour":1}', "colour: There is no such field"),
+        ("test.noted.v3", b"{}", "newer version of Steptrail: this one reads 'test.noted' up to v1"),
+        ("test.never", b"{}", "'test.never' is not known here"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named_with_the_reason(type_name: str, state: bytes, why: str) -> None:
     with pytest.raises(CorruptRecord) as caught:
-        read_record(no_blobs, "agent:a", 7, type_name, state, None)
+        read_record(no_blobs, "agent:a", 7, type_name, AT, state, None)
     error = caught.value
     assert (error.stream, error.version, error.type_name) == ("agent:a", 7, type_name)
     assert why in error.why
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("at", [-1, 10**16, "text", 1.5, None, True])
+def test_an_instant_that_is_none_is_named(at: Any) -> None:
+    with pytest.raises(CorruptRecord, match=r"the instant .* is not a number of microseconds"):
+        read_record(no_blobs, "agent:a", 7, Noted.TYPE, at, b"{}", None)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "why"),
+    [(b"", "instant"), (b'{"number":1}', "instant"), (b'{"@":17000000000000xx}', "invalid literal")],
+)
+def test_an_event_without_an_instant_in_front_is_refused(encoded: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        codec.decode(Noted.TYPE, encoded)
 
 
 @pytest.fixture
@@ -248,13 +257,13 @@ class TestUpcasting:
     def test_a_failing_upcaster_is_told(self) -> None:
         register_upcaster("test.noted.v0", _broken, "test.noted.v1")
         with pytest.raises(CorruptRecord, match="its upcaster failed with KeyError: 'w'"):
-            read_record(no_blobs, "agent:a", 1, "test.noted.v0", b'{"@":1700000000000000,"w":1}', None)
+            read_record(no_blobs, "agent:a", 1, "test.noted.v0", AT, b'{"w":1}', None)
 
     def test_a_circle_ends(self) -> None:
         register_upcaster("test.a", _from_v0, "test.b")
         register_upcaster("test.b", _from_v0, "test.a")
         with pytest.raises(CorruptRecord, match="not known"):
-            read_record(no_blobs, "agent:a", 1, "test.a", b'{"@":1700000000000000}', None)
+            read_record(no_blobs, "agent:a", 1, "test.a", AT, b"{}", None)
 
     def test_a_name_has_one_meaning(self) -> None:
         with pytest.raises(ValueError, match="in use"):

@@ -20,7 +20,7 @@ def chain(*sizes: int) -> Rows:
     for number, size in enumerate(sizes):
         head = CommitHead(commit_id=f"c{number}", actor="runner", segment=number)
         first = len(rows) + 1
-        events = [(first + i, "t", b'{"n":%d}' % (first + i), b'{"said":1}' if i else None) for i in range(size)]
+        events = [(first + i, "t", 7 + i, b'{"n":%d}' % (first + i), b'{"said":1}' if i else None) for i in range(size)]
         digest = commit_digest(previous, "agent:a", head, events)
         rows += [ChainRow(*event, event[0], None, None, None, None, None, None, None) for event in events]
         rows[-size] = ChainRow(
@@ -57,6 +57,7 @@ def test_the_rest_of_a_stream_is_verified_after_a_head() -> None:
     [
         (change(4, state=b"{}"), (3, "c1", "content")),
         (change(4, topic="u"), (3, "c1", "content")),
+        (change(4, at=9), (3, "c1", "content")),
         (change(4, content=b"{}"), (3, "c1", "content")),
         (change(4, content=None), (3, "c1", "content")),
         (change(3, content=b"{}"), (3, "c1", "content")),
@@ -99,19 +100,24 @@ commits = st.tuples(
         segment=st.integers(0, 2),
         key_id=st.none() | texts,
     ),
-    st.lists(st.tuples(st.integers(1, 3), texts, st.binary(max_size=2), st.none() | st.binary(max_size=2)), max_size=3),
+    st.lists(
+        st.tuples(
+            st.integers(1, 3), texts, st.integers(0, 2), st.binary(max_size=2), st.none() | st.binary(max_size=2)
+        ),
+        max_size=3,
+    ),
 )
 
 
 @given(commits, commits)
 def test_two_commits_have_one_digest_only_if_they_are_equal(
-    one: tuple[bytes, str, CommitHead, list[tuple[int, str, bytes, bytes | None]]],
-    other: tuple[bytes, str, CommitHead, list[tuple[int, str, bytes, bytes | None]]],
+    one: tuple[bytes, str, CommitHead, list[tuple[int, str, int, bytes, bytes | None]]],
+    other: tuple[bytes, str, CommitHead, list[tuple[int, str, int, bytes, bytes | None]]],
 ) -> None:
     assert (commit_digest(*one) == commit_digest(*other)) == (one == other)
 
 
 def test_the_encoding_stays_as_it_is() -> None:
     head = CommitHead(commit_id="c1", actor="runner", causation=None, segment=2, key_id="k")
-    digest = commit_digest(b"\x01" * 32, "agent:a", head, [(1, "step.started.v1", b'{"@":1700000000000000}', b"{}")])
-    assert digest.hex() == "4f9dbfc013b0ced5ba43dd23af559bae776ba3ca019cf66edbade6ad7b227f38"
+    digest = commit_digest(b"\x01" * 32, "agent:a", head, [(1, "step.started.v1", 1700, b'{"number":1}', b"{}")])
+    assert digest.hex() == "91b40b8bfaf3907612f16e1653e558d1646104f1d848bb116537f71764a63d6b"
