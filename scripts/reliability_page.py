@@ -94,7 +94,7 @@ state is opened, every session of it is verified, and it is written to. Making a
 anything out; of longer runs a part is drawn.
 
 With `durability="full"` nothing is lost that somebody was told is stored. With `normal` it may be, everything since the
-last checkpoint, which is every 8 MB of log and when the last process closes the store; what is left is what stood there
+last checkpoint, which is every 4 MB of log and when the last process closes the store; what is left is what stood there
 at some earlier moment. Effects whose events are lost happen again when a run is gone on with, `unsafe` ones too.
 
 """

@@ -1,4 +1,4 @@
-"""The guard that asks the error policy about the last step. It always votes, so every trace shows the counts."""
+"""The guard that asks the error policy about the last step. It always votes; from the first failure on with counts."""
 
 from typing import final
 
@@ -37,8 +37,13 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
         return cls(policy)
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
-        """Vote with the error, the counts and the handling, and with `configuredHandling` if the policy had another."""
+        """Vote with the error, the counts and the handling, and with `configuredHandling` if the policy had another.
+
+        Before anything has failed the vote has no context.
+        """
         error = self._error(state)
+        if not (error.total_failures or error.consecutive_failures):
+            return self._vote({}, None)
         handling = self.policy.evaluate(error)
         context: dict[str, JsonValue] = {
             "errorType": str(error.type),
@@ -65,9 +70,9 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
 
     @staticmethod
     def _words(_: bool, context: Context) -> str:
-        failures, most, handling = context["consecutiveFailures"], context["maxRetries"], context["handling"]
-        if failures == 0:
+        if not (failures := context.get("consecutiveFailures")):
             return "No errors present"
+        most, handling = context["maxRetries"], context["handling"]
         kind = str(context["errorType"])
         label = f"{kind[:1].upper()}{kind[1:]} error"
         if handling == "stop":

@@ -2,8 +2,8 @@
 
 Whatever in an event's JSON is above the limit is cut out of it: a text, or an array or object that is large as a whole.
 A null stands in its place, and in front a list says what stood where, as a JSON pointer:
-`{"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the state or the
-content that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
+`{"@blobs":[{"at":"/result","digest":"…","size":40000,"preview":"…"}],"result":null}`. The list belongs to the state or
+the content that the digest chain covers, so a changed body is found by its digest and a changed digest by the chain.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,8 +1,8 @@
 """Events to bytes and back.
 
 A store has the JSON of an event, and beside it the instant and the name of the type. Where events are written outside
-of a store, the instant is spliced in front, `{"@":<16 digits>,…}`: a head of fixed width that is cut off before the event
-is decoded. A type that was retired stays readable through an upcaster.
+of a store, the instant is spliced in front, `{"@":<16 digits>,…}`: a head of fixed width that is cut off before the
+event is decoded. A type that was retired stays readable through an upcaster.
 """
 
 import re

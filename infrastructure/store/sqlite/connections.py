@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 _MUCH_LOG = 64 * 1024 * 1024
-"""Bytes of a log that SQLite should have copied into the file long ago: it does so every 8 MB."""
-_WAITING_PAGES = 2_000
+"""Bytes of a log that SQLite should have copied into the file long ago: it does so every 4 MB."""
+_WAITING_PAGES = 4_000
 _WRITES_A_LOOK = 16
 """How many writes pass between two looks at the size of the log."""
 SECURE_DELETE = "PRAGMA secure_delete = ON"

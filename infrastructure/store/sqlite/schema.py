@@ -20,8 +20,6 @@ __all__ = [
 APPLICATION_ID = 0x53747054
 """`StpT` in ASCII."""
 
-_PAGE_BYTES = 8192
-
 _COLUMNS = {
     "store": ("format INTEGER NOT NULL", "min_reader INTEGER NOT NULL"),
     "streams": (
@@ -173,9 +171,6 @@ def initialise(connection: sqlite3.Connection, store: str) -> None:
 
     The header of a new file is written before the write-ahead log exists, so the mark always stands in the file itself.
     """
-    # A step takes a little less than SQLite's usual page: with that, the rows of the next one would often begin a page
-    # of their own and leave a quarter of the last one empty.
-    connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     for setting in (SECURE_DELETE, *SYNC_ON_MACOS):
         connection.execute(setting)
 
