@@ -70,9 +70,9 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
 
     @staticmethod
     def _words(_: bool, context: Context) -> str:
-        if not (failures := context.get("consecutiveFailures")):
+        if not context or context["consecutiveFailures"] == 0:
             return "No errors present"
-        most, handling = context["maxRetries"], context["handling"]
+        failures, most, handling = context["consecutiveFailures"], context["maxRetries"], context["handling"]
         kind = str(context["errorType"])
         label = f"{kind[:1].upper()}{kind[1:]} error"
         if handling == "stop":

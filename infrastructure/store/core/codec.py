@@ -68,7 +68,8 @@ def decode_state(type_name: str, state: bytes) -> Event:
     cls = EVENT_TYPES.get(type_name)
     if cls is None:
         cls, state = _upcast(type_name, state)
-    return _decoder(cls)(state)
+    event: Event = _decoder(cls)(state)
+    return event
 
 
 def unreadable(stream: str, version: int, type_name: str, state: bytes, error: Exception) -> CorruptRecord:

@@ -4,7 +4,7 @@ A row of an answer holds the columns of its commit where it is the first event o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from steptrail.infrastructure.store.core.log_watch import LogWatch
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "opened_on"]
+__all__ = ["STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "log_row", "opened_on"]
 
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
@@ -46,6 +46,11 @@ class LogRow(Struct, frozen=True, gc=False):
     state: bytes
     content: bytes | None
     commit: CommitRow
+
+
+def log_row(row: Sequence[Any], commit: CommitRow) -> LogRow:
+    """Return a row of the log, whose columns a row of an answer begins with, and the head of its commit."""
+    return LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[6], commit)
 
 
 class PendingCommit(Struct, frozen=True):

@@ -86,6 +86,9 @@ _LAST_VERSION = 2**63 - 1
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
 
+_NEVER = float("-inf")
+"""Before every instant of a clock that may have begun just now."""
+
 _ANNOUNCE_SECONDS = 0.005
 """How much later than a commit it may be announced, where one was announced just before it."""
 
@@ -101,7 +104,7 @@ class PostgresRecorder:
         self._name = connections.address.name
         self._types: dict[str, int] = {}
         self._settled = 0
-        self._announced, self._is_to_announce = 0.0, False
+        self._announced, self._is_to_announce = _NEVER, False
         self.auxiliary = PostgresAuxiliaryTables(connections)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
         self._listener = NotificationListener(connections, self.watch.look)
@@ -150,7 +153,7 @@ class PostgresRecorder:
     def catch_up(self) -> None:
         """Announce what was stored and not announced. One that is lost costs a look a second."""
         if self._is_to_announce:
-            self._announced = 0.0
+            self._announced = _NEVER
             with suppress(StoreError, ServerFailure):
                 self._connections.write(self._announce)
 
@@ -361,7 +364,9 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [LogRow(*row[:7], cast(CommitRow, row[7:])) for row in rows]
+        return [
+            LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[6], cast(CommitRow, row[7:])) for row in rows
+        ]
 
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")

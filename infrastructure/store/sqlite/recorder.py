@@ -15,7 +15,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit
+from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, log_row
 from steptrail.infrastructure.store.sqlite.append import (
     CommitWriter,
     checked_digest,
@@ -161,18 +161,18 @@ class SqliteRecorder:
         wanted = f"AND t.name IN ({','.join('?' * len(topics))})" if topics else ""
         if stream is not None:
             rows = self._fetch(
-                f"SELECT e.position, {_ROW}, {_HEAD} {_OF_ONE} {_AFTER_POSITION} {wanted} "
+                f"SELECT e.position, ?, {_ROW}, {_HEAD} {_OF_ONE} {_AFTER_POSITION} {wanted} "
                 "ORDER BY c.version, e.position LIMIT ?",
-                (stream, stream, after, stream, after, after, *topics, limit),
+                (stream, stream, stream, after, stream, after, after, *topics, limit),
             )
-            return [LogRow(row[0], stream, *row[1:6], row[6:]) for row in rows]
+            return [log_row(row, row[7:]) for row in rows]
         rows = self._fetch(
             f"SELECT e.position, s.id, {_ROW}, c.version, {_HEAD} {_SOME_OF_LOG if topics else _LOG} "
             f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
             (after, *topics, limit),
         )
         if topics:
-            return [LogRow(*row[:7], row[8:]) for row in rows]
+            return [log_row(row, row[8:]) for row in rows]
         return self._with_heads(rows)
 
     def _with_heads(self, rows: Sequence[tuple[Any, ...]]) -> list[LogRow]:
@@ -189,7 +189,7 @@ class SqliteRecorder:
             elif stream not in heads:
                 before = self._fetch(f"SELECT {_HEAD} {_COMMIT}", (stream, row[2]))
                 heads[stream] = before[0] if before else _NO_HEAD
-            found.append(LogRow(*row[:7], heads[stream]))
+            found.append(log_row(row, heads[stream]))
         return found
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:

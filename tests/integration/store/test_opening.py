@@ -376,7 +376,7 @@ async def test_a_log_that_only_grows_is_told(
 
     async def write(store: RecorderEventStore, stream: str) -> None:
         head = EMPTY_STREAM
-        for number in range(40):
+        for number in range(80):
             head = await store.append(stream, head, commit_of(f"c{number}", Noted(text=f"{number}" * 30_000)))
 
     with caplog.at_level("WARNING", logger="steptrail.store"):

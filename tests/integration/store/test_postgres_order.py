@@ -111,7 +111,7 @@ def append_of(stream: str) -> str:
     return (
         f'SELECT steptrail.append_commits(\'[{{"stream": "{stream}", "expected": 0, "commit_id": "c", '
         '"actor": "somebody", "segment": 0, "size": 1, "blobs": 0}]\', '
-        "ARRAY[''::bytea], ARRAY['digest'::bytea], ARRAY[1]::bigint[], ARRAY['{\"@\":1700000000000000}'::bytea], "
+        "ARRAY[''::bytea], ARRAY['digest'::bytea], ARRAY[1]::bigint[], ARRAY[7]::bigint[], ARRAY['{}'::bytea], "
         "ARRAY[NULL]::bytea[], ARRAY[]::bytea[], ARRAY[]::bytea[])"
     )
 

@@ -77,7 +77,7 @@ def test_writing_out_the_text_that_is_implied_makes_the_same_vote() -> None:
 @pytest.mark.parametrize(
     "context", [{}, {"currentSteps": 5}, {"elapsedSeconds": "soon", "maxSeconds": 1}, {"elapsedSeconds": 1}]
 )
-@pytest.mark.parametrize("name", ["StepsLimit", "ExecutionTimeLimit", "FinishReasonCheck", "ErrorPolicyCriterion"])
+@pytest.mark.parametrize("name", ["StepsLimit", "ExecutionTimeLimit", "FinishReasonCheck", "UserStop"])
 def test_a_context_that_a_built_in_never_writes_gets_the_default_reason(
     name: str, context: dict[str, JsonValue]
 ) -> None:
