@@ -32,10 +32,15 @@ class Event(NamedTuple):
     """An event of a run, whole and in its parts."""
 
     version: int
+    at: int
     type: str
     whole: bytes
     state: bytes
     content: bytes | None
+
+    def stamped(self, part: bytes) -> bytes:
+        """Return a part with the instant in front, as the layouts without a column for it have it."""
+        return b'{"@":%16d' % self.at + (b"}" if part == b"{}" else b"," + part[1:])
 
 
 class Commit(NamedTuple):
@@ -55,12 +60,18 @@ class Layout(NamedTuple):
     name: str
     tables: tuple[str, ...]
     write: Callable[[Commit, bytes], tuple[list[Statement], bytes]]
+    page: int = 8192
 
 
 _HEAD = "commit_id TEXT, actor TEXT, causation TEXT, segment INTEGER, key_id TEXT"
 _COMMITS = (
     "CREATE TABLE commits (stream INTEGER, version INTEGER, position INTEGER, commit_id TEXT, actor TEXT, "
     "causation TEXT, segment INTEGER, key_id TEXT, digest BLOB, PRIMARY KEY (stream, version)) WITHOUT ROWID"
+)
+_SIZED = _COMMITS.replace("digest BLOB", "digest BLOB, size INTEGER")
+_TIMED = (
+    "CREATE TABLE events (position INTEGER PRIMARY KEY, stream INTEGER, version INTEGER, type INTEGER, at INTEGER, "
+    "state BLOB, content BLOB)"
 )
 _NUMBERED = "position INTEGER PRIMARY KEY, stream INTEGER, version INTEGER, type INTEGER, state BLOB"
 _types: dict[str, int] = {}
@@ -72,7 +83,8 @@ def _number(name: str) -> int:
 
 def _sealed(commit: Commit, previous: bytes, apart: bool = False) -> bytes:
     rows = [
-        (e.version, e.type, e.state, e.content) if apart else (e.version, e.type, e.whole, None) for e in commit.events
+        (e.version, e.type, e.at, e.state, e.content) if apart else (e.version, e.type, e.at, e.whole, None)
+        for e in commit.events
     ]
     return commit_digest(previous, commit.stream, commit.head, rows)
 
@@ -80,8 +92,9 @@ def _sealed(commit: Commit, previous: bytes, apart: bool = False) -> bytes:
 def _one_table(commit: Commit, previous: bytes, *, numbers: bool) -> tuple[list[Statement], bytes]:
     digest, head = _sealed(commit, previous), commit.head
     rows: list[object] = []
-    for i, (version, name, state, _, _) in enumerate(commit.events):
-        rows += [1, version, _number(name), state] if numbers else [commit.stream, version, name, state]
+    for i, event in enumerate(commit.events):
+        names = [1, event.version, _number(event.type)] if numbers else [commit.stream, event.version, event.type]
+        rows += [*names, event.stamped(event.whole)]
         if not i:
             rows += [head.commit_id, head.actor, head.causation, head.segment, head.key_id, previous, digest]
     plain = ",(?,?,?,?,NULL,NULL,NULL,NULL,NULL,NULL,NULL)" * (len(commit.events) - 1)
@@ -89,18 +102,23 @@ def _one_table(commit: Commit, previous: bytes, *, numbers: bool) -> tuple[list[
     return [(f"INSERT INTO events ({columns}) VALUES (?,?,?,?,?,?,?,?,?,?,?){plain}", rows)], digest
 
 
-def _two_tables(commit: Commit, previous: bytes, *, apart: bool) -> tuple[list[Statement], bytes]:
+def _two_tables(
+    commit: Commit, previous: bytes, *, apart: bool = True, sized: bool = False, timed: bool = False
+) -> tuple[list[Statement], bytes]:
     head, position = commit.head, commit.events[0].version
-    rows: list[object] = []
-    for version, name, whole, state, content in commit.events:
-        rows += [version, 1, version, _number(name), *((state, content) if apart else (whole,))]
+    rows: list[list[object]] = []
+    for event in commit.events:
+        parts = (event.state, event.content) if timed else (event.stamped(event.state), event.content)
+        of_event = [event.at, *parts] if timed else [*parts] if apart else [event.stamped(event.whole)]
+        rows.append([event.version, 1, event.version, _number(event.type), *of_event])
     digest = _sealed(commit, previous, apart)
-    sealed = (1, position, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest)
-    values = ",".join(["(?,?,?,?,?,?)" if apart else "(?,?,?,?,?)"] * len(commit.events))
+    sealed = [1, position, position, head.commit_id, head.actor, head.causation, head.segment, head.key_id, digest]
+    sealed += [len(rows)] if sized else []
+    values = ",".join([f"({','.join('?' * len(rows[0]))})"] * len(rows))
     return [
         ("BEGIN IMMEDIATE", ()),
-        ("INSERT INTO commits VALUES (?,?,?,?,?,?,?,?,?)", sealed),
-        (f"INSERT INTO events VALUES {values}", rows),
+        (f"INSERT INTO commits VALUES ({','.join('?' * len(sealed))})", sealed),
+        (f"INSERT INTO events VALUES {values}", [value for row in rows for value in row]),
         ("COMMIT", ()),
     ], digest
 
@@ -127,10 +145,17 @@ LAYOUTS = (
         partial(_two_tables, apart=False),
     ),
     Layout(
-        "and with contents apart: now",
+        "and with contents apart",
         (_COMMITS, f"CREATE TABLE events ({_NUMBERED}, content BLOB, UNIQUE (stream, version))"),
-        partial(_two_tables, apart=True),
+        _two_tables,
     ),
+    Layout(
+        "and without a key over events",
+        (_SIZED, f"CREATE TABLE events ({_NUMBERED}, content BLOB)"),
+        partial(_two_tables, sized=True),
+    ),
+    Layout("and with a column for instants", (_SIZED, _TIMED), partial(_two_tables, sized=True, timed=True)),
+    Layout("and with pages of 4 KB: now", (_SIZED, _TIMED), partial(_two_tables, sized=True, timed=True), 4096),
 )
 
 
@@ -142,21 +167,21 @@ def _commits(steps: int, folder: Path) -> list[Commit]:
     place = SqliteSite(folder).fresh()
     asyncio.run(ran(place.url))
     rows = place.rows()
-    assert rows.columns[:5] == ("stream", "version", "type", "state", "content")
+    assert rows.columns[:6] == ("stream", "version", "type", "at", "state", "content")
     return [_commit(commit) for commit in rows.commits]
 
 
 def _commit(rows: Iterable[tuple[object, ...]]) -> Commit:
-    held: list[tuple[str, int, str, bytes, bytes | None, str, str, str | None, int]]
-    held = [row[:9] for row in rows]  # type: ignore[misc]
-    stream, _, _, _, _, commit_id, actor, causation, segment = held[0]
+    held: list[tuple[str, int, str, int, bytes, bytes | None, str, str, str | None, int]]
+    held = [row[:10] for row in rows]  # type: ignore[misc]
+    stream, _, _, _, _, _, commit_id, actor, causation, segment = held[0]
     head = CommitHead(commit_id=commit_id, actor=actor, causation=causation, segment=segment)
     return Commit(
         stream,
         head,
         tuple(
-            Event(version, name, joined(name, state, content), state, content)
-            for _, version, name, state, content, *_ in held
+            Event(version, at, name, joined(name, state, content), state, content)
+            for _, version, name, at, state, content, *_ in held
         ),
     )
 
@@ -165,7 +190,7 @@ def _written(layout: Layout, commits: Sequence[Commit], folder: Path) -> tuple[i
     """Return the bytes of the file, and the processor time in seconds."""
     path = Path(tempfile.mkdtemp(dir=folder)) / "layout.db"
     with closing(sqlite3.connect(path, isolation_level=None, cached_statements=256)) as connection:
-        for setting in ("page_size = 8192", "journal_mode = WAL", "synchronous = FULL"):
+        for setting in (f"page_size = {layout.page}", "journal_mode = WAL", "synchronous = FULL"):
             connection.execute(f"PRAGMA {setting}").fetchall()
         for table in layout.tables:
             connection.execute(table)

@@ -27,7 +27,15 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, opened_on
+from steptrail.infrastructure.store.core.recorder import (
+    STRAY,
+    CommitRow,
+    EventRow,
+    LogRow,
+    PendingCommit,
+    log_row,
+    opened_on,
+)
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
@@ -364,9 +372,7 @@ class PostgresRecorder:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:
             rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [
-            LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[6], cast(CommitRow, row[7:])) for row in rows
-        ]
+        return [log_row(row, cast(CommitRow, row[7:])) for row in rows]
 
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")
