@@ -60,7 +60,8 @@ _AFTER_POSITION = (
     # Whoever reads on from one of its events, a page after another, is spared the commits before it.
     f"AND c.version >= coalesce((SELECT max(version) FROM commits WHERE {OF_STREAM} AND version <= "  # noqa: S608 - ours
     f"(SELECT version FROM events WHERE position = ? AND {OF_STREAM})), 0) "
-    "AND c.position + c.size > ? AND e.position > ?"
+    # The plus keeps SQLite from looking for the events of each commit from that position on.
+    "AND c.position + c.size > ? AND +e.position > ?"
 )
 _COMMIT = f"FROM commits c WHERE c.{OF_STREAM} AND c.version <= ? ORDER BY c.version DESC LIMIT 1"
 DIALECT = Dialect(

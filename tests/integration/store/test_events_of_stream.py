@@ -63,6 +63,35 @@ async def test_no_question_of_a_stream_goes_through_all_events(path: Path, monke
             assert "USE TEMP B-TREE FOR ORDER BY" not in plan or statement.startswith(OF_ONE), statement
 
 
+async def work_of_one_type(path: Path, commits: int) -> int:
+    """Return how many steps of SQLite it takes to find the events of one type in a stream of so many commits."""
+    store, head = open_store(f"sqlite:///{path}", durability="normal"), EMPTY_STREAM
+    for number in range(commits):
+        head = await store.append("agent:a", head, commit_of(f"c{number}", Noted(number=number), Noted()))
+    await store.close()
+    steps = [0]
+
+    def step() -> int:
+        steps[0] += 1
+        return 0
+
+    def found(connection: sqlite3.Connection, statement: str, parameters: Sequence[Any]) -> list[Any]:
+        connection.set_progress_handler(step, 1)
+        return fetch_all(connection, statement, parameters)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "fetch_all", found)
+        store = open_store(f"sqlite:///{path}", read_only=True)
+        assert len([1 async for _ in store.log(types=["test.noted.v1"], stream="agent:a")]) == 2 * commits
+        await store.close()
+    return steps[0]
+
+
+async def test_events_of_one_type_in_a_stream_of_twice_the_length_take_twice_the_work(tmp_path: Path) -> None:
+    few, many = [await work_of_one_type(tmp_path / f"{size}.db", size) for size in (40, 80)]
+    assert many < 2.5 * few
+
+
 async def test_given_a_commit_that_is_gone_then_its_events_are_missing_and_belong_to_none(path: Path) -> None:
     store = await filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:
