@@ -313,7 +313,7 @@ async def test_errors_of_a_tool_the_model_and_a_rate_limit_are_told_apart_in_wha
     ran = await run(agent_of([TOOL, MODEL, RATE, "done"]).with_error_policy(ErrorPolicy.retry_all(4)).build())
     assert ran.ending == GOES_ON
     recorded = [vote.context["errorType"] for cast in ran.all(EvaluationsRecorded) for vote in policy_votes(cast)]
-    assert recorded == ["unknown", "tool", "model", "rate_limit", "unknown"]
+    assert recorded == ["tool", "model", "rate_limit", "unknown"]
     assert [scheduled.error_type for scheduled in ran.all(RetryScheduled)] == ["tool", "model", "rate_limit"]
     assert [[each.error.type for each in step.errors] for step in ran.result.state.steps] == [
         ["tool"],
