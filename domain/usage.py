@@ -132,8 +132,12 @@ class BilledUsage(Usage, frozen=True, kw_only=True):
 
 def billed_together(bill: Sequence[ModelUsage], more: Iterable[ModelUsage]) -> tuple[ModelUsage, ...]:
     """Return the bill with `more` added. It has one entry for each model, in the order of their first calls."""
-    models = {each.model: each for each in bill}
+    together = list(bill)
     for each in more:
-        model = each.model
-        models[model] = models[model] + each if model in models else each
-    return tuple(models.values())
+        for place, known in enumerate(together):
+            if known.asked_for == each.asked_for and known.answered_by == each.answered_by:
+                together[place] = known + each
+                break
+        else:
+            together.append(each)
+    return tuple(together)

@@ -24,6 +24,10 @@ __all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
 HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
 """Event class -> the function that applies such an event, for every event of a session."""
 
+_OF_OTHERS = frozenset(kind for kind in HANDLERS if kind.KIND is EventKind.OUTSIDE or "counts_as" in vars(kind))
+"""The classes of events that others than the owner may have written. Each event of a long log is looked up in here, and
+few are asked what they count as."""
+
 
 def initial(session_id: str) -> AgentState:
     """Return the state of a session that has no events yet."""
@@ -45,16 +49,17 @@ def extend(state: AgentState, records: Iterable[Recorded[AgentEvent]]) -> AgentS
     fold = state.fold
     for record in records:
         at, event = record.at, record.event
-        before = fold.phase
+        kind, before = type(event), fold.phase
         returns_to = fold.wait_origin if before is Phase.WAITING else fold.resume_to
         # The handler runs before the phase changes: it sees the phase in which the event arrived.
-        HANDLERS[type(event)](fold, event, at)
+        HANDLERS[kind](fold, event, at)
         fold.phase = phase_after(before, event, returns_to)
         # Another worker's clock may have been ahead, and the time of the newest event never runs backwards.
         fold.version = record.version
         if at > fold.updated_at:
             fold.updated_at = at
-        if event.counts_as is not EventKind.OUTSIDE:  # what others write is no sign of the owner's life
+        # What others write is no sign of the owner's life.
+        if kind not in _OF_OTHERS or event.counts_as is not EventKind.OUTSIDE:
             fold.seen_at = at
         state.as_of = at
     return state

@@ -49,7 +49,7 @@ def move_call(fold: SessionFold, position: int | None, event: AgentEvent, **chan
     phase = call_phase_after(before.phase, event)
     if phase is None:
         return None
-    step.calls[position] = before.changed(phase=phase, **changes)
+    step.calls[position] = structs.replace(before, phase=phase, **changes)
     return before
 
 
@@ -85,7 +85,7 @@ def _bill_call(fold: SessionFold, before: ToolExecution, usage: BilledUsage | No
 def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
     """Change further fields of a call that has just been moved."""
     assert fold.step is not None  # noqa: S101 - it was moved there
-    fold.step.calls[before.position] = fold.step.calls[before.position].changed(**changes)
+    fold.step.calls[before.position] = structs.replace(fold.step.calls[before.position], **changes)
 
 
 @CALL_HANDLERS.of(ToolExecutionStarted)

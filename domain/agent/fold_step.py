@@ -167,6 +167,7 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     if step is None or execution is None:
         return
     errors = _errors_of(step)
+    answers = sum([call.is_answer for call in step.calls])
     recorded = AgentStep(
         number=event.number,
         started_at=step.started_at,
@@ -174,10 +175,10 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
         tool_executions=tuple(step.calls),
         errors=errors,
         duration_seconds=event.duration_seconds,
-        output=step.output or _without_verdict(step, execution, errors),
+        output=step.output or _without_verdict(step, execution, errors, has_answer=answers > 0),
     )
     execution.steps = execution.steps.appended(recorded)
-    execution.calls += sum([not call.is_answer for call in step.calls])
+    execution.calls += len(step.calls) - answers
     execution.active_us += round(event.duration_seconds * 1e6)
     # A model call that was given up leaves the input unanswered. After one that failed, the error policy decides.
     given_up = step.reply is None and not errors
@@ -187,15 +188,17 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     if execution.hooks_ran:
         # Only the hooks of this step, and of the boundary after it, can still be asked for.
         execution.hooks_ran = frozenset(ran for ran in execution.hooks_ran if ran[1] >= event.number)
-    asked_at = fold.origins.last.at if fold.origins.last is not None else at
+    newest = fold.origins.last
+    asked_at = newest.at if newest is not None else at
     for call in step.calls:
         fold.say(call.message(), origin_of_call(call, at=asked_at, execution=fold.executions, step=step.number))
     if step.output is not None and step.is_told_in_a_message:
         problem = Message.user(problem_text(step.output.problems))
         fold.say(problem, MessageOrigin(at, fold.executions, output=True))
+    execution.unanswered = given_up
     for message, origin in zip(step.queued, step.queued_origins, strict=True):
         fold.say(message, origin)
-    execution.unanswered = given_up or any(message.is_user() for message in step.queued)
+        execution.unanswered = execution.unanswered or message.is_user()
     if step.reply is not None and execution.agent.output is not None:
         again = recorded.output_verdict in {OutputVerdict.DUE, OutputVerdict.REJECTED}
         is_last = execution.agent.output.mode is OutputMode.LAST
@@ -203,12 +206,14 @@ def _step_completed(fold: SessionFold, event: StepCompleted, at: int) -> None:
     fold.step = None
 
 
-def _without_verdict(step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...]) -> StepOutput | None:
+def _without_verdict(
+    step: StepFold, execution: ExecutionFold, errors: tuple[StepError, ...], *, has_answer: bool
+) -> StepOutput | None:
     """Return where a step without a verdict stands: that its answer was not judged, or that the answer is due.
 
     It is due after a reply that asks for no tools, and that was not asked for the answer yet.
     """
-    if any(call.is_answer for call in step.calls):
+    if has_answer:
         return StepOutput(verdict=OutputVerdict.UNJUDGED)
     output = execution.agent.output
     if output is None or output.mode is not OutputMode.LAST or step.output_mode is not None:

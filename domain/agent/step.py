@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.base import Value
@@ -72,6 +72,7 @@ CALL_STATUS: Mapping[CallPhase, CallStatus] = {
 
 _is_answer = attrgetter("is_answer")
 _OPEN = frozenset({CallStatus.PENDING, CallStatus.RUNNING})
+_NOT_DONE = frozenset({CallStatus.CANCELLED, CallStatus.DENIED, CallStatus.FAILED, CallStatus.INTERRUPTED})
 _UNKNOWN_TEXT = (
     "The outcome of this call is unknown: it was cut off while it was running, and may or may not have taken effect. "
     "Find out before you repeat it."
@@ -197,18 +198,13 @@ class ToolExecution(Value, frozen=True, kw_only=True):
         """Tell whether the error policy counts the call as failed."""
         return self.error is not None
 
-    def changed(self, **changes: Any) -> "ToolExecution":
-        """Return a copy with these fields changed."""
-        return structs.replace(self, **changes)
-
     def message(self) -> Message:
         """Return the message that shows the outcome of the call to the model."""
         if self.error is not None:
             return Message.tool(self.call.id, self.name, failure_text(self.error.message), is_error=True)
-        if self.status is CallStatus.INTERRUPTED:
-            return Message.tool(self.call.id, self.name, _UNKNOWN_TEXT, is_error=True)
-        is_error = self.status in {CallStatus.CANCELLED, CallStatus.DENIED, CallStatus.FAILED}
-        return Message.tool(self.call.id, self.name, self.text or "", is_error=is_error)
+        status = self.status
+        text = _UNKNOWN_TEXT if status is CallStatus.INTERRUPTED else self.text or ""
+        return Message.tool(self.call.id, self.name, text, is_error=status in _NOT_DONE)
 
 
 class AgentStep(Value, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.record import Commit, CommitHead, Recorded
 from steptrail.infrastructure.store.core.codec import checked_instant, decode_state, unreadable
-from steptrail.infrastructure.store.core.contents import encoded_parts, joined
+from steptrail.infrastructure.store.core.contents import decode_parts, encoded_parts
 from steptrail.runtime.kernel.kinds import KINDS
 
 __all__ = [
@@ -204,9 +204,11 @@ def read_record(
     try:
         if state.startswith(MARK):
             state = attach(state, fetch)
-        if content is not None:
-            state = joined(type_name, state, attach(content, fetch) if is_detached(content) else content)
-        return Recorded(version, checked_instant(at), decode_state(type_name, state), head)
+        if content is None:
+            event = decode_state(type_name, state)
+        else:
+            event = decode_parts(type_name, state, attach(content, fetch) if is_detached(content) else content)
+        return Recorded(version, checked_instant(at), event, head)
     except (AttributeError, RecursionError, TypeError, ValueError) as error:
         raise unreadable(stream, version, type_name, state, error) from error
 

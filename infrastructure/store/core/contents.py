@@ -8,16 +8,18 @@ from functools import cache
 from typing import Any, NamedTuple, cast
 
 import msgspec
-from msgspec import NODEFAULT, structs
+from msgspec import NODEFAULT, convert, structs
 
 from steptrail.domain.base import Value
 from steptrail.domain.content import content_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.infrastructure.store.core.codec import decode_state
 
-__all__ = ["encoded_parts", "joined"]
+__all__ = ["decode_parts", "encoded_parts", "joined"]
 
 _ENCODER = msgspec.json.Encoder()
+_decode = msgspec.json.Decoder().decode
 
 
 def encoded_parts(event: Event) -> tuple[bytes, bytes | None]:
@@ -44,9 +46,24 @@ def joined(type_name: str, state: bytes, content: object) -> bytes:
         return content
     if type_name in EVENT_TYPES and _is_all_at_the_top(EVENT_TYPES[type_name]):
         return state[:-1] + b"," + content[1:]
-    together = msgspec.json.decode(state)
-    _join(together, msgspec.json.decode(content))
-    return _ENCODER.encode(together)
+    return _ENCODER.encode(_together(state, content))
+
+
+def decode_parts(type_name: str, state: bytes, content: object) -> Event:
+    """Return the event of which these are the parts. Raises `ValueError` as `joined` and `decode_state` do.
+
+    An event whose content stands inside of other fields is made of the joined values: their text is not needed.
+    """
+    kind = EVENT_TYPES.get(type_name)
+    if kind is None or not isinstance(content, bytes) or _is_all_at_the_top(kind):
+        return decode_state(type_name, joined(type_name, state, content))
+    return convert(_together(state, content), kind)
+
+
+def _together(state: bytes, content: bytes) -> Any:
+    together = _decode(state)
+    _join(together, _decode(content))
+    return together
 
 
 @cache
@@ -114,16 +131,15 @@ def _parted(value: object) -> tuple[Any, Any]:
 
 def _join(state: JsonValue, content: JsonValue) -> None:
     """Put a content, or a part of one, into the place in the state that it belongs to."""
-    if content is None:
-        return
     if isinstance(state, dict) and isinstance(content, dict):
         for name, item in content.items():
-            if name in state:
-                _join(state[name], item)
-            else:
+            if name not in state:
                 state[name] = item
+            elif item is not None:
+                _join(state[name], item)
     elif isinstance(state, list) and isinstance(content, list) and len(state) == len(content):
         for one, other in zip(state, content, strict=True):
-            _join(one, other)
+            if other is not None:
+                _join(one, other)
     else:
         raise ValueError("its content does not fit its state")
