@@ -241,7 +241,8 @@ def _twin(kind: type[Struct]) -> type[Struct]:
     return msgspec.defstruct(kind.__name__, [*_types(kind).items()])
 
 
-def _types(kind: type[Struct]) -> dict[str, Any]:
+@cache
+def _types(kind: type[Struct]) -> Mapping[str, Any]:
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 

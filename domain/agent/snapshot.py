@@ -25,7 +25,7 @@ from steptrail.domain.messages import Message
 
 __all__ = ["FORMAT", "SNAPSHOTS"]
 
-FORMAT = "agent.20"
+FORMAT = "agent.21"
 
 _A_STEP = b'{"number":'
 """The beginning of the line of every step. No line of a message begins so."""

@@ -29,7 +29,7 @@ __all__ = ["FORMAT", "SNAPSHOTS"]
 
 S = TypeVar("S", bound=Struct)
 
-FORMAT = "flow.8"
+FORMAT = "flow.9"
 
 _START = 0
 """The number under which the start of a run has written the first values and messages."""

@@ -1,7 +1,5 @@
 """A snapshot is never anything but a shorter way to the same state."""
 
-import zlib
-
 import msgspec
 from hypothesis import given, strategies as st
 
@@ -13,6 +11,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Sna
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.journal import fold_stream
+from steptrail.runtime.kernel.snapshots import packed
 from tests.profile import examples
 from tests.properties.driving import SESSION, Life, lives
 
@@ -54,7 +53,7 @@ async def through_the_store(life: Life, at: int) -> None:
         head = await store.append(stream, head, commit)
         heads.append(head)
         state = evolve_all(state, [record])
-        snapshots.append(Snapshot(head, FORMAT, zlib.compress(SNAPSHOTS.dump(state))))
+        snapshots.append(Snapshot(head, FORMAT, packed(SNAPSHOTS.dump(state))))
     before = evolve_all(initial(SESSION), life.committed[:at])
     for snapshot in snapshots:
         await store.keep_snapshot(stream, snapshot)

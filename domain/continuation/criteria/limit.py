@@ -1,6 +1,5 @@
 """The base of limits: guards that vote by a setting of `Limits`. All knowledge of a limit is in its class."""
 
-import re
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -129,4 +128,4 @@ def check_count(what: str, value: object, *, least: int = 0) -> None:
 
 def _in_words(key: str) -> str:
     """Return `maxSteps` as `Max steps`."""
-    return re.sub("[A-Z]", lambda capital: f" {capital[0].lower()}", key).capitalize()
+    return "".join([f" {letter}" if letter.isupper() else letter for letter in key]).capitalize()

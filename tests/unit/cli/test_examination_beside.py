@@ -1,7 +1,6 @@
 """What `doctor` says of what lies beside the events: blobs and snapshots."""
 
 import sqlite3
-import zlib
 from contextlib import closing
 from hashlib import sha256
 from itertools import pairwise
@@ -19,7 +18,7 @@ from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Finding
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.snapshots import Snapshots
+from steptrail.runtime.kernel.snapshots import Snapshots, packed, unpacked
 from tests.harness.hands import change_by_hand
 from tests.runner.kit import agent_of
 
@@ -146,8 +145,8 @@ async def test_given_a_snapshot_beyond_what_is_stored_then_it_is_named(path: Pat
 
 async def test_given_a_forged_snapshot_then_the_events_show_it(path: Path) -> None:
     snapshot = await snapshot_of(path, "agent:s1")
-    forged = zlib.decompress(snapshot.state).replace(b'"done"', b'"sold"')
-    await keep(path, "agent:s1", snapshot._replace(state=zlib.compress(forged)))
+    forged = unpacked(snapshot.state).replace(b'"done"', b'"sold"')
+    await keep(path, "agent:s1", snapshot._replace(state=packed(forged)))
     (found,) = await findings(path)
     assert (found.check, found.stream, found.position) == ("snapshots", "agent:s1", snapshot.head.version)
     assert found.what == "the snapshot is not what the events fold to: delete it"
@@ -156,7 +155,8 @@ async def test_given_a_forged_snapshot_then_the_events_show_it(path: Path) -> No
 
 async def test_given_a_sealed_snapshot_that_is_no_state_then_it_is_named(path: Path) -> None:
     snapshot = await snapshot_of(path, "agent:s1")
-    for rubbish in (b"rubbish", zlib.compress(b"rubbish"), zlib.compress(zlib.decompress(snapshot.state)[:-1])):
+    of_no_length, cut_off = snapshot.state.partition(b" ")[2], snapshot.state[:-1]
+    for rubbish in (b"rubbish", of_no_length, cut_off, packed(b"rubbish"), packed(unpacked(snapshot.state)[:-1])):
         await keep(path, "agent:s1", snapshot._replace(state=rubbish))
         (found,) = await findings(path)
         assert found.what.startswith("the snapshot cannot be read: ")
@@ -180,7 +180,7 @@ async def test_given_a_snapshot_in_the_middle_of_the_history_then_it_is_compared
     commit = store.recorder.select_commit("agent:s1", ends[0])
     assert commit is not None
     head = StreamHead(ends[0], commit[1])
-    await store.keep_snapshot("agent:s1", Snapshot(head, FORMAT, zlib.compress(SNAPSHOTS.dump(state))))
+    await store.keep_snapshot("agent:s1", Snapshot(head, FORMAT, packed(SNAPSHOTS.dump(state))))
     assert await store.snapshot("agent:s1") is not None
     await store.close()
     assert await findings(path) == []
