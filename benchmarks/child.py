@@ -24,9 +24,10 @@ KILLED = 9
 
 def main(mode: str, url: str, steps: int) -> None:
     """Do one of the three."""
-    # What opening a store of this kind would import.
-    opened_by = "sqlite.opening" if url.startswith("sqlite") else "postgres.store"
-    import_module(f"steptrail.infrastructure.store.{opened_by}")
+    # What opening a store of this kind would import; a driver is imported by the first question to the database.
+    opened_by, driver = ("sqlite.opening", "sqlite3") if url.startswith("sqlite") else ("postgres.store", "psycopg")
+    for module in (f"steptrail.infrastructure.store.{opened_by}", driver):
+        import_module(module)
     imported = now()
 
     def at_call(call: int) -> None:

@@ -81,8 +81,9 @@ def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentS
 def _load(data: bytes) -> AgentState:
     first, written, *lines = data.split(b"\n")
     head = decode(first, type=_Head)
-    of_steps = [line for line in lines if line.startswith(_A_STEP)]
-    of_messages = [line for line in lines if not line.startswith(_A_STEP)]
+    of_messages, of_steps = list[bytes](), list[bytes]()
+    for line in lines:
+        (of_steps if line.startswith(_A_STEP) else of_messages).append(line)
     if (len(of_messages), len(of_steps)) != (head.messages, head.steps):
         said, found = f"{head.messages} messages and {head.steps} steps", f"{len(of_messages)} and {len(of_steps)}"
         raise ValueError(f"a snapshot of {said} has lines for {found}")
