@@ -58,7 +58,9 @@ _NOT_STORED = (b"\0", None, None)
 _PASTS: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR KEY SHARE"
 _EVENTS: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
-    "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = e.version "
+    # The commit of each event is looked up. Joined, those of the whole stream would be sorted for each page of it.
+    "LEFT JOIN LATERAL (SELECT * FROM steptrail.commits b WHERE b.stream = e.stream AND b.version = e.version OFFSET 0) "
+    "c ON true "
 )
 _OF_STREAM: LiteralString = "stream = (SELECT number FROM steptrail.streams WHERE id = %s)"
 _IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORDER BY e.version LIMIT %s::bigint"
