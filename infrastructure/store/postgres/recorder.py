@@ -59,8 +59,8 @@ _PASTS: LiteralString = "SELECT id, status FROM steptrail.streams WHERE id = ANY
 _EVENTS: LiteralString = (
     "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
     # The commit of each event is looked up. Joined, those of the whole stream would be sorted for each page of it.
-    "LEFT JOIN LATERAL (SELECT * FROM steptrail.commits b WHERE b.stream = e.stream AND b.version = e.version OFFSET 0) "
-    "c ON true "
+    "LEFT JOIN LATERAL ("
+    "SELECT * FROM steptrail.commits b WHERE b.stream = e.stream AND b.version = e.version OFFSET 0) c ON true "
 )
 _OF_STREAM: LiteralString = "stream = (SELECT number FROM steptrail.streams WHERE id = %s)"
 _IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORDER BY e.version LIMIT %s::bigint"
