@@ -53,7 +53,7 @@ inner = Workflow("inner").function("x", compute).build()
 
 # Words that YAML 1.1 reads as something else stand among them.
 odd = ["yes", "0123", "1:30", "null", " ", "é\n'x\": #", "\x85", "\u2028\ufeff", "- a", "2026-01-01"]
-texts = st.sampled_from(["a", "{{ item }}", *odd])
+texts = st.sampled_from(["a", "{{ vars.n }}", *odd])
 objects = st.dictionaries(st.sampled_from(["a", "on", "1"]), json_values, max_size=2)
 seconds = st.none() | st.sampled_from([0.5, 3, CENTURY_SECONDS])
 when: st.SearchStrategy[Any] = st.sampled_from(["vars.ok", "vars.n > 1", is_big])
