@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from steptrail.domain.agent.commands import Command, Resume
+from steptrail.domain.agent.ids import is_effect_of
 from steptrail.domain.agent.standing import kind_below, standing, summary
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import CallStatus
@@ -42,13 +43,17 @@ def _version_of_key(state: AgentState, key: str) -> int | None:
 
 
 def _children(state: AgentState) -> Sequence[str]:
-    """Return the sessions that calls of the open step run, and those that calls of the last step left behind."""
+    """Return the sessions that calls of the open step run, and those that calls of the last step left behind.
+
+    A step that a fork shares with its source has left nothing behind that is the fork's.
+    """
     last = state.current_step.tool_executions if state.current_step is not None else ()
     found: list[str] = []
     for call in state.tool_executions if state.is_open else last:
         kind = kind_below(state.agent, call) if state.agent is not None else None
-        if kind is not None and call.effect_id and call.status is not CallStatus.COMPLETED:
-            found.append(f"{kind}:{session_for_call(call.effect_id)}")
+        effect, is_over = call.effect_id or "", call.status is CallStatus.COMPLETED
+        if kind is not None and is_effect_of(state.agent_id, effect) and not is_over:
+            found.append(f"{kind}:{session_for_call(effect)}")
     return found
 
 

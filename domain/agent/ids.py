@@ -17,6 +17,7 @@ __all__ = [
     "checked_session_id",
     "effect_id",
     "execution_id",
+    "is_effect_of",
     "is_session_id",
     "session_of",
     "stream_of",
@@ -48,6 +49,11 @@ def execution_id(session: SessionId, ordinal: int) -> ExecutionId:
 def effect_id(execution: ExecutionId, step: int, position: int) -> EffectId:
     """Return the id of the tool call at `position` (from 0) of step `step` (from 1)."""
     return EffectId(f"{execution}:{step}:{position}")
+
+
+def is_effect_of(session: str, effect: str) -> bool:
+    """Tell whether an effect is one of the session. A fork has effects of its source in its past."""
+    return effect.startswith(f"{session}:")
 
 
 def stream_of(session: SessionId) -> str:

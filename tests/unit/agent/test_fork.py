@@ -132,13 +132,14 @@ def test_a_fork_of_a_finished_session_takes_up_the_next_input() -> None:
     "source",
     [
         given(),
+        given(opened()[0]),
         given(*opened(), decided(0)),
         given(*opened(), *step()),
         given(*opened(), *step(), asked()),
         given(*opened(), *step(), asked(), wants("look")),
         given(*opened(), *step(), asked(), wants("look"), WaitStarted(kind="unknown_outcome", position=0)),
     ],
-    ids=["absent", "continuing", "step", "inferring", "settling", "waiting"],
+    ids=["absent", "begun", "continuing", "step", "inferring", "settling", "waiting"],
 )
 def test_a_fork_where_something_is_in_flight_is_refused(source: AgentScenario) -> None:
     source.when(FORK).then_rejected("fork where a step or an execution has ended")
