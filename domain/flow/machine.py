@@ -36,25 +36,17 @@ def _segment(state: FlowState) -> int:
 
 
 def _settle_late(event: FlowEvent, call: CallInFlight, segment: int) -> FlowEvent | None:
-    match event:
-        case NodeAttemptCompleted():
-            return NodeAttemptSettledLate(
-                effect_id=call.effect_id,
-                attempt=call.attempt,
-                segment=segment,
-                output=event.output,
-                usage=event.usage,
-            )
-        case NodeAttemptFailed():
-            return NodeAttemptSettledLate(
-                effect_id=call.effect_id,
-                attempt=call.attempt,
-                segment=segment,
-                error=event.error,
-                usage=event.usage,
-            )
-        case _:
-            return None
+    if not isinstance(event, NodeAttemptCompleted | NodeAttemptFailed):
+        return None
+    return NodeAttemptSettledLate(
+        effect_id=call.effect_id,
+        attempt=call.attempt,
+        segment=segment,
+        output=event.output if isinstance(event, NodeAttemptCompleted) else None,
+        error=event.error if isinstance(event, NodeAttemptFailed) else None,
+        # What a stream below was billed is told by who goes on with it.
+        usage=None if call.runs_a_stream else event.usage,
+    )
 
 
 def _restated(state: FlowState, event: FlowEvent) -> FlowEvent:

@@ -31,10 +31,14 @@ class FoldedState(Protocol):
 
 
 class CallInFlight(NamedTuple):
-    """A call to the outside world that this process is making: its effect id, and the number of the attempt."""
+    """A call to the outside world that this process is making: its effect id, and the number of the attempt.
+
+    What a call that `runs_a_stream` is billed is the whole bill of that stream so far.
+    """
 
     effect_id: str
     attempt: int
+    runs_a_stream: bool = False
 
 
 S = TypeVar("S", bound=FoldedState)

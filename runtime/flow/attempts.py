@@ -199,7 +199,7 @@ class Attempts:
             key=key,
             node=node,
             call=call,
-            in_flight=CallInFlight(task.effect_id, task.attempt),
+            in_flight=CallInFlight(task.effect_id, task.attempt, runs_a_stream=task.runs_a_stream),
             at=now,
             timeout=timeout,
             shown=shown,

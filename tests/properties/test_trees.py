@@ -8,7 +8,8 @@ from hypothesis import given, strategies as st
 from tests.profile import examples
 from tests.properties.tree_checks import endings, holds
 from tests.properties.tree_drawing import AFlow, AnAgent, drawn_trees
-from tests.properties.tree_living import TreeLife, Trouble, troubles
+from tests.properties.tree_living import TreeLife
+from tests.properties.tree_troubles import Trouble, troubles
 
 pytestmark = pytest.mark.usefixtures("hurried")
 

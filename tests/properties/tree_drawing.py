@@ -1,48 +1,21 @@
-"""Trees of agents and workflows, drawn at random, up to three levels deep, and the code that they run."""
+"""Trees of agents and workflows, drawn at random, up to three levels deep."""
 
-from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
-from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, ToolContext, ToolEffect, tool
+from steptrail import ErrorPolicy, Limits, ToolEffect
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.domain.tools import ApprovalRule, OnUnknown
-from steptrail.testing import Reply, ScriptedModel, calls, say
-from steptrail.tools import SubagentTool
-from steptrail.workflow import Budget, BuiltWorkflow, FailureClass, FlowTool, RetryPolicy, RunOptions, Workflow
+from steptrail.domain.tools import OnUnknown
+from steptrail.workflow import Budget, RunOptions
 from tests.flow.kit import LEAVES
-from tests.properties.drawing import PRICES, rarely
-from tests.runner.kit import HandClock
+from tests.properties.drawing import rarely
 
-__all__ = ["AFlow", "Act", "AnAgent", "Ask", "Outside", "drawn_trees", "made"]
+__all__ = ["AFlow", "Act", "AnAgent", "Ask", "Part", "drawn_trees"]
 
 _NOTHING = object()
 _TELLS, _LEAVES = ErrorPolicy.ignore_tool_errors(), Limits(longest_wait=0.0)
-
-
-@dataclass
-class Outside:
-    """The outside world: counts what was begun and done there by the ids of effects, and takes its time."""
-
-    clock: HandClock
-    begun: Counter[str] = field(default_factory=Counter[str])
-    done: Counter[str] = field(default_factory=Counter[str])
-    failed: Counter[str] = field(default_factory=Counter[str])
-    moment: Callable[[], Awaitable[None]] | None = None
-
-    async def do(self, act: "Act", effect: str) -> str:
-        self.begun[effect] += 1
-        if self.moment is not None:
-            await self.moment()
-        self.clock.advance(act.seconds)
-        if act.fails < 0 or self.failed[effect] < act.fails:
-            self.failed[effect] += 1
-            raise RuntimeError("no")
-        self.done[effect] += 1
-        return "done"
 
 
 class _Shown:
@@ -105,74 +78,6 @@ class AFlow(_Shown):
 
 
 Part = Act | Ask | AnAgent | AFlow
-
-
-def made(part: AnAgent | AFlow, world: Outside, name: str = "r") -> Agent[Any] | BuiltWorkflow:
-    """Return the code of a tree."""
-    return _agent(part, world, name) if isinstance(part, AnAgent) else _flow(part, world, name)
-
-
-def _agent(drawn: AnAgent, world: Outside, name: str) -> Agent[Any]:
-    tools = [_tool(part, world, f"{name}{at}") for at, part in enumerate(drawn.parts)]
-    script: list[Reply] = [
-        calls(*[(tools[at].spec.name, {"prompt": "go"} if isinstance(drawn.parts[at], AnAgent) else {}) for at in turn])
-        if turn
-        else RuntimeError("no line")
-        for turn in drawn.turns
-    ]
-    builder = AgentBuilder(name).with_model(ScriptedModel([*script, *[say(f"{name} says so")] * 50]))
-    builder.with_error_policy(drawn.policy).with_limits(drawn.limits).with_prices(PRICES)
-    return builder.with_tools(*tools).build() if tools else builder.build()
-
-
-def _tool(part: Part, world: Outside, name: str) -> Any:
-    if isinstance(part, AnAgent | AFlow):
-        kind: Any = SubagentTool if isinstance(part, AnAgent) else FlowTool
-        rule = False if part.below.approval is None else ApprovalRule(expires=part.below.approval)
-        return kind(made(part, world, name), timeout=part.below.timeout, approval=rule)
-    assert isinstance(part, Act)
-
-    @tool(
-        name=name,
-        effect=part.effect,
-        timeout=part.timeout,
-        on_unknown=part.on_unknown,
-        approval=False if part.approval is None else ApprovalRule(expires=part.approval),
-    )
-    async def act(context: ToolContext) -> str:
-        """Act."""
-        return await world.do(part, context.effect_id)
-
-    return act
-
-
-def _flow(drawn: AFlow, world: Outside, name: str) -> BuiltWorkflow:
-    written = Workflow(name, options=drawn.options)
-    for at, part in enumerate(drawn.parts):
-        node = f"n{at}"
-        more: dict[str, Any] = {"output": node, **({"on_error": "continue"} if drawn.on_error else {})}
-        if isinstance(part, Ask):
-            written.human(node, prompt="Yes?", expires=part.expires, **more)
-            continue
-        if isinstance(part, Act):
-            written.tool(node, _tool(part, world, f"{name}{at}"), retry=_tries(3), **more)
-            continue
-        more |= {"timeout": part.below.timeout, "retry": _tries(part.below.tries, FailureClass.CHILD)}
-        if part.below.tokens is not None:
-            more["budget"] = Budget(max_total_tokens=part.below.tokens)
-        code = made(part, world, f"{name}{at}")
-        if isinstance(code, BuiltWorkflow):
-            written.flow(node, code, **more)
-        else:
-            written.agent(node, code, prompt="go", **more)
-    if drawn.in_a_row and len(drawn.parts) > 1:
-        written.chain(*[f"n{at}" for at in range(len(drawn.parts))])
-    return written.build()
-
-
-def _tries(most: int, *of: FailureClass) -> RetryPolicy:
-    """Return a policy under which a crash costs no try."""
-    return RetryPolicy(max_attempts=most, retry_on=of or None, count_interrupted=False)
 
 
 def _acts(bound: bool) -> st.SearchStrategy[Act]:

@@ -1,16 +1,17 @@
 """Lives of trees of agents and workflows: the real runtime on a store in memory, with what may come in between.
 
-A process dies at a drawn commit, before or after it; a person says something there, or time goes by. What rests is gone
-on with when it is due, what people are asked is answered, and a clock that nothing else would move is put forward.
+A process dies at a drawn commit, before or after it, or another one takes over what it runs; a person says something
+there or forks a session, or time goes by. What rests is gone on with when it is due, what people are asked is answered,
+and a clock that nothing else would move is put forward. The same is done with each fork.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Any, Self
-
-from hypothesis import strategies as st
 
 from steptrail import Steptrail
 from steptrail.domain.agent.ids import SessionId
@@ -26,87 +27,25 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.workflow import BuiltWorkflow
-from tests.properties.tree_drawing import AFlow, AnAgent, Outside, made
-from tests.runner.kit import Crash, HandClock
+from tests.properties.tree_code import Outside, made
+from tests.properties.tree_drawing import AFlow, AnAgent
+from tests.properties.tree_forks import Fork, take_fork
+from tests.properties.tree_processes import Processes
+from tests.properties.tree_troubles import Trouble
+from tests.runner.kit import HandClock
 
-__all__ = ["Process", "TreeLife", "Trouble", "troubles"]
+__all__ = ["TreeLife"]
 
 _KEY, _MOST_TURNS = "s", 200
 """Far more than any of these lives needs: with so many it goes in circles."""
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """What comes in between at the commit of this number, counted over all processes, or at a moment outside.
-
-    `stream` is the place of the stream that a command is for.
-    """
-
-    number: int
-    what: str
-    stream: int = 0
-    outside: bool = False
-
-
-def troubles(*kinds: str, most: int = 5) -> st.SearchStrategy[list[Trouble]]:
-    """Draw what comes in between; a process dies at commits only."""
-    said = [kind for kind in kinds if not kind.startswith("crash")]
-    at_commit = st.builds(Trouble, st.integers(1, 20), st.sampled_from(kinds), st.integers(0, 3))
-    outside = (
-        st.builds(Trouble, st.integers(1, 6), st.sampled_from(said), st.integers(0, 3), st.just(True))
-        if said
-        else at_commit
-    )
-    return st.lists(at_commit | outside, max_size=most)
-
-
-class Process:
-    """A store as one process sees it, which may die at a commit; and its fault points."""
-
-    def __init__(self, life: "TreeLife") -> None:
-        self._life, self.is_dead, self._leases = life, False, list[Any]()
-
-    def __getattr__(self, name: str) -> Any:
-        self.reach(name)
-        return getattr(self._life.store, name)
-
-    def reach(self, name: str) -> None:
-        if self.is_dead:
-            raise Crash(name)
-
-    async def acquire(self, *args: Any, **more: Any) -> Any:
-        self.reach("acquire")
-        lease = await self._life.store.acquire(*args, **more)
-        self._leases.append(lease)
-        return lease
-
-    async def append(self, *args: Any) -> Any:
-        self.reach("append")
-        life = self._life
-        life.commits += 1
-        trouble = life.troubles.pop((life.commits, False), None)
-        if trouble is not None:
-            life.came.append(trouble)
-            if trouble.what == "crash after":
-                with suppress(Exception):
-                    await life.store.append(*args)
-            if trouble.what.startswith("crash"):
-                self.is_dead = True
-                raise Crash(trouble.what)
-            await life.come(trouble)
-        return await life.store.append(*args)
-
-    async def end(self) -> None:
-        self.is_dead = True
-        for lease in self._leases:
-            await lease.release()
-
-
 @dataclass(repr=False)
 class TreeLife:
-    """One tree on its way. `choices` are what people choose, and which of the things that can be done comes first.
+    """One tree on its way, and its forks. `choices` are what people choose, and what comes first of what can be done.
 
-    A run without an answer is retried at most `retries` times.
+    A run without an answer is retried at most `retries` times. In a fork of a run that has answered something more is
+    said.
     """
 
     tree: AnAgent | AFlow
@@ -117,8 +56,9 @@ class TreeLife:
     def __post_init__(self) -> None:
         self.store: Any = open_store("sqlite:///:memory:")
         self.clock = HandClock()
+        self.processes = Processes(self.store, self.environment, self._before_a_commit)
         self.world = Outside(self.clock)
-        self.world.moment = self._moment
+        self.world.moment = self._outside
         self.troubles = {(each.number, each.outside): each for each in self.troubles_given}
         self.came = list[Trouble]()
         self.commits = self.moments = self.turns = 0
@@ -126,7 +66,8 @@ class TreeLife:
         self.watch = Steptrail(self.environment(self.store))
         self.code: Any = made(self.tree, self.world)
         self.root = f"{'flow' if isinstance(self.code, BuiltWorkflow) else 'agent'}:{_KEY}"
-        self.did = list[str]()
+        self.forks = list[Fork]()
+        self.retried, self.did = Counter[str](), list[str]()
 
     def __repr__(self) -> str:
         return f"<TreeLife of {self.tree!r}: {self.came!r} {self.did!r}>"
@@ -143,74 +84,99 @@ class TreeLife:
     def pick(self, of: Sequence[Any]) -> Any:
         return of[next(self._choices) % len(of)]
 
-    async def _moment(self) -> None:
-        self.moments += 1
-        trouble = self.troubles.pop((self.moments, True), None)
-        if trouble is not None:
-            self.came.append(trouble)
-            await self.come(trouble)
+    @property
+    def roots(self) -> Sequence[str]:
+        """The streams that stand at the top of a tree."""
+        return (self.root, *[fork.stream for fork in self.forks])
 
-    async def come(self, trouble: Trouble) -> None:
-        """Have a person say something to one of the streams, or time go by."""
-        if trouble.what == "time":
-            self.clock.advance(15.0)
-            return
-        rows = await self.watch.runs()
-        if not rows:
-            return
-        handle = self.handle(rows[-1 - trouble.stream % len(rows)].stream)
-        with suppress(CommandRejected):
-            await getattr(handle, trouble.what)(by="ana")
+    async def rows(self) -> dict[str, RunSummary]:
+        """Return the rows of all streams by their ids, the newest first."""
+        return {row.stream: row for row in await self.watch.runs(limit=500)}
 
     def handle(self, stream: str) -> Any:
         kind, _, name = stream.partition(":")
         return self.watch.flow(name) if kind == "flow" else self.watch.session(name)
 
+    # What comes in between.
+
+    async def _before_a_commit(self) -> str | None:
+        self.commits += 1
+        trouble = self.troubles.pop((self.commits, False), None)
+        if trouble is None:
+            return None
+        self.came.append(trouble)
+        if trouble.what.startswith("crash"):
+            return trouble.what
+        await self._come(trouble)
+        return None
+
+    async def _outside(self) -> None:
+        self.moments += 1
+        trouble = self.troubles.pop((self.moments, True), None)
+        if trouble is not None:
+            self.came.append(trouble)
+            await self._come(trouble)
+        await self.processes.turn_of()
+
+    async def _come(self, trouble: Trouble) -> None:
+        """Have a person say something to one of the streams or fork it, another process take it over, or time go by."""
+        if trouble.what == "time":
+            self.clock.advance(15.0)
+            return
+        if trouble.what == "sweep":
+            await self.processes.begin_beside(_stop_what_was_left, 100)
+            return
+        rows = [row for row in (await self.rows()).values() if trouble.what != "fork" or row.kind == "agent"]
+        if not rows:
+            return
+        stream = rows[-1 - trouble.stream % len(rows)].stream
+        if trouble.what == "fork":
+            if (fork := await take_fork(self.handle(stream), f"f{len(self.forks)}", trouble.much)) is not None:
+                self.forks.append(fork)
+        elif trouble.what == "take over":
+            go_on = partial(self.resume, stream=stream, take_over=True)
+            await self.processes.begin_beside(go_on, 1 + trouble.much)
+        else:
+            with suppress(CommandRejected):
+                await getattr(self.handle(stream), trouble.what)(by="ana")
+
+    # What is done with a tree.
+
     async def begin(self, env: Environment) -> None:
         await Steptrail(env).run(self.code, "go", session=_KEY)
 
-    async def resume(self, env: Environment, *, obeys_pause: bool) -> None:
-        if isinstance(self.code, BuiltWorkflow):
-            await FlowControl(env, _KEY, flow_means()).resume(self.code, obeys_pause=obeys_pause)
+    async def resume(self, env: Environment, *, stream: str, **how: bool) -> None:
+        code: Any = self.world.code[(await self.rows())[stream].name]
+        name = stream.partition(":")[2]
+        if isinstance(code, BuiltWorkflow):
+            await FlowControl(env, name, flow_means()).resume(code, **how)
         else:
-            await SessionControl(env, SessionId(_KEY)).resume(self.code, obeys_pause=obeys_pause)
+            await SessionControl(env, SessionId(name)).resume(code, **how)
 
-    async def retry(self, env: Environment) -> None:
-        trail = Steptrail(env)
-        handle: Any = trail.flow(_KEY) if isinstance(self.code, BuiltWorkflow) else trail.session(_KEY)
-        await handle.retry(self.code, by="ana")
+    async def retry(self, env: Environment, *, stream: str) -> None:
+        trail, name = Steptrail(env), stream.partition(":")[2]
+        code: Any = self.world.code[(await self.rows())[stream].name]
+        handle: Any = trail.flow(name) if isinstance(code, BuiltWorkflow) else trail.session(name)
+        await handle.retry(code, by="ana")
 
-    async def turn(self, work: Callable[[Environment], Awaitable[Any]]) -> None:
-        """Have a new process do something, which may die of it."""
-        process = Process(self)
-        try:
-            await work(self.environment(process, process.reach))
-        except BaseException:
-            if not process.is_dead:
-                raise
-        finally:
-            await process.end()
+    async def say(self, env: Environment, *, stream: str) -> None:
+        code: Any = self.world.code[(await self.rows())[stream].name]
+        await Steptrail(env).session(stream.partition(":")[2]).send(code, "and?", by="ana")
 
-    async def live(self) -> RunSummary:
-        """Begin, and go on until the tree has ended; return the row of its root."""
-        while not await self.watch.runs(limit=500):
-            self.turns += 1
-            await self.turn(self.begin)
+    async def live(self) -> None:
+        """Begin, and go on until the tree and all forks have ended."""
+        while not await self.rows():
+            await self.processes.do(self.begin)
         while True:
             self.turns += 1
             assert self.turns < _MOST_TURNS, f"it goes in circles: {self!r} {await self.watch.due()}"
-            rows = await self.watch.runs(limit=500)
-            by_stream = {row.stream: row for row in rows}
-            root = by_stream[self.root]
-            if root.is_open:
-                await self.at_rest(by_stream)
-                await self.go_on(by_stream)
-            elif self.did.count("retry") < self.retries and not root.answered:
-                self.did.append("retry")
-                await self.turn(self.retry)
-            else:
-                await self.turn(lambda env: LeftBehind(env).stop())  # as each worker does
-                return root
+            rows = await self.rows()
+            if any(rows[root].is_open for root in self.roots):
+                await self.at_rest(rows)
+                await self.go_on(rows)
+            elif not await self.begin_again(rows):
+                await self.processes.do(_stop_what_was_left)
+                return
 
     async def at_rest(self, rows: dict[str, RunSummary]) -> None:
         """Check what is told of the tree while no process runs it."""
@@ -224,12 +190,33 @@ class TreeLife:
                 is_awaited = above.standing is StandingState.RESTING and stream in [wait.on for wait in above.waits]
                 assert above.stream in due or not is_awaited, f"{stream} waits in vain"
 
+    async def begin_again(self, rows: dict[str, RunSummary]) -> bool:
+        """Retry a run without an answer, or say more in a fork of one that has answered; tell whether there was one."""
+        for root in self.roots:
+            forked = next((fork for fork in self.forks if fork.stream == root), None)
+            if not rows[root].answered and self.retried[root] < self.retries:
+                self.retried[root] += 1
+                self.did.append(f"retry {root}")
+                await self.processes.do(partial(self.retry, stream=root))
+                return True
+            if (
+                forked is not None
+                and rows[root].executions == forked.shared.fold.executions
+                and not forked.shared.is_open
+            ):
+                self.did.append(f"say in {root}")
+                await self.processes.do(partial(self.say, stream=root))
+                return True
+        return False
+
     async def go_on(self, rows: dict[str, RunSummary]) -> None:
-        if self.root in {row.stream for row in await self.watch.due()}:
+        due = {row.stream for row in await self.watch.due()}
+        roots = [root for root in self.roots if root in due]
+        if roots:
             # A worker keeps the pauses of people, and a person who goes on lifts them.
             self.did.append("resume")
-            worker = self.pick([True, False])
-            await self.turn(lambda env: self.resume(env, obeys_pause=worker))
+            go_on = partial(self.resume, stream=self.pick(roots), obeys_pause=self.pick([True, False]))
+            await self.processes.do(go_on)
             return
         questions = await self.watch.inbox()
         paused = [stream for stream, row in rows.items() if row.standing.value == "paused"]
@@ -255,3 +242,8 @@ class TreeLife:
                 await handle.settle(asked.id, self.pick(["completed", "failed"]), by="ana")
             case _:
                 await handle.answer(asked.id, approved=self.pick([True, True, False]), by="ana")
+
+
+async def _stop_what_was_left(env: Environment) -> None:
+    """Do what each worker does now and then."""
+    await LeftBehind(env).stop()

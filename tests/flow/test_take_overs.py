@@ -1,0 +1,37 @@
+"""A process loses the run of a workflow to another one while a stream below it is at work."""
+
+import pytest
+
+from steptrail import AgentBuilder, Steptrail
+from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptSettledLate
+from steptrail.errors import OwnershipLost
+from steptrail.runtime.kernel.environment import Environment
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import BuiltWorkflow, Workflow
+from tests.processes.agents.interposed import Interposed
+from tests.processes.scene import once
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_what_a_stream_below_was_billed_is_not_told_again_by_who_lost_the_run(kind: str) -> None:
+    store = Interposed()
+    owner, other = Steptrail(Environment(store=store)), Steptrail(Environment(store=store.inner))
+    flow = _above(kind)
+
+    async def take_over() -> None:
+        await other.flow("f").resume(flow, take_over=True)
+
+    store.before_append = once(take_over, NodeAttemptCompleted)
+    with pytest.raises(OwnershipLost):
+        await owner.run(flow, session="f")
+    assert isinstance([record.event for record in await other.flow("f").events()][-1], NodeAttemptSettledLate)
+    state, tree = await other.flow("f").state(), await other.tree("flow:f")
+    assert tree.usage.total > 0
+    assert state.usage == tree.usage
+    await store.close()
+
+
+def _above(kind: str) -> BuiltWorkflow:
+    agent = AgentBuilder("below").with_model(ScriptedModel(["Done."])).build()
+    written = Workflow("above").agent("a", agent, prompt="go")
+    return (written if kind == "agent" else Workflow("top").flow("n", written.build())).build()

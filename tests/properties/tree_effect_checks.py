@@ -1,0 +1,107 @@
+"""What must hold of the effects of trees that have ended, and of who stores what came of them."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from steptrail.domain.agent.events import (
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionSettledLate,
+    ToolExecutionStarted,
+)
+from steptrail.domain.flow.events import (
+    NodeAttemptCompleted,
+    NodeAttemptFailed,
+    NodeAttemptSettledLate,
+    NodeAttemptStarted,
+)
+from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.tools import ToolEffect
+from tests.properties.tree_processes import Stored
+
+__all__ = ["answers_of_streams", "effects_are_once", "losers_store_no_more"]
+
+Logs = Mapping[str, Sequence[Recorded[Any]]]
+_LATE = ToolExecutionSettledLate | NodeAttemptSettledLate
+
+
+class _Try(NamedTuple):
+    """A try of a call or a node. `end` is the event of its end, None when it has none, or was cut off."""
+
+    start: ToolExecutionStarted | NodeAttemptStarted
+    end: Any
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has ended, by itself and well."""
+        is_well = isinstance(self.end, ToolExecutionCompleted | NodeAttemptCompleted)
+        return is_well and self.end.settled_by is None
+
+
+def _tries(records: Sequence[Recorded[Any]]) -> Iterator[_Try]:
+    """Yield each try of a stream, in the order in which they ended or were followed by another one."""
+    open_at = dict[Any, ToolExecutionStarted | NodeAttemptStarted]()
+    for event in (record.event for record in records):
+        match event:
+            case ToolExecutionStarted(position=at) | NodeAttemptStarted(node=at):
+                place = at if isinstance(event, ToolExecutionStarted) else (at, event.visit, event.item)
+                if place in open_at:
+                    yield _Try(open_at[place], None)
+                open_at[place] = event
+            case ToolExecutionCompleted(position=at) | ToolExecutionFailed(position=at) if at in open_at:
+                yield _Try(open_at.pop(at), event)
+            case NodeAttemptCompleted() | NodeAttemptFailed():
+                place = (event.node, event.visit, event.item)
+                if place in open_at:
+                    yield _Try(open_at.pop(place), event)
+            case _:
+                pass
+    for start in open_at.values():
+        yield _Try(start, None)
+
+
+def effects_are_once(begun: Counter[str], logs: Logs) -> None:
+    """Check that what was done outside is in the logs, and that nothing was begun again that must not be.
+
+    What has ended well is not begun again, and what is unsafe only after an end. Effects of two streams differ.
+    """
+    starts, ended, streams = Counter[str](), Counter[str](), dict[str, str]()
+    for stream, records in logs.items():
+        last = dict[str, _Try]()
+        for each in _tries(records):
+            effect = each.start.effect_id
+            assert streams.setdefault(effect, stream) == stream, effect
+            before = last.get(effect)
+            if before is not None:
+                assert not before.has_answered, f"{effect} was begun again"
+                is_safe = each.start.effect is not ToolEffect.UNSAFE
+                assert is_safe or before.end is not None, f"{effect} is unsafe and was begun again"
+            last[effect] = each
+            starts[effect] += 1
+            ended[effect] += each.has_answered
+    for effect, number in begun.items():
+        assert number <= starts[effect], f"{effect} was begun {number} times, and {starts[effect]} times by the log"
+    for effect, number in ended.items():
+        assert number <= 1, effect
+
+
+def answers_of_streams(logs: Logs) -> Mapping[str, bool]:
+    """Return whether each effect that ran a stream was told that this has answered, as far as it was told anything."""
+    told = dict[str, bool]()
+    for records in logs.values():
+        for each in _tries(records):
+            of = each.start.stream_effect if isinstance(each.start, NodeAttemptStarted) else each.start.effect_id
+            by_person = getattr(each.end, "settled_by", None) is not None
+            if of is not None and each.end is not None and not by_person:
+                told[of] = each.has_answered
+    return told
+
+
+def losers_store_no_more(stored: Sequence[Stored]) -> None:
+    """Check that who lost a stream to another process stored nothing more in it but late reports."""
+    newest = Counter[str]()
+    for commit in stored:
+        if commit.segment < newest[commit.stream]:
+            assert all(isinstance(event, _LATE) for event in commit.events), commit
+        newest[commit.stream] = max(newest[commit.stream], commit.segment)
