@@ -54,7 +54,7 @@ async def holds(life: TreeLife) -> None:
     await _rows_agree(life, logs)
     effects_are_once(life.world.begun, logs)
     losers_store_no_more(life.processes.stored)
-    _answers_are_those_of_streams_that_gave_them(rows, answers_of_streams(logs))
+    _answers_are_those_of_streams_that_gave_them(rows, answers_of_streams(logs, are_late=life.processes.were_beside))
     await _bills_add_up(life)
     await forks_hold(life, logs)
 
@@ -123,15 +123,18 @@ async def _bills_add_up(life: TreeLife) -> None:
     for root in life.roots:
         for _, each in (await life.watch.tree(root)).walk():
             state = await life.handle(each.run.stream).state()
-            told = (state.total_usage if each.run.kind == "agent" else state.usage) - shared.get(root, Usage())
+            told = (state.total_usage if each.run.kind == "agent" else state.usage) - shared.get(
+                each.run.stream, Usage()
+            )
             is_told = told == each.usage if is_certain else told.total <= each.usage.total
             assert is_told, f"{each.run.stream} was told {told}, and the tree has {each.usage}"
 
 
 async def endings(life: TreeLife) -> dict[str, object]:
-    """Return how each stream of a tree ended, and what was done outside."""
+    """Return how each stream of a tree ended, whenever a person answered, and what was done outside."""
     told: dict[str, object] = {}
     for stream, row in (await life.rows()).items():
         state: Any = await life.handle(stream).state()
-        told[stream] = (row.status, row.stop_reason, row.executions, state.output)
+        output = {**state.output, "at": None} if isinstance(state.output, dict) else state.output
+        told[stream] = (row.status, row.stop_reason, row.executions, output)
     return told | dict.fromkeys(life.world.done)

@@ -10,6 +10,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionSettledLate,
     ToolExecutionStarted,
 )
+from steptrail.domain.failures import ErrorType
 from steptrail.domain.flow.events import (
     NodeAttemptCompleted,
     NodeAttemptFailed,
@@ -72,28 +73,35 @@ def effects_are_once(begun: Counter[str], logs: Logs) -> None:
         for each in _tries(records):
             effect = each.start.effect_id
             assert streams.setdefault(effect, stream) == stream, effect
+            # A stream that is run again gives the answer that it gave.
+            runs_stream = getattr(each.start, "stream_effect", None) is not None
             before = last.get(effect)
             if before is not None:
-                assert not before.has_answered, f"{effect} was begun again"
+                assert runs_stream or not before.has_answered, f"{effect} was begun again"
                 is_safe = each.start.effect is not ToolEffect.UNSAFE
                 assert is_safe or before.end is not None, f"{effect} is unsafe and was begun again"
             last[effect] = each
             starts[effect] += 1
-            ended[effect] += each.has_answered
+            ended[effect] += each.has_answered and not runs_stream
     for effect, number in begun.items():
         assert number <= starts[effect], f"{effect} was begun {number} times, and {starts[effect]} times by the log"
     for effect, number in ended.items():
         assert number <= 1, effect
 
 
-def answers_of_streams(logs: Logs) -> Mapping[str, bool]:
-    """Return whether each effect that ran a stream was told that this has answered, as far as it was told anything."""
+def answers_of_streams(logs: Logs, *, are_late: bool) -> Mapping[str, bool]:
+    """Return whether each effect that ran a stream was told that this has answered, as far as it was told anything.
+
+    With `are_late`, those are left out whose time was up: another process may have gone on with the stream after that.
+    """
     told = dict[str, bool]()
     for records in logs.values():
         for each in _tries(records):
             of = each.start.stream_effect if isinstance(each.start, NodeAttemptStarted) else each.start.effect_id
             by_person = getattr(each.end, "settled_by", None) is not None
-            if of is not None and each.end is not None and not by_person:
+            is_failed = isinstance(each.end, ToolExecutionFailed | NodeAttemptFailed)
+            is_late = are_late and is_failed and each.end.error.type is ErrorType.TIMEOUT
+            if of is not None and each.end is not None and not by_person and not is_late:
                 told[of] = each.has_answered
     return told
 
@@ -102,6 +110,6 @@ def losers_store_no_more(stored: Sequence[Stored]) -> None:
     """Check that who lost a stream to another process stored nothing more in it but late reports."""
     newest = Counter[str]()
     for commit in stored:
-        if commit.segment < newest[commit.stream]:
+        if 0 < commit.segment < newest[commit.stream]:
             assert all(isinstance(event, _LATE) for event in commit.events), commit
         newest[commit.stream] = max(newest[commit.stream], commit.segment)
