@@ -45,10 +45,16 @@ class World:
             raise error
         return f"{name} is done"
 
-    def tool(self, effect: ToolEffect = ToolEffect.IDEMPOTENT, on_unknown: OnUnknown = OnUnknown.TELL) -> Any:
+    def tool(
+        self,
+        effect: ToolEffect = ToolEffect.IDEMPOTENT,
+        on_unknown: OnUnknown = OnUnknown.TELL,
+        *,
+        approval: bool = False,
+    ) -> Any:
         """Return a tool that does what its argument names."""
 
-        @tool(effect=effect, on_unknown=on_unknown)
+        @tool(effect=effect, on_unknown=on_unknown, approval=approval)
         async def act(name: str) -> str:
             """Act."""
             return await self.do(name)

@@ -54,7 +54,7 @@ async def holds(life: TreeLife) -> None:
     await _rows_agree(life, logs)
     effects_are_once(life.world.begun, logs)
     losers_store_no_more(life.processes.stored)
-    _answers_are_those_of_streams_that_gave_them(rows, answers_of_streams(logs, are_late=life.processes.were_beside))
+    _answers_are_those_of_streams_that_gave_them(rows, answers_of_streams(logs, are_late=life.was_cut))
     await _bills_add_up(life)
     await forks_hold(life, logs)
 
@@ -119,14 +119,13 @@ def _answers_are_those_of_streams_that_gave_them(rows: Mapping[str, RunSummary],
 async def _bills_add_up(life: TreeLife) -> None:
     shared = {fork.stream: fork.shared.total_usage for fork in life.forks}
     # What was billed below a process that died, or lost its run, is told above when somebody goes on with it.
-    is_certain = not any(trouble.what.startswith(("crash", "take over")) for trouble in life.came)
     for root in life.roots:
         for _, each in (await life.watch.tree(root)).walk():
             state = await life.handle(each.run.stream).state()
             told = (state.total_usage if each.run.kind == "agent" else state.usage) - shared.get(
                 each.run.stream, Usage()
             )
-            is_told = told == each.usage if is_certain else told.total <= each.usage.total
+            is_told = told.total <= each.usage.total if life.was_cut else told == each.usage
             assert is_told, f"{each.run.stream} was told {told}, and the tree has {each.usage}"
 
 

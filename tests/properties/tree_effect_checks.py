@@ -92,7 +92,7 @@ def effects_are_once(begun: Counter[str], logs: Logs) -> None:
 def answers_of_streams(logs: Logs, *, are_late: bool) -> Mapping[str, bool]:
     """Return whether each effect that ran a stream was told that this has answered, as far as it was told anything.
 
-    With `are_late`, those are left out whose time was up: another process may have gone on with the stream after that.
+    With `are_late`, those are left out whose time was up: another process goes on with the stream after that.
     """
     told = dict[str, bool]()
     for records in logs.values():

@@ -85,6 +85,11 @@ class TreeLife:
         return of[next(self._choices) % len(of)]
 
     @property
+    def was_cut(self) -> bool:
+        """Whether a process died, or lost a run to another one."""
+        return any(trouble.what.startswith(("crash", "take over")) for trouble in self.came)
+
+    @property
     def roots(self) -> Sequence[str]:
         """The streams that stand at the top of a tree."""
         return (self.root, *[fork.stream for fork in self.forks])
