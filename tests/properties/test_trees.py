@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tests.profile import examples
-from tests.properties.tree_checks import endings, holds
+from tests.properties.tree_checks import ending, endings, holds
 from tests.properties.tree_drawing import AFlow, AnAgent, drawn_trees
 from tests.properties.tree_living import TreeLife
 from tests.properties.tree_troubles import Trouble, troubles
@@ -29,23 +29,30 @@ def hurried() -> Iterator[None]:
 @examples(15)
 @given(
     drawn_trees(),
-    troubles("crash before", "crash after", "stop", "pause", "unpause", "time"),
+    troubles("crash before", "crash after", "stop", "pause", "unpause", "time", "fork", "fork", "take over", "sweep"),
     st.lists(st.integers(0, 5), max_size=6),
     st.integers(0, 2),
 )
-async def test_a_tree_comes_to_an_end_in_which_all_logs_agree(
+async def test_a_tree_and_its_forks_come_to_an_end_in_which_all_logs_agree(
     tree: AnAgent | AFlow, come: list[Trouble], choices: list[int], retries: int
 ) -> None:
     async with TreeLife(tree, come, choices, retries) as life:
         await life.live()
         await holds(life)
+        await life.erase()
+        await holds(life)
 
 
 @examples(5)
-@given(drawn_trees(bound=False), troubles("crash before", "crash after", most=2))
-async def test_a_crash_anywhere_in_a_tree_changes_no_ending_in_it(tree: AnAgent | AFlow, come: list[Trouble]) -> None:
-    async with TreeLife(tree) as whole, TreeLife(tree, come) as crashed:
-        for life in (whole, crashed):
+@given(drawn_trees(bound=False), troubles("crash before", "crash after", "fork", "take over", "sweep", most=3))
+async def test_no_crash_fork_or_take_over_in_a_tree_changes_an_ending_and_a_fork_ends_like_its_source(
+    tree: AnAgent | AFlow, come: list[Trouble]
+) -> None:
+    async with TreeLife(tree) as whole, TreeLife(tree, come) as other:
+        for life in (whole, other):
             await life.live()
             await holds(life)
-        assert await endings(whole) == await endings(crashed)
+        assert await endings(whole) == await endings(other)
+        for fork in other.forks:
+            if fork.shared.is_open and fork.source not in other.roots[1:]:
+                assert await ending(other, fork.stream) == await ending(other, fork.source)

@@ -13,6 +13,7 @@ from typing import Any
 
 from steptrail.domain.agent.events import ExecutionStarted, SessionForked
 from steptrail.domain.flow.events import FlowRetried, FlowStarted
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.run import ExecutionStatus
@@ -35,7 +36,7 @@ from tests.properties.tree_effect_checks import answers_of_streams, effects_are_
 from tests.properties.tree_fork_checks import forks_hold
 from tests.properties.tree_living import TreeLife
 
-__all__ = ["endings", "holds"]
+__all__ = ["ending", "endings", "holds"]
 
 
 async def holds(life: TreeLife) -> None:
@@ -52,10 +53,12 @@ async def holds(life: TreeLife) -> None:
         hold_together(spans_of(stream, records))
     assert not (await examine(life.store)).findings
     await _rows_agree(life, logs)
-    effects_are_once(life.world.begun, logs)
+    names = {id_of(stream) for stream in logs}
+    begun = {effect: number for effect, number in life.world.begun.items() if effect.partition(":")[0] in names}
+    effects_are_once(begun, logs)
     losers_store_no_more(life.processes.stored)
     _answers_are_those_of_streams_that_gave_them(rows, answers_of_streams(logs, are_late=life.was_cut))
-    await _bills_add_up(life)
+    await _bills_add_up(life, rows)
     await forks_hold(life, logs)
 
 
@@ -116,11 +119,11 @@ def _answers_are_those_of_streams_that_gave_them(rows: Mapping[str, RunSummary],
             assert told[row.parent.effect] is gave, f"{row.stream} has ended as {row.status}, {row.stop_reason}"
 
 
-async def _bills_add_up(life: TreeLife) -> None:
+async def _bills_add_up(life: TreeLife, rows: Mapping[str, RunSummary]) -> None:
     shared = {fork.stream: fork.shared.total_usage for fork in life.forks}
     # What was billed below a process that died, or lost its run, is told above when somebody goes on with it.
     for root in life.roots:
-        for _, each in (await life.watch.tree(root)).walk():
+        for _, each in (await life.watch.tree(root)).walk() if root in rows else ():
             state = await life.handle(each.run.stream).state()
             told = (state.total_usage if each.run.kind == "agent" else state.usage) - shared.get(
                 each.run.stream, Usage()
@@ -130,10 +133,15 @@ async def _bills_add_up(life: TreeLife) -> None:
 
 
 async def endings(life: TreeLife) -> dict[str, object]:
-    """Return how each stream of a tree ended, whenever a person answered, and what was done outside."""
-    told: dict[str, object] = {}
-    for stream, row in (await life.rows()).items():
-        state: Any = await life.handle(stream).state()
-        output = {**state.output, "at": None} if isinstance(state.output, dict) else state.output
-        told[stream] = (row.status, row.stop_reason, row.executions, output)
-    return told | dict.fromkeys(life.world.done)
+    """Return how each stream of the tree ended, and what was done outside for it. Its forks are left out."""
+    streams = [each.run.stream for _, each in (await life.watch.tree(life.root)).walk()]
+    names = {id_of(stream) for stream in streams}
+    done = [effect for effect in life.world.done if effect.partition(":")[0] in names]
+    return {stream: await ending(life, stream) for stream in streams} | dict.fromkeys(done)
+
+
+async def ending(life: TreeLife, stream: str) -> object:
+    """Return how a stream ended, whenever a person answered in it."""
+    state: Any = await life.handle(stream).state()
+    output = {**state.output, "at": None} if isinstance(state.output, dict) else state.output
+    return state.status, state.stop_reason, state.fold.executions, output

@@ -62,7 +62,7 @@ def _tries(records: Sequence[Recorded[Any]]) -> Iterator[_Try]:
         yield _Try(start, None)
 
 
-def effects_are_once(begun: Counter[str], logs: Logs) -> None:
+def effects_are_once(begun: Mapping[str, int], logs: Logs) -> None:
     """Check that what was done outside is in the logs, and that nothing was begun again that must not be.
 
     What has ended well is not begun again, and what is unsafe only after an end. Effects of two streams differ.
