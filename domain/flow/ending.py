@@ -56,6 +56,7 @@ def _reason(event: NodeFailed, graph: Graph) -> StopReason:
     if failure in _BY_FAILURE:
         return _BY_FAILURE[failure]
     is_retryable = error.error is None or error.error.retryable
-    is_covered = graph.node(event.node).retry.covers(failure, is_retryable=is_retryable)
+    policy = graph.node(event.node).retry
+    is_covered = policy.max_attempts > 1 and policy.covers(failure, is_retryable=is_retryable)
     # A reason of its own, because more tries might have helped.
     return StopReason.RETRY_LIMIT if is_covered and error.attempt > 1 else StopReason.ERROR
