@@ -100,7 +100,8 @@ async def _rows_agree(life: TreeLife, logs: Mapping[str, Sequence[Recorded[Any]]
         if stream not in life.roots[1:]:
             agrees = agrees_with_the_agent if kind == "agent" else agrees_with_the_flow
             agrees(name, records, projected(RunsView(), entries(stream, records)))
-    log = [Entry(position, stream, record) async for position, stream, record in life.store.log()]
+    stored = [(stream, record) async for _, stream, record in life.store.log()]
+    log = [Entry(place, *each) for place, each in enumerate(stored, 1)]  # what was erased has left gaps
     tables = projected(RunsView(), log)
     fits_its_tables(tables)
     refers_to_what_is_there(tables)
