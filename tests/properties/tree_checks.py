@@ -13,6 +13,7 @@ from typing import Any
 
 from steptrail.domain.agent.events import ExecutionStarted, SessionForked
 from steptrail.domain.flow.events import FlowRetried, FlowStarted
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import ExecutionFinished
@@ -144,5 +145,7 @@ async def endings(life: TreeLife) -> dict[str, object]:
 async def ending(life: TreeLife, stream: str) -> object:
     """Return how a stream ended, whenever a person answered in it."""
     state: Any = await life.handle(stream).state()
-    output = {**state.output, "at": None} if isinstance(state.output, dict) else state.output
+    output: JsonValue = state.output
+    if isinstance(output, dict):
+        output = {**output, "at": None}
     return state.status, state.stop_reason, state.fold.executions, output

@@ -87,12 +87,14 @@ class TreeWorld:
     async def begin(self, env: Environment) -> None:
         await Steptrail(env).run(self._code, "go", session=_KEY)
 
-    async def resume(self, env: Environment, *, stream: str, **how: bool) -> None:
+    async def resume(
+        self, env: Environment, *, stream: str, take_over: bool = False, obeys_pause: bool = False
+    ) -> None:
         code, name = await self._code_of(stream), stream.partition(":")[2]
         if isinstance(code, BuiltWorkflow):
-            await FlowControl(env, name, flow_means()).resume(code, **how)
+            await FlowControl(env, name, flow_means()).resume(code, take_over=take_over, obeys_pause=obeys_pause)
         else:
-            await SessionControl(env, SessionId(name)).resume(code, **how)
+            await SessionControl(env, SessionId(name)).resume(code, take_over=take_over, obeys_pause=obeys_pause)
 
     async def retry(self, env: Environment, *, stream: str) -> None:
         trail, code, name = Steptrail(env), await self._code_of(stream), stream.partition(":")[2]
