@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from steptrail.infrastructure.views.database import Statements
-from steptrail.infrastructure.views.ddl import cleaner, quoted
+from steptrail.infrastructure.views.ddl import cleaned, quoted
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Key, Row, Scalar, Table
@@ -64,8 +64,7 @@ class Aging:
             written = _put(changes, owner)
             kept = {key for key, row in written.items() if not _is_older(owner, row, before)}
             touched = {_key_in(owner, row) for table in below for row in _put(changes, table).values()} | written.keys()
-            clean = cleaner(owner.columns[: len(owner.key)])
-            for keys in _cut(clean(key) for key in touched - kept):
+            for keys in _cut(cleaned(owner.columns, [*(touched - kept)])):
                 there = statements.ask(
                     f"SELECT {_listed(owner.key)} FROM {self._place(owner)} WHERE ({_any_of(owner.key, len(keys), 2)}) "  # noqa: S608
                     f"AND ({quoted(owner.aged_by)} IS NULL OR {quoted(owner.aged_by)} >= $1)",

@@ -1,15 +1,15 @@
 """The statements for a table of a read model, made from its description, for SQLite and PostgreSQL.
 
-A statement that changes many rows has the marks of the database's driver in it, and takes the values in the order of
-`values_of`.
+A statement that changes many rows has the marks of the database's driver in it, and takes the values in the order of the
+columns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table, fitting, taker
+from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table, fitting
 
-__all__ = ["POSTGRES", "SQLITE", "Sql", "cleaner", "quoted", "statements_to_make", "values_of"]
+__all__ = ["POSTGRES", "SQLITE", "Sql", "Values", "cleaned", "names_of", "quoted", "statements_to_make"]
 
 Values = tuple[Scalar, ...]
 
@@ -31,7 +31,7 @@ class Sql(NamedTuple):
     def add(self, table: Table, prefix: str = "") -> str:
         """Return the statement that adds amounts to rows, given as the values of all columns."""
         place = prefix + quoted(table.name)
-        sums = [f"{name} = there.{name} + excluded.{name}" for name in map(quoted, _names(table.amounts))]
+        sums = [f"{name} = there.{name} + excluded.{name}" for name in map(quoted, names_of(table.amounts))]
         inserted = self._insert(table, prefix).replace(f"INTO {place} ", f"INTO {place} AS there ", 1)
         return f"{inserted} DO UPDATE SET {', '.join(sums)}"
 
@@ -42,12 +42,12 @@ class Sql(NamedTuple):
 
     def in_order(self, table: Table, prefix: str = "") -> str:
         """Return the statement that reads all rows in the order of the key."""
-        columns = ", ".join(map(quoted, _names(table.columns)))
+        columns = ", ".join(map(quoted, names_of(table.columns)))
         order = ", ".join(map(quoted, table.key))
         return f"SELECT {columns} FROM {prefix}{quoted(table.name)} ORDER BY {order}"  # noqa: S608 - names of ours
 
     def _insert(self, table: Table, prefix: str) -> str:
-        columns = ", ".join(map(quoted, _names(table.columns)))
+        columns = ", ".join(map(quoted, names_of(table.columns)))
         marks = ", ".join([self.mark] * len(table.columns))
         key = ", ".join(map(quoted, table.key))
         return f"INSERT INTO {prefix}{quoted(table.name)} ({columns}) VALUES ({marks}) ON CONFLICT ({key})"  # noqa: S608
@@ -82,47 +82,33 @@ def statements_to_make(sql: Sql, table: Table, prefix: str = "") -> list[str]:
     return made
 
 
-def values_of(table: Table) -> tuple[Callable[[Row], Values], Callable[[Key, Mapping[str, int]], Values]]:
-    """Return what makes the values of all columns from a row, and what makes them from a key and its amounts."""
-    take, clean = taker(_names(table.columns)), cleaner(table.columns)
-    amounts, clean_key = _names(table.amounts), cleaner(table.columns[: len(table.key)])
+def cleaned(columns: Sequence[Column], rows: Sequence[Values]) -> Sequence[Values]:
+    """Return the values of these columns, or of the first of them, without the characters that no database takes.
 
-    def of_row(row: Row) -> Values:
-        return clean(take(row))
+    It goes by columns, because hardly any holds such a character.
+    """
+    unfit = set[int]()
+    for place, (column, values) in enumerate(zip(columns, zip(*rows, strict=True), strict=False)):
+        if column.kind is ColumnKind.TEXT:
+            text = "".join([value for value in values if isinstance(value, str)])
+            if fitting(text) != text:
+                unfit.add(place)
+    if not unfit:
+        return rows
+    return [
+        tuple([fitting(value) if isinstance(value, str) and n in unfit else value for n, value in enumerate(row)])
+        for row in rows
+    ]
 
-    def of_sum(key: Key, added: Mapping[str, int]) -> Values:
-        return (*clean_key(key), *[added.get(name, 0) for name in amounts])
 
-    return of_row, of_sum
-
-
-def cleaner(columns: Sequence[Column]) -> Callable[[Values], Values]:
-    """Return what replaces, in the values of columns, the characters that a database does not take."""
-    texts = [place for place, column in enumerate(columns) if column.kind is ColumnKind.TEXT]
-
-    def cleaned(values: Values) -> Values:
-        for place in texts:
-            value = values[place]
-            if isinstance(value, str) and (not value.isascii() or "\0" in value):
-                break
-        else:
-            return values
-        changed = list(values)
-        for place in texts:
-            if isinstance(value := values[place], str):
-                changed[place] = fitting(value)
-        return tuple(changed)
-
-    return cleaned
+def names_of(columns: Sequence[Column]) -> list[str]:
+    """Return the names of columns."""
+    return [column.name for column in columns]
 
 
 def quoted(name: str) -> str:
     """Return a name as SQL: some of ours are words of the language."""
     return f'"{name}"'
-
-
-def _names(columns: Sequence[Column]) -> list[str]:
-    return [column.name for column in columns]
 
 
 def _line(sql: Sql, column: Column) -> str:

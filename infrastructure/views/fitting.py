@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steptrail.infrastructure.views.database import Unfit
-from steptrail.infrastructure.views.ddl import cleaner, values_of
+from steptrail.infrastructure.views.ddl import Values, cleaned, names_of
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
-from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table
+from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Table, taker
 
 __all__ = ["check_tables", "keys_to_drop", "rows_to_put", "sums_to_add"]
 
-_Values = tuple[Scalar, ...]
 _KINDS: Mapping[ColumnKind, tuple[type, str]] = {
     ColumnKind.INTEGER: (int, "whole numbers"),
     ColumnKind.TEXT: (str, "texts"),
@@ -37,41 +36,33 @@ def check_tables(projection: Projection[Any], changes: Changes) -> None:
             raise Unfit(f"{table.name} is no table of sums: `put` rows into it")
 
 
-def keys_to_drop(table: Table, keys: Sequence[Key]) -> list[_Values]:
+def keys_to_drop(table: Table, keys: Sequence[Key]) -> Sequence[Values]:
     """Return the values with which rows are deleted. Raises `Unfit` for what is no key of the table."""
-    clean, fits = cleaner(_key_columns(table)), _Fit(table, _key_columns(table))
-    return [clean(fits(_whole_key(table, key))) for key in keys]
+    return _fitting(table, [_whole_key(table, key) for key in keys])
 
 
-def rows_to_put(table: Table, rows: Sequence[Row]) -> list[_Values]:
+def rows_to_put(table: Table, rows: Sequence[Row]) -> Sequence[Values]:
     """Return the values of rows. Raises `Unfit` for one that the table does not take."""
-    (of_row, _), fits, many = values_of(table), _Fit(table, table.columns), len(table.columns)
-    made: list[_Values] = []
-    for row in rows:
-        try:
-            made.append(fits(of_row(row)))
-        except KeyError as error:
-            raise Unfit(f"a row of {table.name} lacks the column {error}") from None
-        if len(row) != many:
-            strange = sorted(row.keys() - {column.name for column in table.columns})
-            raise Unfit(f"a row of {table.name} has {strange}, and the table has no such column")
-    return made
+    names = names_of(table.columns)
+    try:
+        found = [*map(taker(names), rows)]
+    except KeyError as error:
+        raise Unfit(f"a row of {table.name} lacks the column {error}") from None
+    if (odd := next((row for row in rows if len(row) != len(names)), None)) is not None:
+        strange = sorted(odd.keys() - set(names))
+        raise Unfit(f"a row of {table.name} has {strange}, and the table has no such column")
+    return _fitting(table, found)
 
 
-def sums_to_add(table: Table, sums: Mapping[Key, Mapping[str, int]]) -> list[_Values]:
+def sums_to_add(table: Table, sums: Mapping[Key, Mapping[str, int]]) -> Sequence[Values]:
     """Return the values of keys with what is added to them. Raises `Unfit` for what the table does not take."""
-    (_, of_sum), fits = values_of(table), _Fit(table, table.columns)
-    names = {column.name for column in table.amounts}
-    made: list[_Values] = []
-    for key, amounts in sums.items():
-        if not amounts.keys() <= names:
-            raise Unfit(f"{sorted(amounts.keys() - names)} is added to {table.name}, which has no such column")
-        made.append(fits(of_sum(_whole_key(table, key), amounts)))
-    return made
-
-
-def _key_columns(table: Table) -> Sequence[Column]:
-    return table.columns[: len(table.key)]
+    names = names_of(table.amounts)
+    for amounts in sums.values():
+        if strange := amounts.keys() - set(names):
+            raise Unfit(f"{sorted(strange)} is added to {table.name}, which has no such column")
+    return _fitting(
+        table, [(*_whole_key(table, key), *[added.get(name, 0) for name in names]) for key, added in sums.items()]
+    )
 
 
 def _whole_key(table: Table, key: Key) -> Key:
@@ -80,29 +71,22 @@ def _whole_key(table: Table, key: Key) -> Key:
     return key
 
 
-class _Fit:
-    """Returns values as they are, and raises `Unfit` where one is not of the kind of its column.
+def _fitting(table: Table, rows: Sequence[Values]) -> Sequence[Values]:
+    """Return the values of the first columns of a table, or of all, without the characters that no database takes.
 
-    What types a row has is looked at once, so that many rows cost little.
+    Raises `Unfit` where one is not of the kind of its column. It goes by columns: which types are in one is enough.
     """
+    for column, values in zip(table.columns, zip(*rows, strict=True), strict=False):
+        for found in set(map(type, values)):
+            _look(table, column, found)
+    return cleaned(table.columns, rows)
 
-    def __init__(self, table: Table, columns: Sequence[Column]) -> None:
-        self._table, self._columns = table, columns
-        self._known = set[tuple[type, ...]]()
 
-    def __call__(self, values: _Values) -> _Values:
-        types = tuple(map(type, values))
-        if types not in self._known:
-            for column, each in zip(self._columns, types, strict=True):
-                self._look(column, each)
-            self._known.add(types)
-        return values
-
-    def _look(self, column: Column, found: type) -> None:
-        wanted, said = _KINDS[column.kind]
-        place = f"{self._table.name}.{column.name}"
-        if found is type(None):
-            if not column.is_optional:
-                raise Unfit(f"{place} is None, and the column is not optional")
-        elif not issubclass(found, wanted) or (found is bool and wanted is int):
-            raise Unfit(f"{place} is a value of the type {found.__name__}, and the column holds {said}")
+def _look(table: Table, column: Column, found: type) -> None:
+    wanted, said = _KINDS[column.kind]
+    place = f"{table.name}.{column.name}"
+    if found is type(None):
+        if not column.is_optional:
+            raise Unfit(f"{place} is None, and the column is not optional")
+    elif not issubclass(found, wanted) or (found is bool and wanted is int):
+        raise Unfit(f"{place} is a value of the type {found.__name__}, and the column holds {said}")

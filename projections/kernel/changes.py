@@ -46,9 +46,16 @@ class Changes:
         return self._rows
 
     def put(self, table: Table, row: Row) -> None:
-        """Write a whole row, in place of the one with the same key. Raises `KeyError` where its key is missing."""
-        _ = self._rows[table]
-        self._now(table, table.key_of(row), row)
+        """Write a whole row, in place of the one with the same key. Raises `KeyError` where its key is missing.
+
+        It is written as it is when the batch ends. So it may be a dictionary that a fold keeps and changes: every entry
+        that changes it has to put it again, and none may change its key.
+        """
+        rows = self._rows[table]
+        key = table.key_of(row)
+        if later := self._later.get(table):
+            later.pop(key, None)
+        rows[key] = row
 
     def put_later(self, table: Table, key: Key, make: Callable[[], Row]) -> None:
         """Write the row that `make` returns at the end of the batch, in place of the one with this key.
@@ -60,12 +67,9 @@ class Changes:
 
     def drop(self, table: Table, key: Key) -> None:
         """Delete the row with this key, if there is one."""
-        self._now(table, key, None)
-
-    def _now(self, table: Table, key: Key, row: Row | None) -> None:
         if later := self._later.get(table):
             later.pop(key, None)
-        self._rows[table][key] = row
+        self._rows[table][key] = None
 
     def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:
         """Add amounts to the row with this key in a table of sums. A row that is missing begins with zeros."""

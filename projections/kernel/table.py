@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class Index(NamedTuple):
     where: str = ""
 
 
-class Table(Struct, frozen=True, kw_only=True, eq=False):
+class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """A table with a key. `key` names the first columns. Two tables are equal if they are the same object.
 
     In a table of sums (`is_sums`) all columns behind the key are integers, and amounts are added to them. In any other
@@ -115,14 +115,10 @@ class Table(Struct, frozen=True, kw_only=True, eq=False):
         """The optional columns, each without a value: what a row says before anything is known."""
         return {column.name: None for column in self.columns if column.is_optional}
 
-    def key_of(self, row: Row) -> Key:
-        """Return the values of the key of a row. Raises `KeyError` where one is missing."""
-        return _key_getter(self)(row)
-
-
-@cache
-def _key_getter(table: Table) -> Callable[[Row], Key]:
-    return taker(table.key)
+    @cached_property
+    def key_of(self) -> Callable[[Row], Key]:
+        """What returns the values of the key of a row. It raises `KeyError` where one is missing."""
+        return taker(self.key)
 
 
 def taker(names: Sequence[str]) -> Callable[[Row], tuple[Scalar, ...]]:
@@ -135,4 +131,4 @@ def taker(names: Sequence[str]) -> Callable[[Row], tuple[Scalar, ...]]:
 
 def fitting(text: str) -> str:
     """Return a text in which what no database takes, NUL and halves of surrogate pairs, is replaced."""
-    return _UNFIT.sub("\ufffd", text)
+    return text if text.isascii() and "\0" not in text else _UNFIT.sub("\ufffd", text)

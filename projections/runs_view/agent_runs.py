@@ -63,8 +63,8 @@ def _resumed(memory: StreamMemory, event: stored.ExecutionResumed, moment: RunMo
         run.prices = prices
     if event.limits is not None:
         run.prices = event.limits.prices
-    for call in run.step.calls if run.step is not None else ():
-        move_call(run, call.call, event, moment)
+    for place in range(len(run.step.calls) if run.step is not None else 0):
+        move_call(run, place, event, moment)
     resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 

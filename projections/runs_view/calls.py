@@ -4,7 +4,6 @@ An event that does not apply in the phase of its call is passed over, as the mac
 """
 
 from collections.abc import Iterable
-from functools import partial
 
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.call_phases import CallPhase, call_phase_after
@@ -29,42 +28,32 @@ CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _NEW: Row = {**TOOL_CALLS.blanks, "attempts": 0}
 _NO_OUTCOME: Row = {"duration_us": None, **NO_ERROR, "end_version": None}
+_STATUS = {phase: CALL_STATUS[phase].value for phase in CallPhase}
 
 
 def ask_for(run: RunMemory, step: StepMemory, tools: Iterable[str], moment: RunMoment) -> None:
     """Begin the calls of a reply, given the names of their tools."""
     answers = run.answers if step.takes_answers_in_calls else None
     for place, tool in enumerate(tools):
-        is_answer, name = tool == answers, plain(tool)
-        row: dict[str, Scalar] = {**_NEW, "tool": name, "is_answer": is_answer, "version": moment.version}
-        call = CallMemory(place, tool, CallPhase.ANSWER if is_answer else CallPhase.NEW, row)
-        step.calls.append(call)
-        _put(run, step, call, moment)
-
-
-def _put(run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
-    key = (run.execution, step.number, call.call)
-    moment.changes.put_later(TOOL_CALLS, key, partial(_call_row, key, call))
-
-
-def _call_row(key: tuple[int, int, int], call: CallMemory) -> Row:
-    execution, step, number = key
-    return {
-        "execution": execution,
-        "step": step,
-        "call": number,
-        "status": CALL_STATUS[call.phase].value,
-        **call.row,
-    }
+        phase = CallPhase.ANSWER if tool == answers else CallPhase.NEW
+        row: dict[str, Scalar] = {
+            **_NEW,
+            "execution": run.execution,
+            "step": step.number,
+            "call": place,
+            "tool": plain(tool),
+            "status": _STATUS[phase],
+            "is_answer": phase is CallPhase.ANSWER,
+            "version": moment.version,
+        }
+        step.calls.append(CallMemory(tool, phase, row))
+        moment.changes.put(TOOL_CALLS, row)
 
 
 def move_call(
     run: RunMemory | None, position: int | None, event: stored.AgentEvent, moment: RunMoment, **said: Scalar
 ) -> CallMemory | None:
-    """Move a call of the open step, and change these columns of its row; None when the event does not apply.
-
-    The row is put here, and made later: what else the event changes of the call is in it.
-    """
+    """Move a call of the open step, and change these columns of its row; None when the event does not apply."""
     step = run.step if run is not None else None
     if run is None or step is None or position is None or position >= len(step.calls):
         return None
@@ -73,8 +62,8 @@ def move_call(
     if phase is None:
         return None
     call.phase = phase
-    call.row.update(said)
-    _put(run, step, call, moment)
+    call.row.update(said, status=_STATUS[phase])
+    moment.changes.put(TOOL_CALLS, call.row)
     return call
 
 
@@ -84,10 +73,9 @@ def close_step(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
         return
     run.step = None
     for call in step.calls:
-        row = {**call.row, "status": CALL_STATUS[call.phase].value}
-        if not row["is_answer"]:
-            count_tool_call(memory, run, row, moment)
-            count_failure(memory, run, row, moment)
+        if not call.row["is_answer"]:
+            count_tool_call(memory, run, call.row, moment)
+            count_failure(memory, run, call.row, moment)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionStarted)
@@ -99,13 +87,13 @@ def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: R
     if event.attempt == 1:
         run.tool_calls += 1
     if call.ended is not None:
-        _put_attempt(memory, run, run.step, call, moment)
+        _put_attempt(memory, run, call, moment)
         run.retries += 1
     call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
     kind = run.kinds_below.get(call.tool)
     call.error = None
-    call.row.update(_NO_OUTCOME)
     call.row.update(
+        _NO_OUTCOME,
         effect=event.effect.value,
         effect_id=plain(event.effect_id),
         attempts=event.attempt,
@@ -114,16 +102,10 @@ def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: R
     )
 
 
-def _put_attempt(memory: StreamMemory, run: RunMemory, step: StepMemory, call: CallMemory, moment: RunMoment) -> None:
+def _put_attempt(memory: StreamMemory, run: RunMemory, call: CallMemory, moment: RunMoment) -> None:
     """Write the newest try, which the row of the call will not tell of any more."""
-    key: Row = {"execution": run.execution, "step": step.number, "call": call.call, "attempt": call.attempt}
-    row: Row = {
-        **key,
-        "tool": call.row["tool"],
-        "started_at": call.row["started_at"],
-        "version": call.try_version,
-        **(call.ended or {}),
-    }
+    same = {name: call.row[name] for name in ("execution", "step", "call", "tool", "started_at")}
+    row: Row = {**same, "attempt": call.attempt, "version": call.try_version, **(call.ended or {})}
     moment.changes.put(ATTEMPTS, row)
     count_retry(memory, run, row, moment)
     count_failure(memory, run, row, moment, is_retried=True)
@@ -151,12 +133,13 @@ def _end(
         call.error = kind_of(error, call.tool, is_content=isinstance(event, stored.ToolCallBlocked))
         call.error.put(moment.changes)
     outcome: Row = {
+        "status": status,
         "duration_us": None if seconds is None else micros(seconds),
         **(NO_ERROR if call.error is None else call.error.columns()),
         "end_version": moment.version,
     }
-    call.ended = {"status": status, **outcome} if call.attempt else None
-    call.row.update(outcome)
+    call.ended = outcome if call.attempt else None
+    call.row.update(outcome, status=_STATUS[call.phase])
     if settled_by is not None:
         call.row["settled_by"] = plain(settled_by)
     if bill is not None:
@@ -201,10 +184,10 @@ def _suspended(memory: StreamMemory, event: stored.ToolExecutionSuspended, momen
 @CALL_HANDLERS.of(stored.ToolExecutionSettledLate)
 def _settled_late(memory: StreamMemory, event: stored.ToolExecutionSettledLate, moment: RunMoment) -> None:
     run = memory.run
-    for call in run.step.calls if run is not None and run.step is not None else ():
+    for place, call in enumerate(run.step.calls if run is not None and run.step is not None else ()):
         if call.row["effect_id"] == plain(event.effect_id) and call.attempt == event.attempt:
             status = "completed" if event.error is None else "failed"
-            _end(memory, event, call.call, moment, status, bill=event.usage, error=event.error)
+            _end(memory, event, place, moment, status, bill=event.usage, error=event.error)
             return
 
 
@@ -238,7 +221,7 @@ def _cancelled(memory: StreamMemory, event: stored.ToolCallCancelled, moment: Ru
     run, said = memory.run, {**_NO_OUTCOME, "end_version": moment.version}
     call = move_call(run, event.position, event, moment, **said)
     if run is not None and run.step is not None and call is not None and call.ended is not None:
-        _put_attempt(memory, run, run.step, call, moment)
+        _put_attempt(memory, run, call, moment)
 
 
 @CALL_HANDLERS.of(stored.HooksRan)
@@ -277,7 +260,7 @@ def _answered(
     **said: Scalar,
 ) -> None:
     run = memory.run
-    for call in run.step.calls if run is not None and run.step is not None else ():
+    for place, call in enumerate(run.step.calls if run is not None and run.step is not None else ()):
         if call.approval == event.approval_id:
-            move_call(run, call.call, event, moment, **said)
+            move_call(run, place, event, moment, **said)
             return

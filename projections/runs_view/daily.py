@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from steptrail.projections.kernel.table import Row, Table, taker
+from steptrail.projections.kernel.table import Row, Scalar, Table, taker
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.spread import bucket_of
 from steptrail.projections.runs_view.sums import (
@@ -24,40 +24,35 @@ _MEASURES = ("active", "wall", "idle", "people")
 
 def count_run(row: Row, moment: RunMoment) -> None:
     """Count an execution that has ended."""
-    of_run = {"day": day_of(moment.at), "tenant": row["tenant"], "kind": row["kind"], "name": row["name"]}
+    key = {**row, "day": day_of(moment.at)}
     is_whole = row["cost_nanos"] is not None and not row["is_unpriced"]
-    counts = {"runs": 1, "unpriced_runs": int(not is_whole)}
-    _add(RUNS_DAILY, {**row, **of_run}, {**_amounts(RUNS_DAILY, row), **counts}, moment)
+    _add(RUNS_DAILY, key, _amounts(RUNS_DAILY, row, runs=1, unpriced_runs=int(not is_whole)), moment)
     for measure in _MEASURES:
         lasted = row[f"{measure}_us"]
-        bucket = bucket_of(lasted) if isinstance(lasted, int) else -1
-        _add(SPREAD_DAILY, {**of_run, "measure": measure, "bucket": bucket}, {"runs": 1}, moment)
+        key["measure"], key["bucket"] = measure, bucket_of(lasted) if isinstance(lasted, int) else -1
+        _add(SPREAD_DAILY, key, {"runs": 1}, moment)
     if row["signature"] is not None:
-        _add(FAILURES_DAILY, {**of_run, "signature": row["signature"]}, {"runs": 1}, moment)
+        _add(FAILURES_DAILY, key, {"runs": 1}, moment)
 
 
 def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a model call that has ended."""
-    said = {"model": row["model"], "status": row["status"], "error_type": row["error_type"] or ""}
-    counts = {"calls": 1, "unpriced_calls": int(row["cost_nanos"] is None)}
-    _add(MODELS_DAILY, {**_of_run(memory, run, moment), **said}, {**_amounts(MODELS_DAILY, row), **counts}, moment)
+    key = _key(memory, run, moment, model=row["model"], status=row["status"], error_type=row["error_type"] or "")
+    amounts = _amounts(MODELS_DAILY, row, calls=1, unpriced_calls=int(row["cost_nanos"] is None))
+    _add(MODELS_DAILY, key, amounts, moment)
 
 
 def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a tool call, or a visit of a node, that has ended for good."""
-    said = {
-        "tool": row["tool"],
-        "status": row["status"],
-        "error_type": row["error_type"] or "",
-        "error_class": row["error_class"] or "",
-    }
-    _add(TOOLS_DAILY, {**_of_run(memory, run, moment), **said}, {**_amounts(TOOLS_DAILY, row), "calls": 1}, moment)
+    error_type, error_class = row["error_type"] or "", row["error_class"] or ""
+    said = {"tool": row["tool"], "status": row["status"], "error_type": error_type, "error_class": error_class}
+    _add(TOOLS_DAILY, _key(memory, run, moment, **said), _amounts(TOOLS_DAILY, row, calls=1), moment)
 
 
 def count_retry(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a try of a tool call or of a node after which something else came."""
-    said = {"tool": row["tool"], "error_type": row["error_type"] or ""}
-    _add(RETRIES_DAILY, {**_of_run(memory, run, moment), **said}, {**_amounts(RETRIES_DAILY, row), "tries": 1}, moment)
+    key = _key(memory, run, moment, tool=row["tool"], error_type=row["error_type"] or "")
+    _add(RETRIES_DAILY, key, _amounts(RETRIES_DAILY, row, tries=1), moment)
 
 
 def count_failure(
@@ -65,12 +60,13 @@ def count_failure(
 ) -> None:
     """Count the error of a row, if it has one."""
     if row["signature"] is not None:
-        key = {**_of_run(memory, run, moment), "signature": row["signature"]}
+        key = _key(memory, run, moment, signature=row["signature"])
         _add(FAILURES_DAILY, key, {"retried" if is_retried else "calls": 1}, moment)
 
 
-def _of_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> Row:
-    return {"day": day_of(moment.at), "tenant": run.tenant, "kind": memory.kind, "name": run.name}
+def _key(memory: StreamMemory, run: RunMemory, moment: RunMoment, **said: Scalar) -> Row:
+    """Return the columns of keys that say of which run and of which day something is, with others."""
+    return {"day": day_of(moment.at), "tenant": run.tenant, "kind": memory.kind, "name": run.name, **said}
 
 
 _AMOUNTS = {table: tuple(column.name for column in table.amounts) for table in SUMS}
@@ -81,9 +77,11 @@ _KEYS = {
 """A table of sums -> itself and the one of all tenants, each with what takes its key out of a row."""
 
 
-def _amounts(table: Table, row: Row) -> dict[str, int]:
-    """Return the columns of a row that a table adds up, without those that are 0."""
-    return {name: int(amount) for name in _AMOUNTS[table] if (amount := row.get(name))}
+def _amounts(table: Table, row: Row, **counts: int) -> dict[str, int]:
+    """Return the columns of a row that a table adds up, without those that are 0, and these counts."""
+    amounts = {name: int(amount) for name in _AMOUNTS[table] if (amount := row.get(name))}
+    amounts.update(counts)
+    return amounts
 
 
 def _add(table: Table, key: Row, amounts: Mapping[str, int], moment: RunMoment) -> None:

@@ -1,4 +1,8 @@
-"""The memory that the read model of runs has of one stream: counts, ids and times, and nothing that anybody said."""
+"""The memory that the read model of runs has of one stream: counts, ids and times, and nothing that anybody said.
+
+A row that later events change is a dictionary of the memory. Each change puts it again, and it is written as it is when
+a batch ends.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,24 +48,21 @@ class RestMemory:
 
 @dataclass(slots=True)
 class InferenceMemory:
-    """A model call that has not ended: the columns of its row that are known from its beginning."""
+    """A model call that has not ended: the model that was asked, and its row."""
 
-    attempt: int
     model: str
-    started_at: int
-    version: int
+    row: dict[str, Scalar]
 
 
 @dataclass(slots=True)
 class CallMemory:
-    """A tool call of the open step. `row` is its newest row, without the key.
+    """A tool call of the open step, with its row.
 
     `attempt` is the number of the newest try, which began with the event `try_version`. `ended` is what a try has come
     to after which another may come: the columns of its row in `attempts`. `billed` is the part of the bill of a stream
     below that is counted already.
     """
 
-    call: int
     tool: str
     phase: CallPhase
     row: dict[str, Scalar]
@@ -75,27 +76,24 @@ class CallMemory:
 
 @dataclass(slots=True)
 class StepMemory:
-    """The open step of an agent. `used` is the bill of its model call; `error` says how that call failed.
+    """The open step of an agent, with its row.
 
-    `said` has the columns of its row that say how it ended, None as long as it is open.
+    `used` is the bill of its model call, None without a reply; `error` says how that call failed.
     """
 
     number: int
-    started_at: int
-    version: int
+    row: dict[str, Scalar]
     takes_answers_in_calls: bool = False
     inference: InferenceMemory | None = None
-    has_reply: bool = False
+    used: Spending | None = None
     is_cut: bool = False
-    used: Spending = field(default_factory=Spending)
     error: ErrorKind | None = None
-    said: Row | None = None
     calls: list[CallMemory] = field(default_factory=list[CallMemory])
 
 
 @dataclass(slots=True)
 class TryMemory:
-    """The open part of a visit of a node, or of one item of a map. `row` is the row of its newest try, without the key.
+    """The open part of a visit of a node, or of one item of a map. `row` is the row of its newest try.
 
     `attempt` is the number of that try. It is None while none is open. `child` is the stream that it runs; None for a
     try that runs none.
@@ -110,7 +108,7 @@ class TryMemory:
 
 @dataclass(slots=True)
 class VisitMemory:
-    """A visit of a node that has not ended well. `row` is its row, without the key and the bill."""
+    """A visit of a node that has not ended well, with its row."""
 
     node: str
     visit: int

@@ -1,14 +1,12 @@
 """Handlers of the steps of agents and of their model calls."""
 
-from functools import partial
-
 from steptrail.domain.agent import events as stored
 from steptrail.domain.agent.step import cut_reply_error
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import ModelUsage, Usage
-from steptrail.projections.kernel.table import Row
+from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
 from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
@@ -21,34 +19,30 @@ __all__ = ["STEP_HANDLERS"]
 
 STEP_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
-_NO_END: Row = {**INFERENCES.blanks, **tokens(Usage())}
-_OPEN_INFERENCE: Row = {"status": "in_progress"}
-_OPEN_STEP: Row = {"status": "in_progress", "active_us": 0, "errors": 0, "cost_nanos": None, "end_version": None}
+_NEW_INFERENCE: Row = {**INFERENCES.blanks, **tokens(Usage()), "status": "in_progress"}
+_NEW_STEP: Row = {
+    **STEPS.blanks,
+    **tokens(Usage()),
+    "status": "in_progress",
+    "active_us": 0,
+    "errors": 0,
+    "tool_calls": 0,
+}
 
 
 @STEP_HANDLERS.of(stored.StepStarted)
 def _step_started(memory: StreamMemory, event: stored.StepStarted, moment: RunMoment) -> None:
     if (run := memory.run) is None:
         return
-    run.step = step = StepMemory(number=event.number, started_at=moment.at, version=moment.version)
-    run.newest_step = event.number
-    _put_step(run, step, moment)
-
-
-def _put_step(run: RunMemory, step: StepMemory, moment: RunMoment) -> None:
-    moment.changes.put_later(STEPS, (run.execution, step.number), partial(_step_row, run, step))
-
-
-def _step_row(run: RunMemory, step: StepMemory) -> Row:
-    return {
+    row: dict[str, Scalar] = {
+        **_NEW_STEP,
         "execution": run.execution,
-        "step": step.number,
-        "started_at": step.started_at,
-        "tool_calls": len(step.calls),
-        **tokens(step.used.usage),
-        "version": step.version,
-        **(_OPEN_STEP if step.said is None else step.said),
+        "step": event.number,
+        "started_at": moment.at,
+        "version": moment.version,
     }
+    run.step, run.newest_step = StepMemory(event.number, row), event.number
+    moment.changes.put(STEPS, row)
 
 
 @STEP_HANDLERS.of(stored.InferenceStarted)
@@ -56,30 +50,25 @@ def _inference_started(memory: StreamMemory, event: stored.InferenceStarted, mom
     if (run := memory.run) is None or (step := run.step) is None:
         return
     step.takes_answers_in_calls = event.output_mode is OutputMode.TOOL
-    step.inference = begun = InferenceMemory(event.attempt, event.model, moment.at, moment.version)
-    key = (run.execution, step.number, begun.attempt)
-    moment.changes.put_later(INFERENCES, key, partial(_inference_row, run, step, begun, _OPEN_INFERENCE))
-
-
-def _inference_row(run: RunMemory, step: StepMemory, begun: InferenceMemory, said: Row) -> Row:
-    return {
+    row: dict[str, Scalar] = {
+        **_NEW_INFERENCE,
         "execution": run.execution,
         "step": step.number,
-        "attempt": begun.attempt,
-        "model": plain(begun.model),
-        "started_at": begun.started_at,
-        "version": begun.version,
-        **_NO_END,
-        **said,
+        "attempt": event.attempt,
+        "model": plain(event.model),
+        "started_at": moment.at,
+        "version": moment.version,
     }
+    step.inference = InferenceMemory(event.model, row)
+    moment.changes.put(INFERENCES, row)
 
 
 def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: RunMoment) -> None:
     """Write how the open model call has ended, and count it."""
     if (step := run.step) is None or (begun := step.inference) is None:
         return
-    step.inference = None
-    row = _inference_row(run, step, begun, {**said, "end_version": moment.version})
+    step.inference, row = None, begun.row
+    row.update(said, end_version=moment.version)
     moment.changes.put(INFERENCES, row)
     count_model_call(memory, run, row, moment)
     count_failure(memory, run, row, moment)
@@ -92,19 +81,21 @@ def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted,
     reply, asked_for = event.reply, step.inference.model if step.inference is not None else ""
     used = Spending(reply.usage, (ModelUsage.of_reply(asked_for, reply.response_model, reply.usage),))
     run.own.add(used.usage, used.models)
-    step.used, step.has_reply, step.is_cut = used, True, reply.finish_reason is FinishReason.LENGTH
+    step.used, step.is_cut = used, reply.finish_reason is FinishReason.LENGTH
+    of_tokens = tokens(reply.usage)
     said: Row = {
         "status": "completed",
         "answered_by": None if reply.response_model is None else plain(reply.response_model),
         "finish_reason": reply.finish_reason.value,
         "raw_finish_reason": None if reply.raw_finish_reason is None else plain(reply.raw_finish_reason),
         "duration_us": micros(event.duration_seconds),
-        **tokens(reply.usage),
+        **of_tokens,
         "cost_nanos": used.nanos_of_known(run.prices),
     }
     _end_inference(memory, run, said, moment)
     ask_for(run, step, [call.name for call in reply.tool_calls], moment)
-    _put_step(run, step, moment)
+    step.row.update(of_tokens, tool_calls=len(step.calls))
+    moment.changes.put(STEPS, step.row)
 
 
 @STEP_HANDLERS.of(stored.InferenceFailed)
@@ -133,20 +124,21 @@ def _step_completed(memory: StreamMemory, event: stored.StepCompleted, moment: R
     if step.is_cut and any(not call.row["is_answer"] for call in step.calls):
         errors.append(kind_of(cut_reply_error()))
         errors[-1].put(moment.changes)
-    is_given_up = not step.has_reply and not errors
+    is_given_up, active = step.used is None and not errors, micros(event.duration_seconds)
     run.steps += 1
-    run.active_us += micros(event.duration_seconds)
+    run.active_us += active
     if not is_given_up:
         run.failure = errors[0] if errors else None
     if errors:
         run.errors += 1
-        run.wasted.add(step.used.usage, step.used.models)
-    step.said = {
-        "status": "failed" if errors else "given_up" if is_given_up else "completed",
-        "active_us": micros(event.duration_seconds),
-        "errors": len(errors),
-        "cost_nanos": step.used.nanos_of_known(run.prices) if step.has_reply else None,
-        "end_version": moment.version,
-    }
-    _put_step(run, step, moment)
+        if step.used is not None:
+            run.wasted.add(step.used.usage, step.used.models)
+    step.row.update(
+        status="failed" if errors else "given_up" if is_given_up else "completed",
+        active_us=active,
+        errors=len(errors),
+        cost_nanos=None if step.used is None else step.used.nanos_of_known(run.prices),
+        end_version=moment.version,
+    )
+    moment.changes.put(STEPS, step.row)
     close_step(memory, run, moment)

@@ -1,7 +1,6 @@
 """Handlers of the visits of the nodes of workflows, and of their tries."""
 
 from collections.abc import Iterable
-from functools import partial
 
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow import events as stored
@@ -12,7 +11,6 @@ from steptrail.domain.flow.graph import graph_of
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.handlers import Handlers
-from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.usage import BilledUsage, Usage
 from steptrail.projections.kernel.table import Row, Scalar
@@ -38,6 +36,8 @@ _NEW_VISIT: Row = {
     "active_us": 0,
     "attempts": 0,
     "item_errors": 0,
+    **tokens(Usage()),
+    "cost_nanos": None,
     "rule": None,
     "reason": None,
     **NO_ERROR,
@@ -49,39 +49,35 @@ _NEW_TRY: Row = {**TRIES.blanks, **tokens(Usage())}
 @VISIT_HANDLERS.of(stored.NodeOpened)
 def _opened(memory: StreamMemory, event: stored.NodeOpened, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
-        _begin(run, VisitMemory(event.node, event.visit, {"number": event.number, "items": event.items}), moment)
+        _begin(run, event.node, event.visit, {"number": event.number, "items": event.items}, moment)
 
 
-def _begin(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
-    visit.row.update(_NEW_VISIT, started_at=moment.at, version=moment.version)
-    if visit.row["items"] is None:
+def _begin(run: RunMemory, node: str, number: int, said: Row, moment: RunMoment) -> None:
+    row: dict[str, Scalar] = {
+        **_NEW_VISIT,
+        "execution": run.execution,
+        "node": plain(node),
+        "visit": number,
+        "started_at": moment.at,
+        "version": moment.version,
+        **said,
+    }
+    run.visits[node] = visit = VisitMemory(node, number, row)
+    if row["items"] is None:
         visit.tries[None] = TryMemory()
-    run.visits[visit.node] = visit
     _put(run, visit, moment)
 
 
 def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: RunMoment) -> None:
     """Begin the visits anew that an earlier execution has left, in an execution that retries it."""
     for visit in visits:
-        row = {name: visit.row[name] for name in ("number", "items")}
-        _begin(run, VisitMemory(visit.node, visit.visit, row), moment)
+        _begin(run, visit.node, visit.visit, {name: visit.row[name] for name in ("number", "items")}, moment)
 
 
 def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
-    key = (run.execution, plain(visit.node), visit.visit)
-    moment.changes.put_later(VISITS, key, partial(_visit_row, key, visit, run.prices))
-
-
-def _visit_row(key: tuple[int, str, int], visit: VisitMemory, prices: PriceTable | None) -> Row:
-    execution, node, number = key
-    return {
-        "execution": execution,
-        "node": node,
-        "visit": number,
-        **tokens(visit.bill.usage),
-        "cost_nanos": visit.bill.nanos_of_known(prices) if visit.bill.models else None,
-        **visit.row,
-    }
+    if visit.bill.models:
+        visit.row["cost_nanos"] = visit.bill.nanos_of_known(run.prices)
+    moment.changes.put(VISITS, visit.row)
 
 
 def _visit(run: RunMemory | None, event: VisitEvent) -> VisitMemory | None:
@@ -107,7 +103,7 @@ def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: Run
         task.child = f"{kind}:{session_for_call(event.stream_effect)}"
     task.attempt, task.is_running, task.is_parked = event.attempt, True, False
     task.row = {
-        **_NEW_TRY,
+        **_new_try(run, visit, event, event.attempt),
         "status": "running",
         "effect": event.effect.value,
         "effect_id": plain(event.effect_id),
@@ -120,7 +116,7 @@ def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: Run
     if run.active_since is None:
         run.active_since = moment.at
     visit.row.update(attempts=_number(visit.row["attempts"]) + 1, effect=event.effect.value)
-    _put_try(run, visit, event, task.attempt, task.row, moment)
+    moment.changes.put(TRIES, task.row)
     _put(run, visit, moment)
 
 
@@ -137,16 +133,10 @@ def _number(value: Scalar) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _put_try(
-    run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int, row: dict[str, Scalar], moment: RunMoment
-) -> None:
+def _new_try(run: RunMemory, visit: VisitMemory, event: TaskEvent, attempt: int) -> Row:
     item = -1 if event.item is None else event.item
-    key = (run.execution, plain(visit.node), visit.visit, item, attempt)
-    moment.changes.put_later(TRIES, key, partial(_try_row, key, row))
-
-
-def _try_row(key: tuple[int, str, int, int, int], row: Row) -> Row:
-    return {**dict(zip(TRIES.key, key, strict=True)), **row}
+    key: Row = {"execution": run.execution, "node": plain(visit.node), "visit": visit.visit, "item": item}
+    return {**_NEW_TRY, **key, "attempt": attempt}
 
 
 def _end_try(
@@ -165,7 +155,7 @@ def _end_try(
         return
     was_tried = task.is_running or task.is_parked
     is_parked = isinstance(event, stored.NodeAttemptInterrupted) and event.then is stored.NodeThen.PARK
-    row = task.row if was_tried else {**_NEW_TRY, "version": moment.version}
+    row = task.row if was_tried else {**_new_try(run, visit, event, 0), "version": moment.version}
     task.is_running, task.is_parked = False, is_parked
     row.update(
         status=status,
@@ -176,7 +166,7 @@ def _end_try(
         **(NO_ERROR if error is None else error.columns()),
     )
     _bill(run, visit, task, event.usage, row)
-    _put_try(run, visit, event, task.attempt if was_tried else 0, row, moment)
+    moment.changes.put(TRIES, row)
     visit.row["active_us"] = whole(_number(visit.row["active_us"]) + micros(event.duration_seconds))
     _put(run, visit, moment)
     if not _is_at_work(run):
@@ -202,6 +192,7 @@ def _bill(
         return
     run.own.add(bill, bill.models)
     visit.bill.add(bill, bill.models)
+    visit.row.update(tokens(visit.bill.usage))
     row.update(tokens(bill), cost_nanos=Spending(bill, bill.models).nanos_of_known(run.prices))
 
 

@@ -8,7 +8,8 @@ import random
 from collections.abc import Iterator
 
 from steptrail.infrastructure.views.database import Statements
-from steptrail.infrastructure.views.ddl import POSTGRES, Sql, values_of
+from steptrail.infrastructure.views.ddl import POSTGRES, Sql
+from steptrail.infrastructure.views.fitting import rows_to_put, sums_to_add
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import ColumnKind, Row, Scalar, Table
@@ -70,11 +71,10 @@ def row_of(table: Table, **given: Scalar) -> Row:
 
 def _write(statements: Statements, sql: Sql, changes: Changes, prefix: str) -> None:
     for table, rows in changes.rows.items():
-        of_row, _ = values_of(table)
-        statements.change_all(sql.put(table, prefix), [of_row(row) for row in rows.values() if row is not None])
+        put = rows_to_put(table, [row for row in rows.values() if row is not None])
+        statements.change_all(sql.put(table, prefix), put)
     for table, sums in changes.sums.items():
-        _, of_sum = values_of(table)
-        statements.change_all(sql.add(table, prefix), [of_sum(key, added) for key, added in sums.items()])
+        statements.change_all(sql.add(table, prefix), sums_to_add(table, sums))
 
 
 def _add_run(changes: Changes, number: int, of: int) -> None:
