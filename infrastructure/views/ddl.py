@@ -1,7 +1,7 @@
 """The statements for a table of a read model, made from its description, for SQLite and PostgreSQL.
 
-A statement that changes many rows has the marks of the database's driver in it, and takes the values in the order of the
-columns.
+A statement that changes many rows has the marks of the database's driver in it, and takes the values in the order of
+the columns.
 """
 
 from collections.abc import Mapping, Sequence
