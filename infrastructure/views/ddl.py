@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table, fitting
 
-__all__ = ["POSTGRES", "SQLITE", "Sql", "Values", "cleaned", "names_of", "quoted", "statements_to_make"]
+__all__ = ["POSTGRES", "SQLITE", "Sql", "Values", "cleaned", "quoted", "statements_to_make"]
 
 Values = tuple[Scalar, ...]
 
@@ -22,17 +22,20 @@ class Sql(NamedTuple):
     has_comments: bool
     """Whether a comment on a column is a statement; otherwise it stands in the text of the table."""
 
-    def put(self, table: Table, prefix: str = "") -> str:
-        """Return the statement that writes whole rows, given as the values of all columns."""
+    def put(self, table: Table, prefix: str = "", columns: Sequence[Column] = ()) -> str:
+        """Return the statement that writes whole rows, given as the values of some columns or of all.
+
+        The others are None, in a row that is there too: that is what `excluded` holds of them.
+        """
         behind = [quoted(column.name) for column in table.amounts]
         change = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in behind)}" if behind else "NOTHING"
-        return f"{self._insert(table, prefix)} DO {change}"
+        return f"{self._insert(table, prefix, columns or table.columns)} DO {change}"
 
     def add(self, table: Table, prefix: str = "") -> str:
         """Return the statement that adds amounts to rows, given as the values of all columns."""
         place = prefix + quoted(table.name)
-        sums = [f"{name} = there.{name} + excluded.{name}" for name in map(quoted, names_of(table.amounts))]
-        inserted = self._insert(table, prefix).replace(f"INTO {place} ", f"INTO {place} AS there ", 1)
+        sums = [f"{name} = there.{name} + excluded.{name}" for name in map(quoted, _names(table.amounts))]
+        inserted = self._insert(table, prefix, table.columns).replace(f"INTO {place} ", f"INTO {place} AS there ", 1)
         return f"{inserted} DO UPDATE SET {', '.join(sums)}"
 
     def drop(self, table: Table, prefix: str = "") -> str:
@@ -42,15 +45,15 @@ class Sql(NamedTuple):
 
     def in_order(self, table: Table, prefix: str = "") -> str:
         """Return the statement that reads all rows in the order of the key."""
-        columns = ", ".join(map(quoted, names_of(table.columns)))
+        columns = ", ".join(map(quoted, _names(table.columns)))
         order = ", ".join(map(quoted, table.key))
         return f"SELECT {columns} FROM {prefix}{quoted(table.name)} ORDER BY {order}"  # noqa: S608 - names of ours
 
-    def _insert(self, table: Table, prefix: str) -> str:
-        columns = ", ".join(map(quoted, names_of(table.columns)))
-        marks = ", ".join([self.mark] * len(table.columns))
+    def _insert(self, table: Table, prefix: str, columns: Sequence[Column]) -> str:
+        names = ", ".join(map(quoted, _names(columns)))
+        marks = ", ".join([self.mark] * len(columns))
         key = ", ".join(map(quoted, table.key))
-        return f"INSERT INTO {prefix}{quoted(table.name)} ({columns}) VALUES ({marks}) ON CONFLICT ({key})"  # noqa: S608
+        return f"INSERT INTO {prefix}{quoted(table.name)} ({names}) VALUES ({marks}) ON CONFLICT ({key})"  # noqa: S608
 
 
 SQLITE = Sql({ColumnKind.INTEGER: "INTEGER", ColumnKind.TEXT: "TEXT", ColumnKind.BOOLEAN: "INTEGER"}, "?", False)
@@ -101,14 +104,13 @@ def cleaned(columns: Sequence[Column], rows: Sequence[Values]) -> Sequence[Value
     ]
 
 
-def names_of(columns: Sequence[Column]) -> list[str]:
-    """Return the names of columns."""
-    return [column.name for column in columns]
-
-
 def quoted(name: str) -> str:
     """Return a name as SQL: some of ours are words of the language."""
     return f'"{name}"'
+
+
+def _names(columns: Sequence[Column]) -> list[str]:
+    return [column.name for column in columns]
 
 
 def _line(sql: Sql, column: Column) -> str:

@@ -6,16 +6,18 @@ at here, and named by its type alone.
 """
 
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 from steptrail.infrastructure.views.database import Unfit
-from steptrail.infrastructure.views.ddl import Values, cleaned, names_of
+from steptrail.infrastructure.views.ddl import Values, cleaned
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Table, taker
 
 __all__ = ["check_tables", "keys_to_drop", "rows_to_put", "sums_to_add"]
 
+Columns = tuple[Column, ...]
 _KINDS: Mapping[ColumnKind, tuple[type, str]] = {
     ColumnKind.INTEGER: (int, "whole numbers"),
     ColumnKind.TEXT: (str, "texts"),
@@ -38,31 +40,48 @@ def check_tables(projection: Projection[Any], changes: Changes) -> None:
 
 def keys_to_drop(table: Table, keys: Sequence[Key]) -> Sequence[Values]:
     """Return the values with which rows are deleted. Raises `Unfit` for what is no key of the table."""
-    return _fitting(table, [_whole_key(table, key) for key in keys])
+    found = [_whole_key(table, key) for key in keys]
+    for types in set(map(_types, found)):
+        _look(table, types)
+    return cleaned(table.columns, found)
 
 
-def rows_to_put(table: Table, rows: Sequence[Row]) -> Sequence[Values]:
-    """Return the values of rows. Raises `Unfit` for one that the table does not take."""
-    names = names_of(table.columns)
-    try:
-        found = [*map(taker(names), rows)]
-    except KeyError as error:
-        raise Unfit(f"a row of {table.name} lacks the column {error}") from None
-    if (odd := next((row for row in rows if len(row) != len(names)), None)) is not None:
-        strange = sorted(odd.keys() - set(names))
-        raise Unfit(f"a row of {table.name} has {strange}, and the table has no such column")
-    return _fitting(table, found)
+def rows_to_put(table: Table, rows: Sequence[Row]) -> Mapping[Columns, Sequence[Values]]:
+    """Return the values of rows by the columns in which they have any: the others are None.
+
+    A driver takes longer for a None than for a value. Raises `Unfit` for a row that the table does not take.
+    """
+    alike: dict[tuple[type, ...], list[Row]] = {}
+    take, many = taker([column.name for column in table.columns]), len(table.columns)
+    for row in rows:
+        try:
+            types = _types(take(row))
+        except KeyError as error:
+            raise Unfit(f"a row of {table.name} lacks the column {error}") from None
+        if len(row) != many:
+            strange = sorted(row.keys() - {column.name for column in table.columns})
+            raise Unfit(f"a row of {table.name} has {strange}, and the table has no such column")
+        alike.setdefault(types, []).append(row)
+    found: dict[Columns, list[Values]] = {}
+    for types, of_types in alike.items():
+        _look(table, types)
+        columns = tuple([column for column, kind in zip(table.columns, types, strict=True) if kind is not NoneType])
+        values = [*map(taker([column.name for column in columns]), of_types)]
+        found.setdefault(columns, []).extend(cleaned(columns, values))
+    return found
 
 
 def sums_to_add(table: Table, sums: Mapping[Key, Mapping[str, int]]) -> Sequence[Values]:
     """Return the values of keys with what is added to them. Raises `Unfit` for what the table does not take."""
-    names = names_of(table.amounts)
-    for amounts in sums.values():
+    names = [column.name for column in table.amounts]
+    found: list[Values] = []
+    for key, amounts in sums.items():
         if strange := amounts.keys() - set(names):
             raise Unfit(f"{sorted(strange)} is added to {table.name}, which has no such column")
-    return _fitting(
-        table, [(*_whole_key(table, key), *[added.get(name, 0) for name in names]) for key, added in sums.items()]
-    )
+        found.append((*_whole_key(table, key), *[amounts.get(name, 0) for name in names]))
+    for types in set(map(_types, found)):
+        _look(table, types)
+    return cleaned(table.columns, found)
 
 
 def _whole_key(table: Table, key: Key) -> Key:
@@ -71,22 +90,17 @@ def _whole_key(table: Table, key: Key) -> Key:
     return key
 
 
-def _fitting(table: Table, rows: Sequence[Values]) -> Sequence[Values]:
-    """Return the values of the first columns of a table, or of all, without the characters that no database takes.
-
-    Raises `Unfit` where one is not of the kind of its column. It goes by columns: which types are in one is enough.
-    """
-    for column, values in zip(table.columns, zip(*rows, strict=True), strict=False):
-        for found in set(map(type, values)):
-            _look(table, column, found)
-    return cleaned(table.columns, rows)
+def _types(values: Values) -> tuple[type, ...]:
+    return tuple(map(type, values))
 
 
-def _look(table: Table, column: Column, found: type) -> None:
-    wanted, said = _KINDS[column.kind]
-    place = f"{table.name}.{column.name}"
-    if found is type(None):
-        if not column.is_optional:
-            raise Unfit(f"{place} is None, and the column is not optional")
-    elif not issubclass(found, wanted) or (found is bool and wanted is int):
-        raise Unfit(f"{place} is a value of the type {found.__name__}, and the column holds {said}")
+def _look(table: Table, types: tuple[type, ...]) -> None:
+    """Raise `Unfit` where a value of such a type is not of the kind of its column. `types` are of the first columns."""
+    for column, found in zip(table.columns, types, strict=False):
+        wanted, said = _KINDS[column.kind]
+        place = f"{table.name}.{column.name}"
+        if found is NoneType:
+            if not column.is_optional:
+                raise Unfit(f"{place} is None, and the column is not optional")
+        elif not issubclass(found, wanted) or (found is bool and wanted is int):
+            raise Unfit(f"{place} is a value of the type {found.__name__}, and the column holds {said}")
