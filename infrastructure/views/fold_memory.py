@@ -31,17 +31,16 @@ class FoldMemory(Generic[F]):
         That is one whose fold is missing: call `refold` for its stream, and go on there. Raises what the projection
         raises; then the folds are of no use any more.
         """
-        apply, folds = self._projection.apply, self._folds
-        for number in range(start, len(entries)):
-            entry = entries[number]
+        apply, begin, folds, forgotten = self._projection.apply, self._projection.begin, self._folds, _Forgotten.IS
+        for number, entry in enumerate(entries[start:], start):
             stream = entry.stream
-            fold = folds.pop(stream, _Forgotten.IS)
-            if fold is _Forgotten.IS:
+            fold = folds.pop(stream, forgotten)
+            if fold is forgotten:
                 if entry.record.version > 1:
                     return number
-                fold = self._projection.begin(stream)
+                fold = begin(stream)
             after = apply(fold, entry, changes)
-            folds[stream] = self._projection.begin(stream) if after is None else after
+            folds[stream] = begin(stream) if after is None else after
         return len(entries)
 
     def refold(self, stream: str, entries: Iterable[Entry]) -> None:

@@ -139,6 +139,7 @@ class Projector(Generic[F]):
                 await self._name_place(batch)
                 self._reach("before-views")
                 await self._write(batch.reached, batch.changes, batch.damage)
+                batch.drop()
         except (Unfit, _ProjectionRaised):
             self._memory.forget()
             if batch.pages > 1:
@@ -166,34 +167,28 @@ class Projector(Generic[F]):
             await self._fold(batch.entries, batch.changes)
 
     async def _read(self, batch: "_Batch", wanted: int, end: int) -> None:
-        entries: list[Entry] = []
-        corrupt: list[CorruptRecord] = []
-        last, found = 0, 0
-        end = end if self.until is None else min(end, self.until)
-        log = self._store.log(after=batch.reached.position, types=self._types, limit=wanted, on_corrupt=corrupt.append)
-        async for position, stream, record in log:
-            if position > end and self.until is not None:
-                break
-            found, last, batch.newest = found + 1, position, (stream, record.version)
+        page = await self._store.log_page(batch.reached.position, wanted, types=self._types)
+        if self.until is not None:
+            end = min(end, self.until)
+            page = [each for each in page if each[0] <= end]
+        self._reach("page-read")
+        entries, prefixes = list[Entry](), self._prefixes
+        for position, stream, record in page:
+            if isinstance(record, CorruptRecord):
+                if not prefixes or record.stream.startswith(prefixes):
+                    batch.damage.append(Damage(position, record.stream, record.version, str(record)))
+                continue
+            batch.newest = stream, record.version
             if isinstance(record.event, Erased):
                 self._is_outdated = self._is_outdated or position > self._never_counted
-            elif not self._prefixes or stream.startswith(self._prefixes):
+            elif not prefixes or stream.startswith(prefixes):
                 entries.append(Entry(position, stream, record))
-        if self.until is not None:
-            corrupt = [each for each in corrupt if (each.position or 0) <= end]
-        self._reach("page-read")
         if self._is_outdated:
             raise PlaceMoved
-        found += len(corrupt)
-        batch.is_end = found < wanted
-        batch.count, batch.pages = batch.count + found, batch.pages + 1
-        batch.damage += [
-            Damage(each.position or 0, each.stream, each.version, str(each))
-            for each in corrupt
-            if not self._prefixes or each.stream.startswith(self._prefixes)
-        ]
+        batch.is_end = len(page) < wanted
+        batch.count, batch.pages = batch.count + len(page), batch.pages + 1
         batch.entries = self._without_damaged(entries, batch.damage)
-        last = max(last, corrupt[-1].position or 0 if corrupt else 0)
+        last = page[-1][0] if page else 0
         batch.reached = batch.reached._replace(
             # All up to the end was there before it was read.
             position=max(batch.reached.position, last, end if batch.is_end else 0),
@@ -313,6 +308,10 @@ class _Batch:
         self.damage: list[Damage] = []
         self.newest: tuple[str, int] | None = None
         self.count, self.pages, self.is_end = 0, 0, False
+
+    def drop(self) -> None:
+        """Let go of what is written, before the collector looks through it."""
+        self.entries, self.changes = [], Changes()
 
 
 class _ProjectionRaised(Exception):

@@ -1,6 +1,7 @@
 """Adds to the sums of a day what has ended on it. Each function takes the row that says how it ended."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from steptrail.projections.kernel.table import Row, Scalar, Table, taker
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
@@ -77,11 +78,12 @@ _KEYS = {
 """A table of sums -> itself and the one of all tenants, each with what takes its key out of a row."""
 
 
-def _amounts(table: Table, row: Row, **counts: int) -> dict[str, int]:
+def _amounts(table: Table, row: Mapping[str, Any], **counts: int) -> dict[str, int]:
     """Return the columns of a row that a table adds up, without those that are 0, and these counts."""
-    amounts = {name: int(amount) for name in _AMOUNTS[table] if (amount := row.get(name))}
-    amounts.update(counts)
-    return amounts
+    for name in _AMOUNTS[table]:
+        if amount := row.get(name):
+            counts[name] = amount
+    return counts
 
 
 def _add(table: Table, key: Row, amounts: Mapping[str, int], moment: RunMoment) -> None:

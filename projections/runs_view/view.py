@@ -49,10 +49,11 @@ class RunsView(Projection[StreamMemory]):
 
     def apply(self, fold: StreamMemory, entry: Entry, changes: Changes) -> StreamMemory:
         """Write what an event changes, and return the memory after it, which is the same object."""
-        version, at, event = entry.record.version, entry.record.at, entry.record.event
+        position, _, record = entry
+        version, at, event = record.version, record.at, record.event
         handler = _OF_KIND[fold.kind].get(type(event))
         if handler is not None:
-            handler(fold, event, RunMoment(entry.position, version, at, changes))
+            handler(fold, event, RunMoment(position, version, at, changes))
         if (run := fold.run) is not None:
             if event.counts_as is not EventKind.OUTSIDE:
                 run.seen = version, at

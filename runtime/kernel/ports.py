@@ -11,7 +11,10 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
+__all__ = ["EventStore", "Lease", "LogItem", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
+
+LogItem = tuple[int, str, Recorded[Event] | CorruptRecord]
+"""A position of the log, its stream, and the record there; the error in place of one that cannot be read."""
 
 
 class StoredStream(Protocol):
@@ -161,6 +164,10 @@ class EventStore(SnapshotStore, Protocol):
         the error in the record's turn, and the record is left out. `limit` counts such records too. No record ever
         appears later at or before a position that was yielded.
         """
+        ...
+
+    async def log_page(self, after: int, limit: int, *, types: Sequence[str] = ()) -> Sequence[LogItem]:
+        """Return what `log` yields of all streams after `after`, in one piece; fewer than `limit` items end the log."""
         ...
 
     async def last_position(self) -> int:

@@ -58,6 +58,7 @@ from steptrail.infrastructure.store.core.snapshots import unsealed
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
 from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
+from steptrail.runtime.kernel.ports import LogItem
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
@@ -269,6 +270,13 @@ class RecorderEventStore:
                 return
             after = page[-1][0]
             left -= wanted
+
+    async def log_page(self, after: int, limit: int, *, types: Sequence[str] = ()) -> Sequence[LogItem]:
+        """Return at most `limit` items of the log after a position, with errors in place of what cannot be read."""
+        page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types)))
+        for damage in [item[2] for item in page if isinstance(item[2], CorruptRecord)]:
+            await self._mark(damage)
+        return page
 
     async def last_position(self) -> int:
         """Return where the log ends now, 0 when it is empty."""

@@ -9,7 +9,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
+from steptrail.runtime.kernel.ports import EventStore, Lease, LogItem, StoredStream
 
 __all__ = ["Interposed"]
 
@@ -90,6 +90,9 @@ class Interposed:
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
         return self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
+
+    async def log_page(self, after: int, limit: int, *, types: Sequence[str] = ()) -> Sequence[LogItem]:
+        return await self.inner.log_page(after, limit, types=types)
 
     async def last_position(self) -> int:
         return await self.inner.last_position()
