@@ -21,6 +21,9 @@ class Sql(NamedTuple):
     mark: str
     has_comments: bool
     """Whether a comment on a column is a statement; otherwise it stands in the text of the table."""
+    takes_none: bool
+    """Whether a row is given with its None: SQLite's driver takes as long for one as for some values, and a server lays
+    rows down in the order in which they come."""
 
     def put(self, table: Table, prefix: str = "", columns: Sequence[Column] = ()) -> str:
         """Return the statement that writes whole rows, given as the values of some columns or of all.
@@ -56,10 +59,10 @@ class Sql(NamedTuple):
         return f"INSERT INTO {prefix}{quoted(table.name)} ({names}) VALUES ({marks}) ON CONFLICT ({key})"  # noqa: S608
 
 
-SQLITE = Sql({ColumnKind.INTEGER: "INTEGER", ColumnKind.TEXT: "TEXT", ColumnKind.BOOLEAN: "INTEGER"}, "?", False)
+SQLITE = Sql({ColumnKind.INTEGER: "INTEGER", ColumnKind.TEXT: "TEXT", ColumnKind.BOOLEAN: "INTEGER"}, "?", False, False)
 # By bytes, whatever the language of the database, so that both databases have one order.
 POSTGRES = Sql(
-    {ColumnKind.INTEGER: "bigint", ColumnKind.TEXT: 'text COLLATE "C"', ColumnKind.BOOLEAN: "boolean"}, "%s", True
+    {ColumnKind.INTEGER: "bigint", ColumnKind.TEXT: 'text COLLATE "C"', ColumnKind.BOOLEAN: "boolean"}, "%s", True, True
 )
 
 

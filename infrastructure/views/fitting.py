@@ -5,7 +5,7 @@ part of one; and what a server says of a row that it refuses holds the row, whic
 at here, and named by its type alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -46,13 +46,14 @@ def keys_to_drop(table: Table, keys: Sequence[Key]) -> Sequence[Values]:
     return cleaned(table.columns, found)
 
 
-def rows_to_put(table: Table, rows: Sequence[Row]) -> Mapping[Columns, Sequence[Values]]:
-    """Return the values of rows by the columns in which they have any: the others are None.
+def rows_to_put(table: Table, rows: Sequence[Row], *, with_none: bool) -> Mapping[Columns, Sequence[Values]]:
+    """Return the values of rows by the columns that they are of: all, or without None those in which a row has any.
 
-    A driver takes longer for a None than for a value. Raises `Unfit` for a row that the table does not take.
+    Raises `Unfit` for a row that the table does not take.
     """
+    found: dict[Columns, list[Row]] = {}
     alike: dict[tuple[type, ...], list[Row]] = {}
-    take, many = taker([column.name for column in table.columns]), len(table.columns)
+    take, many = _taker(table.columns), len(table.columns)
     for row in rows:
         try:
             types = _types(take(row))
@@ -61,14 +62,14 @@ def rows_to_put(table: Table, rows: Sequence[Row]) -> Mapping[Columns, Sequence[
         if len(row) != many:
             strange = sorted(row.keys() - {column.name for column in table.columns})
             raise Unfit(f"a row of {table.name} has {strange}, and the table has no such column")
-        alike.setdefault(types, []).append(row)
-    found: dict[Columns, list[Values]] = {}
-    for types, of_types in alike.items():
-        _look(table, types)
-        columns = tuple([column for column, kind in zip(table.columns, types, strict=True) if kind is not NoneType])
-        values = [*map(taker([column.name for column in columns]), of_types)]
-        found.setdefault(columns, []).extend(cleaned(columns, values))
-    return found
+        if (those := alike.get(types)) is None:
+            # What types a row has is looked at once, so that many rows cost little.
+            _look(table, types)
+            of = zip(table.columns, types, strict=True)
+            columns = tuple([column for column, kind in of if with_none or kind is not NoneType])
+            those = alike[types] = found.setdefault(columns, [])
+        those.append(row)
+    return {columns: cleaned(columns, [*map(_taker(columns), those)]) for columns, those in found.items()}
 
 
 def sums_to_add(table: Table, sums: Mapping[Key, Mapping[str, int]]) -> Sequence[Values]:
@@ -88,6 +89,10 @@ def _whole_key(table: Table, key: Key) -> Key:
     if not isinstance(key, tuple) or len(key) != len(table.key):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Unfit(f"a key of {table.name} is a tuple of {len(table.key)}: ({', '.join(table.key)})")
     return key
+
+
+def _taker(columns: Sequence[Column]) -> Callable[[Row], Values]:
+    return taker([column.name for column in columns])
 
 
 def _types(values: Values) -> tuple[type, ...]:

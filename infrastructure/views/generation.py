@@ -332,8 +332,9 @@ class Generation:
         for table, rows in changes.rows.items():
             if gone := keys_to_drop(table, [key for key, row in rows.items() if row is None]):
                 statements.change_all(sql.drop(table, self._prefix), gone)
-            for columns, put in rows_to_put(table, [row for row in rows.values() if row is not None]).items():
-                statements.change_all(sql.put(table, self._prefix, columns), put)
+            put = [row for row in rows.values() if row is not None]
+            for columns, values in rows_to_put(table, put, with_none=sql.takes_none).items():
+                statements.change_all(sql.put(table, self._prefix, columns), values)
         for table, sums in changes.sums.items():
             statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
 

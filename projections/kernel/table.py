@@ -117,7 +117,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def key_of(self) -> Callable[[Row], Key]:
-        """What returns the values of the key of a row. It raises `KeyError` where one is missing."""
+        """The function that returns the values of the key of a row, and raises `KeyError` where one is missing."""
         return taker(self.key)
 
 

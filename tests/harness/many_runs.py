@@ -71,8 +71,9 @@ def row_of(table: Table, **given: Scalar) -> Row:
 
 def _write(statements: Statements, sql: Sql, changes: Changes, prefix: str) -> None:
     for table, rows in changes.rows.items():
-        for columns, put in rows_to_put(table, [row for row in rows.values() if row is not None]).items():
-            statements.change_all(sql.put(table, prefix, columns), put)
+        put = [row for row in rows.values() if row is not None]
+        for columns, values in rows_to_put(table, put, with_none=sql.takes_none).items():
+            statements.change_all(sql.put(table, prefix, columns), values)
     for table, sums in changes.sums.items():
         statements.change_all(sql.add(table, prefix), sums_to_add(table, sums))
 

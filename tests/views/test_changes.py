@@ -28,6 +28,13 @@ def test_a_row_put_for_later_is_made_once_of_what_there_is_at_the_end() -> None:
     assert len(made) == 1
 
 
+def test_a_row_that_is_put_is_written_as_it_is_at_the_end() -> None:
+    changes, row = Changes(), dict(_row(1))
+    changes.put(NOTES, row)
+    row["version"] = 2
+    assert changes.rows == {NOTES: {_KEY: _row(2)}}
+
+
 def test_what_was_said_last_of_a_row_holds() -> None:
     changes = Changes()
     changes.put(NOTES, _row(1))

@@ -119,6 +119,20 @@ async def test_what_fits_is_taken(store_url: str) -> None:
         assert await trail.views.verify() == []
 
 
+async def test_what_becomes_none_is_none(store_url: str) -> None:
+    texts = ["x", None, "y", None]
+
+    def write(changes: Changes) -> None:
+        changes.put(ROWS, row(text=texts.pop(0)))
+        changes.put(ROWS, row(place=2, text=texts.pop(0)))
+        texts.reverse()
+
+    async with Steptrail.open(store_url, projections=[Odd(write)]) as trail:
+        for session, found in (("a", [(1, 7, "x"), (2, 7, None)]), ("b", [(1, 7, None), (2, 7, "y")])):
+            await trail.run(AgentBuilder("desk").with_model(ScriptedModel(["Yes."])).build(), "Hi", session=session)
+            assert (await trail.views.sql("SELECT * FROM odd ORDER BY place")).rows == found
+
+
 def table(*columns: Any, **others: Any) -> Table:
     return Table(name="v1_odd", says="s", columns=columns, key=(columns[0].name,), **others)
 
