@@ -166,8 +166,10 @@ class EventStore(SnapshotStore, Protocol):
         """
         ...
 
-    async def log_page(self, after: int, limit: int, *, types: Sequence[str] = ()) -> Sequence[LogItem]:
-        """Return what `log` yields of all streams after `after`, in one piece; fewer than `limit` items end the log."""
+    async def log_page(
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None
+    ) -> Sequence[LogItem]:
+        """Return what `log` yields after `after`, in one piece. Fewer than `limit` items are the end of the log."""
         ...
 
     async def last_position(self) -> int:

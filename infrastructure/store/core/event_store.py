@@ -253,27 +253,26 @@ class RecorderEventStore:
         `types` are names in use; what was stored under a name that is read as one of them by now comes along. Raises
         `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
         """
-        names = stored_names(types)
         left = sys.maxsize if limit is None else limit
         while left > 0:
-            wanted = min(left, _LOG_PAGE)
-            page = await self._ask(partial(read_log, self.recorder, after, wanted, names, stream))
+            page = await self.log_page(after, min(left, _LOG_PAGE), types=types, stream=stream)
             for position, name, record in page:
                 if not isinstance(record, CorruptRecord):
                     yield position, name, record
-                    continue
-                await self._mark(record)
-                if on_corrupt is None:
+                elif on_corrupt is None:
                     raise record
-                on_corrupt(record)
-            if len(page) < wanted:
+                else:
+                    on_corrupt(record)
+            if len(page) < _LOG_PAGE:
                 return
             after = page[-1][0]
-            left -= wanted
+            left -= _LOG_PAGE
 
-    async def log_page(self, after: int, limit: int, *, types: Sequence[str] = ()) -> Sequence[LogItem]:
+    async def log_page(
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None
+    ) -> Sequence[LogItem]:
         """Return at most `limit` items of the log after a position, with errors in place of what cannot be read."""
-        page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types)))
+        page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types), stream))
         for damage in [item[2] for item in page if isinstance(item[2], CorruptRecord)]:
             await self._mark(damage)
         return page

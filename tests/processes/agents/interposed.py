@@ -91,8 +91,10 @@ class Interposed:
     ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
         return self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
 
-    async def log_page(self, after: int, limit: int, *, types: Sequence[str] = ()) -> Sequence[LogItem]:
-        return await self.inner.log_page(after, limit, types=types)
+    async def log_page(
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None
+    ) -> Sequence[LogItem]:
+        return await self.inner.log_page(after, limit, types=types, stream=stream)
 
     async def last_position(self) -> int:
         return await self.inner.last_position()
