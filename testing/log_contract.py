@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, Recorded, StreamHead
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.runtime.kernel.ports import EventStore
+from steptrail.runtime.kernel.ports import EventStore, LogItem
 from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
 
 __all__ = ["LogContract", "SharedLogContract"]
@@ -79,6 +80,39 @@ class LogContract:
 
         run_on(opener, scenario)
 
+    def test_a_page_of_the_log_is_what_the_log_yields_there(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            for stream in (_STREAM, _OTHER):
+                await store.append(stream, EMPTY_STREAM, commit_of("c", Noted(), Written(), Noted()))
+            everything = [entry async for entry in store.log()]
+            middle = everything[1][0]
+            assert [*await store.log_page(0, 6)] == [*await store.log_page(0, 100)] == everything
+            assert [*await store.log_page(middle, 3)] == everything[2:5]
+            assert [*await store.log_page(middle, 3, types=[Written.TYPE])] == everything[4:5]
+            assert [*await store.log_page(middle, 3, stream=_STREAM)] == everything[2:3]
+            assert [*await store.log_page(everything[-1][0], 3)] == []
+
+        run_on(opener, scenario)
+
+    @pytest.mark.parametrize("types", [(), (Noted.TYPE, Written.TYPE)])
+    @pytest.mark.parametrize("stream", [None, _STREAM])
+    def test_a_page_without_heads_says_the_same_of_all_else(
+        self, opener: Opener, types: Sequence[str], stream: str | None
+    ) -> None:
+        async def scenario(store: EventStore) -> None:
+            for each in (_STREAM, _OTHER):
+                await store.append(each, EMPTY_STREAM, commit_of("c", Noted(), Written(data=[7]), Noted()))
+
+            def said(page: Sequence[LogItem]) -> list[tuple[int, str, int, int, object]]:
+                records = [(at, of, record) for at, of, record in page if isinstance(record, Recorded)]
+                return [(at, of, record.version, record.at, record.event) for at, of, record in records]
+
+            whole = await store.log_page(1, 10, types=types, stream=stream)
+            assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
+            assert len(whole) == (5 if stream is None else 2)
+
+        run_on(opener, scenario)
+
     def test_a_record_that_cannot_be_read_is_told_in_its_turn_with_its_position(
         self, opener: Opener, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -90,6 +124,9 @@ class LogContract:
             async for position, _, _ in store.log(limit=3, on_corrupt=lambda error: seen.append(error.position)):
                 seen.append(position)
             assert seen == positions[:3]
+            for heads in (True, False):
+                page = await store.log_page(0, 3, heads=heads)
+                assert [isinstance(record, CorruptRecord) for _, _, record in page] == [False, True, False]
             with pytest.raises(CorruptRecord) as caught:
                 _ = [entry async for entry in store.log()]
             assert (caught.value.position, caught.value.version) == (positions[1], 2)

@@ -167,7 +167,9 @@ class Projector(Generic[F]):
             await self._fold(batch.entries, batch.changes)
 
     async def _read(self, batch: "_Batch", wanted: int, end: int) -> None:
-        page = await self._store.log_page(batch.reached.position, wanted, types=self._types)
+        page = await self._store.log_page(
+            batch.reached.position, wanted, types=self._types, heads=self.projection.heads
+        )
         if self.until is not None:
             end = min(end, self.until)
             page = [each for each in page if each[0] <= end]

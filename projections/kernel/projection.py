@@ -41,6 +41,8 @@ class Projection(ABC, Generic[F]):
     """The kinds of streams that it reads, such as `agent:`; empty for all."""
     types: Sequence[str] = ()
     """The stored types that it reads; empty for all."""
+    heads: bool = True
+    """Whether it looks at the heads of commits, such as who wrote an event. Without them the log is read quicker."""
     tables: Sequence[Table]
     """The tables that it writes. Nobody else writes them."""
     on_error: OnError = "stop"

@@ -41,6 +41,7 @@ class RunsView(Projection[StreamMemory]):
 
     name = "runs"
     prefixes: Sequence[str] = tuple(_HANDLERS)
+    heads = False
     tables: Sequence[Table] = (*ROWS, *SUMS, *OF_ALL_TENANTS.values())
 
     def begin(self, stream: str) -> StreamMemory:

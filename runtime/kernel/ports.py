@@ -167,9 +167,12 @@ class EventStore(SnapshotStore, Protocol):
         ...
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
     ) -> Sequence[LogItem]:
-        """Return what `log` yields after `after`, in one piece. Fewer than `limit` items are the end of the log."""
+        """Return what `log` yields after `after`, in one piece. Fewer than `limit` items are the end of the log.
+
+        With `heads` False records may come without the heads of their commits, which is quicker.
+        """
         ...
 
     async def last_position(self) -> int:

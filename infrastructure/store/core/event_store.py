@@ -269,10 +269,10 @@ class RecorderEventStore:
             left -= _LOG_PAGE
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
     ) -> Sequence[LogItem]:
         """Return at most `limit` items of the log after a position, with errors in place of what cannot be read."""
-        page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types), stream))
+        page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types), stream, heads=heads))
         for damage in [item[2] for item in page if isinstance(item[2], CorruptRecord)]:
             await self._mark(damage)
         return page

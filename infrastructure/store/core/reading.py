@@ -159,18 +159,19 @@ def read_newest_of(
 
 
 def read_log(
-    recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None
+    recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None, *, heads: bool = True
 ) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
     """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored.
 
-    `only` names the one stream to read, `types` the stored types; without them all are read.
+    `only` names the one stream to read, `types` the stored types; without them all are read. With `heads` False records
+    may come without the heads of their commits.
     In the place of a record that cannot be read stands the error that says why.
     """
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
     of: CommitRow | None = None
     head: CommitHead | None = None
     fetch = recorder.auxiliary.body
-    for row in recorder.select_log(after, limit, types, only):
+    for row in recorder.select_log(after, limit, types, only, heads=heads):
         stream, version, topic, commit = row.stream, row.version, row.topic, row.commit
         try:
             _check_place(stream, version, topic)

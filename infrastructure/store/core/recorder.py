@@ -22,7 +22,7 @@ from steptrail.infrastructure.store.core.log_watch import LogWatch
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "log_row", "opened_on"]
+__all__ = ["NO_HEAD", "STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "log_row", "opened_on"]
 
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
@@ -46,6 +46,10 @@ class LogRow(Struct, frozen=True, gc=False):
     state: bytes
     content: bytes | None
     commit: CommitRow
+
+
+NO_HEAD: CommitRow = (None, None, None, None, None)
+"""The head of a commit that is not there, or was not asked for."""
 
 
 def log_row(row: Sequence[Any], commit: CommitRow) -> LogRow:
@@ -126,8 +130,13 @@ class Recorder(Protocol):
         """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
         ...
 
-    def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
-        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
+    def select_log(
+        self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
+    ) -> list[LogRow]:
+        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
+
+        With `heads` False the heads of their commits may be left out.
+        """
         ...
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:

@@ -28,6 +28,7 @@ from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import (
+    NO_HEAD,
     STRAY,
     CommitRow,
     EventRow,
@@ -66,15 +67,20 @@ _OF_STREAM: LiteralString = "stream = (SELECT number FROM steptrail.streams WHER
 _IN_ORDER: LiteralString = f"WHERE e.{_OF_STREAM} AND e.version > %s::bigint ORDER BY e.version LIMIT %s::bigint"
 _ROW: LiteralString = "e.version, t.name, e.at, e.state, e.content"
 _HEAD: LiteralString = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
+_OF_ALL: LiteralString = (
+    "FROM steptrail.events e LEFT JOIN steptrail.types t ON t.number = e.type "
+    "LEFT JOIN steptrail.streams s ON s.number = e.stream "
+)
+_BETWEEN: LiteralString = (
+    "WHERE e.position > %s::bigint AND e.position <= %s::bigint AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
+)
 _LOG: LiteralString = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
-    f"SELECT e.position, s.id, {_ROW}, {_HEAD} FROM steptrail.events e "  # noqa: S608
-    "LEFT JOIN steptrail.types t ON t.number = e.type "
+    f"SELECT e.position, s.id, {_ROW}, {_HEAD} {_OF_ALL}"  # noqa: S608
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = "
-    "(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) "
-    "LEFT JOIN steptrail.streams s ON s.number = e.stream WHERE e.position > %s::bigint AND e.position <= %s::bigint "
-    "AND (%s::text[] IS NULL OR t.name = ANY(%s::text[])) "
+    f"(SELECT max(b.version) FROM steptrail.commits b WHERE b.stream = e.stream AND b.version <= e.version) {_BETWEEN}"
 )
+_LOG_WITHOUT_HEADS: LiteralString = f"SELECT e.position, s.id, {_ROW} {_OF_ALL}{_BETWEEN}"
 _OF_ONE: LiteralString = (
     # The versions of one stream stand in the order of their positions. Whoever reads on from one of its events, a page
     # after another, is spared all that stand before it.
@@ -242,14 +248,19 @@ class PostgresRecorder:
         )
         return [row[0] for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
-    def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
-        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
+    def select_log(
+        self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
+    ) -> list[LogRow]:
+        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
+
+        With `heads` False those of all streams come without the heads of their commits.
+        """
         settled = self._settled
-        rows = self._select_log(after, settled, limit, topics, stream) if after < settled else []
+        rows = self._select_log(after, settled, limit, topics, stream, heads) if after < settled else []
         # A page that ends at the place that we know ends the log only if that place is the end.
         if len(rows) < limit and self.select_last_position() > settled:
             after = rows[-1].position if rows else after
-            rows += self._select_log(after, self._settled, limit - len(rows), topics, stream)
+            rows += self._select_log(after, self._settled, limit - len(rows), topics, stream, heads)
         return rows
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
@@ -368,8 +379,13 @@ class PostgresRecorder:
         self._listener.close()
         self._connections.close()
 
-    def _select_log(self, after: int, upto: int, limit: int, topics: Sequence[str], stream: str | None) -> list[LogRow]:
+    def _select_log(
+        self, after: int, upto: int, limit: int, topics: Sequence[str], stream: str | None, heads: bool
+    ) -> list[LogRow]:
         bounds = (after, upto, *[list(topics) or None] * 2)
+        if stream is None and not heads:
+            rows = self._fetch(_LOG_WITHOUT_HEADS + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
+            return [log_row(row, NO_HEAD) for row in rows]
         if stream is None:
             rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         else:

@@ -15,7 +15,15 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, EventRow, LogRow, PendingCommit, log_row
+from steptrail.infrastructure.store.core.recorder import (
+    NO_HEAD,
+    STRAY,
+    CommitRow,
+    EventRow,
+    LogRow,
+    PendingCommit,
+    log_row,
+)
 from steptrail.infrastructure.store.sqlite.append import (
     CommitWriter,
     checked_digest,
@@ -42,17 +50,12 @@ __all__ = ["DIALECT", "SqliteRecorder"]
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
 
-_LOG = (
-    "FROM events e LEFT JOIN types t ON t.number = e.type "
-    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
-    "LEFT JOIN streams s ON s.number = e.stream "
-)
+_EVENTS_OF_ALL = "FROM events e LEFT JOIN types t ON t.number = e.type LEFT JOIN streams s ON s.number = e.stream "
+_LOG = _EVENTS_OF_ALL + "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 _SOME_OF_LOG = (
     # Each with the head of its commit, which stands beside the commit's first event: that one may not be asked for.
-    "FROM events e LEFT JOIN types t ON t.number = e.type "
-    "LEFT JOIN commits c ON c.stream = e.stream AND c.version = "
+    _EVENTS_OF_ALL + "LEFT JOIN commits c ON c.stream = e.stream AND c.version = "  # noqa: S608
     "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version) "
-    "LEFT JOIN streams s ON s.number = e.stream "
 )
 _OF_ONE = f"FROM {EVENTS_OF_COMMITS} LEFT JOIN types t ON t.number = e.type WHERE c.{OF_STREAM} "
 _AFTER_VERSION = f"AND c.version >= {BEGIN_OF} AND e.version > ? ORDER BY c.version, e.position LIMIT ?"
@@ -79,7 +82,6 @@ _FIRST = "CASE e.version WHEN c.version THEN c.{} END"
 """A column of a commit, beside its first event only."""
 _HEAD_OF_FIRST = ", ".join(map(_FIRST.format, ("commit_id", "actor", "causation", "segment", "key_id")))
 _DIGEST_OF_FIRST, _POSITION_OF_FIRST = _FIRST.format("digest"), _FIRST.format("position")
-_NO_HEAD: CommitRow = (None, None, None, None, None)
 
 T = TypeVar("T")
 
@@ -157,8 +159,13 @@ class SqliteRecorder:
         strays = self._fetch("SELECT DISTINCT stream FROM commits WHERE stream NOT IN (SELECT number FROM streams)", ())
         return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
-    def select_log(self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None) -> list[LogRow]:
-        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored."""
+    def select_log(
+        self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
+    ) -> list[LogRow]:
+        """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
+
+        With `heads` False those of all streams come without the heads of their commits.
+        """
         wanted = f"AND t.name IN ({','.join('?' * len(topics))})" if topics else ""
         if stream is not None:
             rows = self._fetch(
@@ -167,6 +174,13 @@ class SqliteRecorder:
                 (stream, stream, stream, after, stream, after, after, *topics, limit),
             )
             return [log_row(row, row[7:]) for row in rows]
+        if not heads:
+            rows = self._fetch(
+                f"SELECT e.position, s.id, {_ROW} {_EVENTS_OF_ALL} "
+                f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
+                (after, *topics, limit),
+            )
+            return [log_row(row, NO_HEAD) for row in rows]
         rows = self._fetch(
             f"SELECT e.position, s.id, {_ROW}, c.version, {_HEAD} {_SOME_OF_LOG if topics else _LOG} "
             f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
@@ -189,7 +203,7 @@ class SqliteRecorder:
                 heads[stream] = row[8:]
             elif stream not in heads:
                 before = self._fetch(f"SELECT {_HEAD} {_COMMIT}", (stream, row[2]))
-                heads[stream] = before[0] if before else _NO_HEAD
+                heads[stream] = before[0] if before else NO_HEAD
             found.append(log_row(row, heads[stream]))
         return found
 

@@ -92,9 +92,9 @@ class Interposed:
         return self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
     ) -> Sequence[LogItem]:
-        return await self.inner.log_page(after, limit, types=types, stream=stream)
+        return await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads)
 
     async def last_position(self) -> int:
         return await self.inner.last_position()
