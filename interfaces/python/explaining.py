@@ -112,7 +112,7 @@ async def explained(
             raise SessionNotFound(stream)
         owned = await store.is_leased(stream)
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
-        if owned is not False or damage is not None or await store.version(stream) == explainer.version:
+        if owned is not False or damage is not None or await store.version(stream) <= explainer.version:
             explanation = explainer.explanation(now=now, owned=owned, damage=damage)
             if kept is not None and damage is None:
                 kept.keep(stream, explainer)

@@ -42,6 +42,7 @@ COLUMNS = {
     table: [(table, column) for column in columns.split()]
     for table, columns in {
         "stored_events": "type at state content commit_id actor causation segment key_id digest",
+        "commits": "position size",
         "blobs": "body digest",
         "snapshots": "version digest format state seal",
     }.items()
@@ -122,15 +123,17 @@ def rows(path: Path) -> list[Any]:
 
 
 Value = int | float | str | bytes | None
-values = st.sampled_from([0, -1, 2**62, 1.5, "", "text", "step.started.v9", "agent:x", b"", b"\xff\x00", None])
+values = st.sampled_from([0, 1, 2, 9, 40, -1, 2**62, 1.5, "", "text", "step.started.v9", "agent:x", b"", b"\xff\x00", None])
 numbers = st.integers(0, 10**6)
 bit_flips = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 7)), min_size=1, max_size=8)
 
 
 def place_of(table: str, event: int) -> str:
-    """Return which rows of a table are meant: an event of `hurt`, its snapshot or its blob."""
+    """Return which rows of a table are meant: an event of `hurt`, its commit, its snapshot or its blob."""
+    of_hurt = f"stream = (SELECT number FROM streams WHERE id = '{HURT}')"
     places = {
         "stored_events": f"stream = '{HURT}' AND version = {event}",
+        "commits": f"{of_hurt} AND version = (SELECT max(version) FROM commits WHERE {of_hurt} AND version <= {event})",  # noqa: S608
         "snapshots": f"stream = '{HURT}'",
         "blobs": "rowid = 2",
     }
@@ -204,7 +207,7 @@ class InTheOrder:
 
 in_columns = st.builds(
     InAColumn,
-    st.sampled_from(COLUMNS["stored_events"] * 2 + COLUMNS["blobs"] + COLUMNS["snapshots"]),
+    st.sampled_from(COLUMNS["stored_events"] * 2 + COLUMNS["commits"] * 4 + COLUMNS["blobs"] + COLUMNS["snapshots"]),
     st.sampled_from(["flip", "cut", "replace", "not text"]),
     numbers,
     numbers,
@@ -284,6 +287,36 @@ def test_damaged_rows_are_named_stay_where_they_are_and_are_never_taken_for_a_st
         assert f"record {found.version} of stream {HURT!r} (type {found.type_name!r}) cannot be read: " in str(found)
     elif found != template.states[HURT]:
         assert examined.code == 1
+    check_that_the_others_are_as_they_were(template, path)
+    check_that_every_command_answers(path)
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE commits SET position = 1, size = 1000 WHERE stream = :hurt AND version = :second",
+        "UPDATE commits SET position = 1, size = 1000 WHERE stream = :hurt",
+        "UPDATE commits SET size = size + 1 WHERE stream = :hurt AND version = :last",
+        "UPDATE commits SET size = size - 0.5 WHERE stream = :hurt AND version = :second",
+        "UPDATE events SET version = 0 WHERE stream = :hurt AND version = :end",
+        "UPDATE events SET version = x'00' WHERE stream = :hurt AND version = 1",
+    ],
+)
+def test_where_a_commit_and_its_events_disagree_every_command_ends_and_the_damage_is_named(
+    template: Template, change: str
+) -> None:
+    path = template.copied()
+    with by_hand(path) as connection:
+        (hurt,) = connection.execute("SELECT number FROM streams WHERE id = ?", (HURT,)).fetchone()
+        begins = [
+            row[0] for row in connection.execute("SELECT version FROM commits WHERE stream = ? ORDER BY 1", (hurt,))
+        ]
+        places = {"hurt": hurt, "second": begins[1], "last": begins[-1], "end": template.events}
+        connection.execute(change, places)
+    examined = steptrail(path, "doctor", "--json")
+    assert (examined.code, examined.err) == (1, "")
+    assert {finding["stream"] for finding in json.loads(examined.out)["findings"] if finding["damage"]} >= {HURT}
     check_that_the_others_are_as_they_were(template, path)
     check_that_every_command_answers(path)
     path.unlink()

@@ -26,7 +26,7 @@ class ChainRow(NamedTuple):
     """One stored event as the chain sees it; the fields from `commit_id` on stand on the first row of a commit only.
 
     The position in the log is in no digest. It grows, by one inside of a commit, and that of the first event stands in
-    the row of the commit as well (`first_position`): that much can be verified.
+    the row of the commit as well (`first_position`), with the number of events (`size`): that much can be verified.
     """
 
     version: int
@@ -41,6 +41,7 @@ class ChainRow(NamedTuple):
     segment: int | None
     key_id: str | None
     first_position: int | None
+    size: int | None
     digest: bytes | None
 
     @property
@@ -121,6 +122,8 @@ def _check(stream: str, previous: bytes, commit: Sequence[ChainRow], fetch: Fetc
         return "its content does not match its digest"
     if first.first_position != first.position:
         return f"it has been moved in the log, from position {first.first_position!r} to {first.position!r}"
+    if first.size != len(commit):
+        return f"it has {len(commit)} events and says that they are {first.size!r}"
     if len(commit) > 1 and any(row[_HEAD:] != _NO_HEAD for row in commit[1:]):
         return "an event inside of it has a head of its own"
     if fetch is None:

@@ -165,8 +165,9 @@ def read_log(
 
     `only` names the one stream to read, `types` the stored types; without them all are read. With `heads` False records
     may come without the heads of their commits.
-    In the place of a record that cannot be read stands the error that says why.
+    In the place of a record that cannot be read stands the error that says why. Positions never fall.
     """
+    reached = after
     entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
     of: CommitRow | None = None
     head: CommitHead | None = None
@@ -175,13 +176,17 @@ def read_log(
         stream, version, topic, commit = row.stream, row.version, row.topic, row.commit
         try:
             _check_place(stream, version, topic)
+            if row.position <= reached:
+                # A commit says where its events stand, and a hand may have written there what belongs to another.
+                raise CorruptRecord(stream, version, topic, f"it is out of order in the log, at {row.position}")
+            reached = row.position
             if commit is not of and commit != of:
                 head, of = None if commit[0] is None else _head(stream, version, topic, commit), commit
             record = read_record(fetch, stream, version, topic, row.at, row.state, head, row.content)
-            entries.append((row.position, stream, record))
+            entries.append((reached, stream, record))
         except CorruptRecord as error:
-            error.position = row.position
-            entries.append((row.position, stream, error))
+            error.position = reached = max(reached, row.position)
+            entries.append((reached, stream, error))
     return entries
 
 

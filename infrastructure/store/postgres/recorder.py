@@ -367,7 +367,7 @@ class PostgresRecorder:
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.digest {_EVENTS} {_IN_ORDER}",
+            f"SELECT {_ROW}, e.position, {_HEAD}, c.position, c.size, c.digest {_EVENTS} {_IN_ORDER}",
             (stream, after, limit),
         )
         return [ChainRow(*row) for row in rows]

@@ -23,6 +23,6 @@ BEGIN_OF = f"coalesce((SELECT max(version) FROM commits WHERE {OF_STREAM} AND ve
 
 NEWEST_VERSION = (
     f"SELECT e.version FROM {EVENTS_OF_COMMITS} WHERE c.{OF_STREAM} AND c.version <= ? AND e.version <= ? "  # noqa: S608
-    "ORDER BY c.version DESC, e.position DESC LIMIT 1"
+    "AND e.version >= c.version ORDER BY c.version DESC, e.position DESC LIMIT 1"
 )
 """The version of the last event of a stream up to one. The parameters are the id and twice the version."""

@@ -81,7 +81,8 @@ _HEAD = "c.commit_id, c.actor, c.causation, c.segment, c.key_id"
 _FIRST = "CASE e.version WHEN c.version THEN c.{} END"
 """A column of a commit, beside its first event only."""
 _HEAD_OF_FIRST = ", ".join(map(_FIRST.format, ("commit_id", "actor", "causation", "segment", "key_id")))
-_DIGEST_OF_FIRST, _POSITION_OF_FIRST = _FIRST.format("digest"), _FIRST.format("position")
+_DIGEST_OF_FIRST = _FIRST.format("digest")
+_PLACE_OF_FIRST = ", ".join(map(_FIRST.format, ("position", "size")))
 
 T = TypeVar("T")
 
@@ -262,7 +263,7 @@ class SqliteRecorder:
 
     def select_strays(self) -> list[tuple[str, int]]:
         """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them."""
-        return self._fetch(
+        found = self._fetch(
             f"SELECT coalesce(s.id, '{STRAY}' || e.stream), min(e.version) FROM events e "  # noqa: S608 - a text of ours
             "LEFT JOIN streams s ON s.number = e.stream LEFT JOIN commits c ON c.stream = e.stream AND c.version = "
             "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version) "
@@ -270,6 +271,8 @@ class SqliteRecorder:
             "GROUP BY e.stream",
             (),
         )
+        # SQLite keeps whatever a hand wrote, also where a version or an id stands.
+        return [(str(stream), version if isinstance(version, int) else 0) for stream, version in found]
 
     def select_last_position(self) -> int:
         """Return where the log ends, 0 when it is empty. No event ever appears later at or before it."""
@@ -290,7 +293,7 @@ class SqliteRecorder:
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         rows = self._fetch(
-            f"SELECT {_ROW}, e.position, {_HEAD_OF_FIRST}, {_POSITION_OF_FIRST}, {_DIGEST_OF_FIRST} "
+            f"SELECT {_ROW}, e.position, {_HEAD_OF_FIRST}, {_PLACE_OF_FIRST}, {_DIGEST_OF_FIRST} "
             f"{_OF_ONE} {_AFTER_VERSION}",
             (stream, stream, after + 1, after, -1 if limit is None else limit),
         )

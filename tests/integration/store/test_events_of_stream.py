@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from steptrail.domain.errors import MissingRecord
+from steptrail.domain.errors import CorruptRecord, MissingRecord
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.opening import open_store
@@ -125,3 +125,27 @@ async def test_an_erasure_removes_events_of_a_commit_that_is_gone(path: Path) ->
     assert len([position async for position, _, _ in store.log()]) == 2
     await store.close()
     assert b"CANARY" not in path.read_bytes()
+
+
+async def test_an_event_that_two_commits_lay_claim_to_is_read_once_and_then_named(path: Path) -> None:
+    store = await filled(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE commits SET position = 1, size = 100 WHERE commit_id = 'agent:a-1'")
+    types, faults = ["test.noted.v1"], list[CorruptRecord]()
+    read = [
+        record.version async for _, _, record in store.log(types=types, stream="agent:a", on_corrupt=faults.append)
+    ]
+    assert read == [1, 2, 3, 4, 5, 6]
+    assert {fault.stream for fault in faults} == {"agent:a"}
+    with pytest.raises(CorruptRecord, match="out of order"):
+        assert [position async for position, _, _ in store.log(types=types, stream="agent:a")] == []
+    await store.close()
+
+
+async def test_a_commit_that_says_it_has_more_events_is_named_before_more_are_appended(path: Path) -> None:
+    store = await filled(path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE commits SET size = 3 WHERE commit_id = 'agent:b-2'")
+    fault = await store.verify("agent:b")
+    assert (fault and fault.why) == "it has 2 events and says that they are 3"
+    await store.close()

@@ -22,9 +22,9 @@ def chain(*sizes: int) -> Rows:
         first = len(rows) + 1
         events = [(first + i, "t", 7 + i, b'{"n":%d}' % (first + i), b'{"said":1}' if i else None) for i in range(size)]
         digest = commit_digest(previous, "agent:a", head, events)
-        rows += [ChainRow(*event, event[0], None, None, None, None, None, None, None) for event in events]
+        rows += [ChainRow(*event, event[0], None, None, None, None, None, None, None, None) for event in events]
         rows[-size] = ChainRow(
-            *events[0], events[0][0], head.commit_id, "runner", None, number, None, events[0][0], digest
+            *events[0], events[0][0], head.commit_id, "runner", None, number, None, events[0][0], size, digest
         )
         previous = digest
     return rows
