@@ -48,9 +48,9 @@ class RunOptions(Settings, frozen=True, kw_only=True):
         if self.budget is not None and self.budget.max_cost_usd and self.prices is None:
             self.refuse("budget", "Expected prices beside a limit on cost, because without them it would limit nothing")
 
-    def limits_cost_of(self, model: str, budget: Budget | None) -> bool:
-        """Tell whether a call of the model would be beyond a limit on cost, that of the run or `budget`: unpriced."""
-        is_limited = any(each is not None and each.max_cost_usd for each in (self.budget, budget))
+    def limits_cost_of(self, model: str, *budgets: Budget | None) -> bool:
+        """Tell whether a call of the model would be beyond a limit on cost, that of the run or `budgets`: unpriced."""
+        is_limited = any(each is not None and each.max_cost_usd for each in (self.budget, *budgets))
         is_priced = self.prices is not None and self.prices.price_of(model) is not None
         return is_limited and not is_priced and self.unpriced == "fail_closed"
 

@@ -138,10 +138,12 @@ class Attempts:
     def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
         outer = graph.node(task.node)
         node = working_node(outer, task.item)
-        if node.budget is not None and node.budget.max_cost_usd and run.options.prices is None:
+        # An item of a map spends from the budget of the map too.
+        budgets = (outer.budget, node.budget)
+        if run.options.prices is None and any(each is not None and each.max_cost_usd for each in budgets):
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
             raise NodeFault(FailureClass.CONFIG, why)
-        if isinstance(node, LlmNode | LlmRouterNode) and run.options.limits_cost_of(node.model, node.budget):
+        if isinstance(node, LlmNode | LlmRouterNode) and run.options.limits_cost_of(node.model, *budgets):
             why = f"there is a limit on cost, and no price for {node.model!r}: add one, or say `unpriced='ignore'`"
             raise NodeFault(FailureClass.CONFIG, why)
         if isinstance(outer, MapNode) and task.item is None:

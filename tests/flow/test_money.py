@@ -53,3 +53,15 @@ async def test_a_reply_that_does_not_say_what_it_used_passes_a_limit_on_cost() -
     with pytest.raises(ExecutionFailed, match="max_cost_usd is 1, and it was 0 and what cannot be told"):
         result.raise_for_stop()
     assert ignored.status is ExecutionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("prices", [None, priced("other")])
+async def test_no_item_of_a_map_with_a_limit_on_cost_asks_a_model_without_a_price(prices: PriceTable | None) -> None:
+    model = ScriptedModel([say("x"), say("y")])
+    flow = Workflow("t").map("each", over="input", model=model, prompt="{{ item }}", budget=DOLLAR).build()
+    async with trail_of() as trail:
+        closed = await trail.run(flow, ["a", "b"], options=RunOptions(prices=prices))
+        opened = await trail.run(flow, ["a", "b"], options=RunOptions(prices=priced("scripted")))
+    assert closed.error is not None
+    assert (closed.error.failure, closed.usage.total) == (FailureClass.CONFIG, 0)
+    assert opened.status is ExecutionStatus.COMPLETED
