@@ -71,11 +71,9 @@ def _wrong(name: str, value: JsonValue) -> str | None:
         case "min" | "max":
             return None if number_in(value) is not None else "a number"
         case "n":
-            return (
-                None
-                if isinstance(value, int) and not isinstance(value, bool) and value >= 0
-                else "a whole number from 0"
-            )
+            number = number_in(value)
+            fits = number is not None and number >= 0 and number.is_integer()
+            return None if fits else "a whole number from 0"
         case "type":
             return None if value in TYPES else f"one of {', '.join(TYPES)}"
         case "types":

@@ -76,7 +76,11 @@ async def _examine_stream(
             _add_unreadable(error, seen)
             if refolding is not None:
                 refolding.give_up()
-            after = max(error.found, error.version) - 1 if isinstance(error, MissingRecord) else max(error.version, after + 1)
+            after = (
+                max(error.found, error.version) - 1
+                if isinstance(error, MissingRecord)
+                else max(error.version, after + 1)
+            )
         else:
             if not records:
                 seen.add("records", stream, f"the events after {after} cannot be found, up to {newest} should be there")

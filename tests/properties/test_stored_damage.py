@@ -123,14 +123,16 @@ def rows(path: Path) -> list[Any]:
 
 
 Value = int | float | str | bytes | None
-values = st.sampled_from([0, 1, 2, 9, 40, -1, 2**62, 1.5, "", "text", "step.started.v9", "agent:x", b"", b"\xff\x00", None])
+values = st.sampled_from(
+    [0, 1, 2, 9, 40, -1, 2**62, 1.5, "", "text", "step.started.v9", "agent:x", b"", b"\xff\x00", None]
+)
 numbers = st.integers(0, 10**6)
 bit_flips = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 7)), min_size=1, max_size=8)
 
 
 def place_of(table: str, event: int) -> str:
     """Return which rows of a table are meant: an event of `hurt`, its commit, its snapshot or its blob."""
-    of_hurt = f"stream = (SELECT number FROM streams WHERE id = '{HURT}')"
+    of_hurt = f"stream = (SELECT number FROM streams WHERE id = '{HURT}')"  # noqa: S608 - a name of ours
     places = {
         "stored_events": f"stream = '{HURT}' AND version = {event}",
         "commits": f"{of_hurt} AND version = (SELECT max(version) FROM commits WHERE {of_hurt} AND version <= {event})",  # noqa: S608

@@ -132,9 +132,7 @@ async def test_an_event_that_two_commits_lay_claim_to_is_read_once_and_then_name
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE commits SET position = 1, size = 100 WHERE commit_id = 'agent:a-1'")
     types, faults = ["test.noted.v1"], list[CorruptRecord]()
-    read = [
-        record.version async for _, _, record in store.log(types=types, stream="agent:a", on_corrupt=faults.append)
-    ]
+    read = [record.version async for _, _, record in store.log(types=types, stream="agent:a", on_corrupt=faults.append)]
     assert read == [1, 2, 3, 4, 5, 6]
     assert {fault.stream for fault in faults} == {"agent:a"}
     with pytest.raises(CorruptRecord, match="out of order"):

@@ -104,3 +104,10 @@ edges: [a > b > c]
     ]
     with pytest.raises(InvalidWorkflow):
         load_flow(text, {})
+
+
+@pytest.mark.parametrize("n", [0, 3, 3.0])
+def test_a_whole_number_is_one_however_it_is_written(n: Any) -> None:
+    assert FilterNode(id="f", operation="top_n", over="vars.rows", settings={"n": n}).settings == {"n": n}
+    with pytest.raises(ConfigurationError, match="a whole number from 0"):
+        FilterNode(id="f", operation="top_n", over="vars.rows", settings={"n": n + 0.5})
