@@ -35,6 +35,11 @@ _FLOOR_COLUMNS = {
     "key_id": "text",
     "digest": "bytea",
 }
+_EVENTS = (
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content FROM steptrail.events e "
+    "JOIN steptrail.streams s ON s.number = e.stream JOIN steptrail.types t ON t.number = e.type "
+)
+"""The log as a projector reads it that looks at no head of a commit."""
 _ROWS = (
     "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content, "
     "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM steptrail.events e "
@@ -75,9 +80,9 @@ class PostgresPlace:
 
     def read_floor(self, stream: str | None = None) -> Cost:
         """Read the rows of a stream, or of all, parse each as JSON and hold none, and return what that cost."""
-        which = "ORDER BY e.position" if stream is None else "WHERE s.id = %s ORDER BY e.version"
+        asked = _EVENTS + "ORDER BY e.position" if stream is None else _ROWS + "WHERE s.id = %s ORDER BY e.version"
         with connected(self.url) as connection, stopwatch() as watch:
-            cursor = connection.execute(_ROWS + which, None if stream is None else (stream,), binary=True)
+            cursor = connection.execute(asked, None if stream is None else (stream,), binary=True)
             names = [column.name for column in cursor.description]
             parts = [names.index("state"), names.index("content")]
             for row in cursor:

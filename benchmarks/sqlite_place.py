@@ -26,6 +26,11 @@ _ROWS = (
     "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
+_EVENTS = (
+    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content FROM events e "
+    "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
+)
+"""The log as a projector reads it that looks at no head of a commit."""
 _FLOOR = (
     "CREATE TABLE floor (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL, "
     "type TEXT NOT NULL, at INTEGER NOT NULL, state BLOB NOT NULL, content BLOB, commit_id TEXT, actor TEXT, "
@@ -66,7 +71,7 @@ class SqlitePlace:
         """Read the rows of a stream, or of all, parse each as JSON and hold none, and return what that cost."""
         with closing(sqlite3.connect(self._path)) as connection, stopwatch() as watch:
             if stream is None:
-                cursor = connection.execute(_ROWS + "ORDER BY e.position")
+                cursor = connection.execute(_EVENTS + "ORDER BY e.position")
             else:
                 cursor = connection.execute(_ROWS + "WHERE s.id = ? ORDER BY e.version", (stream,))
             names = [column[0] for column in cursor.description]
