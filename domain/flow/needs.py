@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from steptrail.domain.flow.kinds.values import TYPES, number_in
+from steptrail.domain.flow.kinds.values import TYPES, has_type, number_in
 from steptrail.domain.json_value import JsonValue
 
 __all__ = ["wrong_setting"]
@@ -40,6 +40,17 @@ _NEEDED: Final[Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]] = {
 """For transforms, filters and checks: each operation or kind -> the rows of settings of which it needs one."""
 
 
+_TYPE_OF: Final[Mapping[str, tuple[str, str]]] = {
+    "max": ("number", "a number"),
+    "min": ("number", "a number"),
+    "names": ("object", "an object"),
+    "schema": ("object", "an object"),
+    "template": ("string", "a text"),
+    "values": ("array", "a list"),
+}
+"""Name of a setting -> its type in JSON, and that in words."""
+
+
 def wrong_setting(of: str, operation: str, given: Mapping[str, JsonValue]) -> tuple[str, str] | None:
     """Return the name of the first setting that is missing or wrong, and what is expected there; None for nothing.
 
@@ -56,20 +67,13 @@ def wrong_setting(of: str, operation: str, given: Mapping[str, JsonValue]) -> tu
 
 def _wrong(name: str, value: JsonValue) -> str | None:
     """Return what a setting holds if the value is something else; None if it is not, or is read by somebody else."""
+    if name in _TYPE_OF:
+        kind, said = _TYPE_OF[name]
+        return None if has_type(value, kind) else said
     match name:
         case "keys" | "paths":
             fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
             return None if fits else "a list of texts"
-        case "names":
-            return None if isinstance(value, dict) else "an object"
-        case "template":
-            return None if isinstance(value, str) else "a text"
-        case "values":
-            return None if isinstance(value, list) else "a list"
-        case "schema":
-            return None if isinstance(value, dict) else "an object"
-        case "min" | "max":
-            return None if number_in(value) is not None else "a number"
         case "n":
             number = number_in(value)
             fits = number is not None and number >= 0 and number.is_integer()
