@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steptrail.projections.execution_time import ExecutionTime, project_execution_time
     from steptrail.projections.explanation import AgentExplanation, explain
     from steptrail.projections.kernel.changes import Changes
-    from steptrail.projections.kernel.projection import Entry, Projection
+    from steptrail.projections.kernel.projection import Projection
     from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Index, Row, Table
     from steptrail.projections.kinds import Explanation
     from steptrail.projections.questions import Question
@@ -36,7 +36,6 @@ __all__ = [
     "DecisionRow",
     "Decisions",
     "EndRow",
-    "Entry",
     "ExecutionStop",
     "ExecutionTime",
     "Explanation",
@@ -70,7 +69,7 @@ _NAMES_OF = {
     "steptrail.projections.execution_time": ("ExecutionTime", "project_execution_time"),
     "steptrail.projections.explanation": ("AgentExplanation", "explain"),
     "steptrail.projections.kernel.changes": ("Changes",),
-    "steptrail.projections.kernel.projection": ("Entry", "Projection"),
+    "steptrail.projections.kernel.projection": ("Projection",),
     "steptrail.projections.kernel.table": ("INSTANT", "Column", "ColumnKind", "Index", "Row", "Table"),
     "steptrail.projections.kinds": ("Explanation",),
     "steptrail.projections.questions": ("Question",),

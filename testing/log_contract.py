@@ -11,9 +11,10 @@ import pytest
 from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, Recorded, StreamHead
+from steptrail.domain.kernel.log_page import LogPage
+from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.runtime.kernel.ports import EventStore, LogItem
+from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
 
 __all__ = ["LogContract", "SharedLogContract"]
@@ -86,11 +87,13 @@ class LogContract:
                 await store.append(stream, EMPTY_STREAM, commit_of("c", Noted(), Written(), Noted()))
             everything = [entry async for entry in store.log()]
             middle = everything[1][0]
-            assert [*await store.log_page(0, 6)] == [*await store.log_page(0, 100)] == everything
-            assert [*await store.log_page(middle, 3)] == everything[2:5]
-            assert [*await store.log_page(middle, 3, types=[Written.TYPE])] == everything[4:5]
-            assert [*await store.log_page(middle, 3, stream=_STREAM)] == everything[2:3]
-            assert [*await store.log_page(everything[-1][0], 3)] == []
+            last = everything[-1].position
+            assert await store.log_page(0, 6) == LogPage(everything, [], last, is_end=False)
+            assert await store.log_page(0, 100) == LogPage(everything, [], last, is_end=True)
+            assert await store.log_page(middle, 3) == LogPage(everything[2:5], [], everything[4].position, is_end=False)
+            assert (await store.log_page(middle, 3, types=[Written.TYPE])).entries == everything[4:5]
+            assert (await store.log_page(middle, 3, stream=_STREAM)).entries == everything[2:3]
+            assert await store.log_page(last, 3) == LogPage([], [], last, is_end=True)
 
         run_on(opener, scenario)
 
@@ -103,13 +106,12 @@ class LogContract:
             for each in (_STREAM, _OTHER):
                 await store.append(each, EMPTY_STREAM, commit_of("c", Noted(), Written(data=[7]), Noted()))
 
-            def said(page: Sequence[LogItem]) -> list[tuple[int, str, int, int, object]]:
-                records = [(at, of, record) for at, of, record in page if isinstance(record, Recorded)]
-                return [(at, of, record.version, record.at, record.event) for at, of, record in records]
+            def said(page: LogPage) -> list[tuple[int, str, int, int, object]]:
+                return [(at, of, record.version, record.at, record.event) for at, of, record in page.entries]
 
             whole = await store.log_page(1, 10, types=types, stream=stream)
             assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
-            assert len(whole) == (5 if stream is None else 2)
+            assert whole.size == (5 if stream is None else 2)
 
         run_on(opener, scenario)
 
@@ -126,7 +128,8 @@ class LogContract:
             assert seen == positions[:3]
             for heads in (True, False):
                 page = await store.log_page(0, 3, heads=heads)
-                assert [isinstance(record, CorruptRecord) for _, _, record in page] == [False, True, False]
+                assert [error.position for error in page.damage] == positions[1:2]
+                assert [item.position for item in page.in_turn()] == positions[:3]
             with pytest.raises(CorruptRecord) as caught:
                 _ = [entry async for entry in store.log()]
             assert (caught.value.position, caught.value.version) == (positions[1], 2)

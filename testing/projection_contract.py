@@ -19,10 +19,11 @@ from typing import Any
 import pytest
 
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.views.fold_memory import FoldMemory
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table
 from steptrail.testing.store_samples import AT
 
@@ -58,21 +59,21 @@ class TablesInMemory:
                 self.rows[table.name][key] = {**whole, **added}
 
 
-def sample_log(streams: Mapping[str, Sequence[Event]]) -> list[Entry]:
+def sample_log(streams: Mapping[str, Sequence[Event]]) -> list[LogEntry]:
     """Return a log in which the streams take turns, a second apart."""
     turns = zip_longest(*([(stream, event) for event in events] for stream, events in streams.items()))
     versions = dict.fromkeys(streams, 0)
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     for stream, event in (each for turn in turns for each in turn if each is not None):
         versions[stream] += 1
         position = len(log) + 1
-        log.append(Entry(position, stream, Recorded(versions[stream], AT + position * 1_000_000, event)))
+        log.append(LogEntry(position, stream, Recorded(versions[stream], AT + position * 1_000_000, event)))
     return log
 
 
 def project(
     projection: Projection[Any],
-    log: Sequence[Entry],
+    log: Sequence[LogEntry],
     *,
     batch: int = 1_000_000,
     forget_every: int = 0,
@@ -91,7 +92,7 @@ def project(
 
 def _batches(
     projection: Projection[Any],
-    log: Sequence[Entry],
+    log: Sequence[LogEntry],
     tables: TablesInMemory,
     *,
     batch: int,
@@ -129,26 +130,26 @@ class ProjectionContract:
         raise NotImplementedError
 
     @pytest.fixture
-    def log(self) -> Sequence[Entry]:
+    def log(self) -> Sequence[LogEntry]:
         """A sample of what it reads."""
         raise NotImplementedError
 
-    def test_the_sample_says_something(self, projection: Projection[Any], log: Sequence[Entry]) -> None:
+    def test_the_sample_says_something(self, projection: Projection[Any], log: Sequence[LogEntry]) -> None:
         assert len([each for each in log if _is_for(projection, each)]) >= 10
         assert len({each.stream for each in log}) >= 2
         assert any(project(projection, log).rows.values())
 
     def test_what_it_writes_fits_its_tables_after_each_entry(
-        self, projection: Projection[Any], log: Sequence[Entry]
+        self, projection: Projection[Any], log: Sequence[LogEntry]
     ) -> None:
         project(projection, log, batch=1)
 
-    def test_it_makes_the_same_rows_again(self, projection: Projection[Any], log: Sequence[Entry]) -> None:
+    def test_it_makes_the_same_rows_again(self, projection: Projection[Any], log: Sequence[LogEntry]) -> None:
         assert project(projection, log).rows == project(projection, log).rows
 
     @pytest.mark.parametrize("batch", [2, 3, 7])
     def test_the_cuts_of_batches_change_nothing(
-        self, projection: Projection[Any], log: Sequence[Entry], batch: int
+        self, projection: Projection[Any], log: Sequence[LogEntry], batch: int
     ) -> None:
         # At every place: what is put for later must not tell how the log was cut, and the next entry may put it right.
         # First batches of each size move the cuts over all places, in one pass each.
@@ -164,19 +165,19 @@ class ProjectionContract:
 
     @pytest.mark.parametrize("batch", [1, 3])
     def test_a_memory_that_is_lost_changes_nothing(
-        self, projection: Projection[Any], log: Sequence[Entry], batch: int
+        self, projection: Projection[Any], log: Sequence[LogEntry], batch: int
     ) -> None:
         assert project(projection, log, batch=batch, forget_every=1).rows == project(projection, log).rows
 
     @pytest.mark.parametrize("batch", [1, 3])
     def test_what_is_delivered_twice_changes_nothing(
-        self, projection: Projection[Any], log: Sequence[Entry], batch: int
+        self, projection: Projection[Any], log: Sequence[LogEntry], batch: int
     ) -> None:
         twice = project(projection, log, batch=batch, forget_every=2, again=5)
         assert twice.rows == project(projection, log).rows
 
 
-def _is_for(projection: Projection[Any], entry: Entry) -> bool:
+def _is_for(projection: Projection[Any], entry: LogEntry) -> bool:
     is_of_kind = not projection.prefixes or entry.stream.startswith(tuple(projection.prefixes))
     return is_of_kind and (not projection.types or entry.record.event.TYPE in projection.types)
 

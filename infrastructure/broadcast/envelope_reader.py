@@ -5,13 +5,13 @@ from typing import Any
 
 from steptrail.domain.errors import SessionErased
 from steptrail.domain.kernel.erasure import Erased
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["EnvelopeReader", "StreamFolds", "fold_at", "is_fork"]
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span, is_sampled
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["Entries", "export_spans"]
 

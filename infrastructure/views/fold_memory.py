@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.projection import Projection
 
 __all__ = ["FoldMemory"]
 
@@ -25,7 +26,7 @@ class FoldMemory(Generic[F]):
         self._projection, self._most = projection, most
         self._folds: dict[str, F] = {}
 
-    def fold(self, entries: Sequence[Entry], changes: Changes, start: int = 0) -> int:
+    def fold(self, entries: Sequence[LogEntry], changes: Changes, start: int = 0) -> int:
         """Fold entries from the one with the number `start`, and return the number of the first that was not folded.
 
         That is one whose fold is missing: call `refold` for its stream, and go on there. Raises what the projection
@@ -43,7 +44,7 @@ class FoldMemory(Generic[F]):
             folds[stream] = begin(stream) if after is None else after
         return len(entries)
 
-    def refold(self, stream: str, entries: Iterable[Entry]) -> None:
+    def refold(self, stream: str, entries: Iterable[LogEntry]) -> None:
         """Make the fold of a stream again from its first entries. What that writes is thrown away."""
         fold = self._projection.begin(stream)
         for entry in entries:

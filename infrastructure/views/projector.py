@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from steptrail.domain.errors import CorruptRecord, ProjectionStopped
 from steptrail.domain.kernel.erasure import Erased
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.secrets import without_secrets
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.failing import kept_failure
@@ -34,7 +35,7 @@ from steptrail.infrastructure.views.generation import (
     ViewProgress,
 )
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.ports import EventStore
@@ -172,30 +173,33 @@ class Projector(Generic[F]):
         )
         if self.until is not None:
             end = min(end, self.until)
-            page = [each for each in page if each[0] <= end]
+            page = page.upto(end)
         self._reach("page-read")
-        entries, prefixes = list[Entry](), self._prefixes
-        for position, stream, record in page:
-            if isinstance(record, CorruptRecord):
-                if not prefixes or record.stream.startswith(prefixes):
-                    batch.damage.append(Damage(position, record.stream, record.version, str(record)))
-                continue
-            batch.newest = stream, record.version
-            if isinstance(record.event, Erased):
-                self._is_outdated = self._is_outdated or position > self._never_counted
-            elif not prefixes or stream.startswith(prefixes):
-                entries.append(Entry(position, stream, record))
-        if self._is_outdated:
+        erased = {each.position for each in page.entries if isinstance(each.record.event, Erased)}
+        if any(position > self._never_counted for position in erased):
+            self._is_outdated = True
             raise PlaceMoved
-        batch.is_end = len(page) < wanted
-        batch.count, batch.pages = batch.count + len(page), batch.pages + 1
+        if page.entries:
+            batch.newest = page.entries[-1].stream, page.entries[-1].record.version
+        for error in page.damage:
+            if self._is_read(error.stream):
+                batch.damage.append(Damage(error.position or 0, error.stream, error.version, str(error)))
+        # Most pages have only events of streams that are read.
+        strange = {stream for stream in {each.stream for each in page.entries} if not self._is_read(stream)}
+        entries = page.entries
+        if erased or strange:
+            entries = [each for each in entries if each.position not in erased and each.stream not in strange]
+        batch.is_end = page.is_end
+        batch.count, batch.pages = batch.count + page.size, batch.pages + 1
         batch.entries = self._without_damaged(entries, batch.damage)
-        last = page[-1][0] if page else 0
         batch.reached = batch.reached._replace(
             # All up to the end was there before it was read.
-            position=max(batch.reached.position, last, end if batch.is_end else 0),
+            position=max(page.reached, end if batch.is_end else 0),
             at=entries[-1].record.at if entries else batch.reached.at,
         )
+
+    def _is_read(self, stream: str) -> bool:
+        return not self._prefixes or stream.startswith(self._prefixes)
 
     async def _name_place(self, batch: "_Batch") -> None:
         if batch.newest is not None:
@@ -203,13 +207,13 @@ class Projector(Generic[F]):
             named = batch.reached._replace(stream=stream, stream_version=version)
             batch.reached = named._replace(digest=await self._digest(named))
 
-    def _without_damaged(self, entries: list[Entry], damage: list[Damage]) -> list[Entry]:
+    def _without_damaged(self, entries: Sequence[LogEntry], damage: list[Damage]) -> Sequence[LogEntry]:
         first = {each.stream: each.position for each in reversed(damage)} | self._damaged
         if not first:
             return entries
         return [each for each in entries if each.position < first.get(each.stream, each.position + 1)]
 
-    async def _fold(self, entries: list[Entry], changes: Changes) -> None:
+    async def _fold(self, entries: Sequence[LogEntry], changes: Changes) -> None:
         done = 0
         while True:
             done = await self._in_thread(partial(_raised, partial(self._memory.fold, entries, changes, done)))
@@ -217,16 +221,16 @@ class Projector(Generic[F]):
                 return
             await self._refold(entries[done])
 
-    async def _refold(self, before: Entry) -> None:
-        past: list[Entry] = []
+    async def _refold(self, before: LogEntry) -> None:
+        past: list[LogEntry] = []
         log = self._store.log(
             stream=before.stream, types=self.projection.types, limit=before.record.version, on_corrupt=_pass
         )
-        async for position, stream, record in log:
-            if position >= before.position:
+        async for entry in log:
+            if entry.position >= before.position:
                 break
-            if position not in self._skipped:
-                past.append(Entry(position, stream, record))
+            if entry.position not in self._skipped:
+                past.append(entry)
         await self._in_thread(partial(_raised, partial(self._memory.refold, before.stream, past)))
 
     async def _write(
@@ -267,7 +271,7 @@ class Projector(Generic[F]):
                 return
         await self._write(batch.reached, Changes(), batch.damage)
 
-    def _log_once(self, entry: Entry, raised: BaseException) -> None:
+    def _log_once(self, entry: LogEntry, raised: BaseException) -> None:
         """Log what the projection raised, values and all: it is tried again with each question."""
         if entry.position > self._logged:
             self._logged = entry.position
@@ -306,14 +310,14 @@ class _Batch:
 
     def __init__(self, reached: Reached) -> None:
         self.reached, self.changes = reached, Changes()
-        self.entries: list[Entry] = []
+        self.entries: Sequence[LogEntry] = ()
         self.damage: list[Damage] = []
         self.newest: tuple[str, int] | None = None
         self.count, self.pages, self.is_end = 0, 0, False
 
     def drop(self) -> None:
         """Let go of what is written, before the collector looks through it."""
-        self.entries, self.changes = [], Changes()
+        self.entries, self.changes = (), Changes()
 
 
 class _ProjectionRaised(Exception):

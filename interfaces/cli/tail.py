@@ -5,6 +5,7 @@ import asyncio
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import Output, one_line
@@ -12,7 +13,6 @@ from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
 from steptrail.interfaces.cli.summaries import clock_time, record_data
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["register"]
 

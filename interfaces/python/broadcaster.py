@@ -15,6 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, DeliveryError, SessionErased, StoreError
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, StreamFolds, fold_at
@@ -24,7 +25,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["BroadcastStats", "Broadcaster"]
 

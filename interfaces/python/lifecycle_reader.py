@@ -2,12 +2,12 @@
 
 from collections import OrderedDict
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.kinds import Lifecycle
 from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.runtime.kernel.subscription import LogEntry
 
 __all__ = ["LifecycleReader"]
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.portal import Portal, refuse_inside_a_loop
 from steptrail.interfaces.python.handle import AnyHandle
@@ -23,7 +24,7 @@ from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import OutputT
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.following import Followed, Following
-from steptrail.runtime.kernel.subscription import LogEntry, Subscription
+from steptrail.runtime.kernel.subscription import Subscription
 
 if TYPE_CHECKING:
     from steptrail.interfaces.python.flow import Flow

@@ -2,27 +2,18 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Table
 
-__all__ = ["Entry", "OnError", "Projection"]
+__all__ = ["OnError", "Projection"]
 
 F = TypeVar("F")
 
 OnError = Literal["stop", "skip"]
 """How a projection treats an entry at which it raises, or makes a row that its table does not take."""
-
-
-class Entry(NamedTuple):
-    """One record of the log: its position in the order of all streams, its stream, and the event with its place."""
-
-    position: int
-    stream: str
-    record: Recorded[Event]
 
 
 class Projection(ABC, Generic[F]):
@@ -53,7 +44,7 @@ class Projection(ABC, Generic[F]):
         """Return the fold of a stream before its first entry."""
 
     @abstractmethod
-    def apply(self, fold: F, entry: Entry, changes: Changes) -> F | None:
+    def apply(self, fold: F, entry: LogEntry, changes: Changes) -> F | None:
         """Return the fold after an entry, and say what the entry changes. It may change the fold in place.
 
         None when nothing of the stream needs to be remembered any more. A later entry of it is then folded from what

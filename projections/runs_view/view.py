@@ -10,8 +10,9 @@ from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Table
 from steptrail.projections.runs_view.agent_runs import AGENT_RUN_HANDLERS
 from steptrail.projections.runs_view.calls import CALL_HANDLERS
@@ -48,7 +49,7 @@ class RunsView(Projection[StreamMemory]):
         """Return the memory of a stream before its first event."""
         return StreamMemory(stream, stream.partition(":")[0])
 
-    def apply(self, fold: StreamMemory, entry: Entry, changes: Changes) -> StreamMemory:
+    def apply(self, fold: StreamMemory, entry: LogEntry, changes: Changes) -> StreamMemory:
         """Write what an event changes, and return the memory after it, which is the same object."""
         position, _, record = entry
         version, at, event = record.version, record.at, record.event

@@ -11,10 +11,11 @@ from typing import Self
 
 from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy
 from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.names import checked_name
 from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.ports import EventStore, Lease
-from steptrail.runtime.kernel.subscription import LogEntry, OnCorrupt, Subscription
+from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
 
 __all__ = ["Follower"]
 

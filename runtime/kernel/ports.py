@@ -8,13 +8,11 @@ from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelR
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["EventStore", "Lease", "LogItem", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
-
-LogItem = tuple[int, str, Recorded[Event] | CorruptRecord]
-"""A position of the log, its stream, and the record there; the error in place of one that cannot be read."""
+__all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
 
 
 class StoredStream(Protocol):
@@ -157,8 +155,8 @@ class EventStore(SnapshotStore, Protocol):
         stream: str | None = None,
         limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
-    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        """Yield (position, stream, record) of all streams, or of one, after `after`, in the order they were stored.
+    ) -> AsyncIterator[LogEntry]:
+        """Yield the entries of all streams, or of one, after `after`, in the order they were stored.
 
         A record that cannot be read raises `CorruptRecord` with its position. With `on_corrupt`, that is called with
         the error in the record's turn, and the record is left out. `limit` counts such records too. No record ever
@@ -168,8 +166,8 @@ class EventStore(SnapshotStore, Protocol):
 
     async def log_page(
         self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
-    ) -> Sequence[LogItem]:
-        """Return what `log` yields after `after`, in one piece. Fewer than `limit` items are the end of the log.
+    ) -> LogPage:
+        """Return what `log` yields after `after`, at most `limit` records, in one piece.
 
         With `heads` False records may come without the heads of their commits, which is quicker.
         """

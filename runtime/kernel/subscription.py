@@ -7,47 +7,23 @@ So a slow consumer holds no more than one page and delays nobody, and an interru
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from steptrail.domain.errors import ConfigurationError, CorruptRecord
-from steptrail.domain.kernel.by_prefix import id_of, prefix_of
-from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.given import a_flag, a_plain_function, a_row, a_whole
-from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.runtime.kernel.iteration import Iteration
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.log_reader import Watch, watch_log, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LogEntry", "OnCorrupt", "Subscription"]
+__all__ = ["OnCorrupt", "Subscription"]
 
 _PAGE = 500
 
 OnCorrupt = Callable[[CorruptRecord], None]
 """Is called with the error of each record that cannot be read, in the record's turn. The record is then left out."""
-
-
-class LogEntry(NamedTuple):
-    """One event with its place in the log, which holds the events of all streams in the order they were stored.
-
-    `position` counts from 1 in the whole store. It only grows, and numbers may be missing; begin the next subscription
-    after it. `stream` is the id of the stream with its prefix, such as `agent:triage-7`. `record` is the event with its
-    version in the stream, its instant and the head of its commit.
-    """
-
-    position: int
-    stream: str
-    record: Recorded[Event]
-
-    @property
-    def id(self) -> str:
-        """The id of the stream without its prefix: the session's, for a session of an agent."""
-        return id_of(self.stream)
-
-    @property
-    def kind(self) -> str:
-        """The kind of the stream: `agent` for a session of an agent."""
-        return prefix_of(self.stream).removesuffix(":")
 
 
 class Subscription(Iteration[LogEntry]):
@@ -171,13 +147,6 @@ class Subscription(Iteration[LogEntry]):
         self._wake()
 
     async def _read(self, read_to: int, end: int) -> None:
-        page: list[tuple[int, LogEntry | CorruptRecord]] = []
-
-        def leave_out(error: CorruptRecord) -> None:
-            page.append((error.position or read_to, error))
-
-        log = self._store.log(after=read_to, types=self._types, stream=self._stream, limit=_PAGE, on_corrupt=leave_out)
-        async for position, stream, record in log:
-            page.append((position, LogEntry(position, stream, record)))
-        self._read_to = page[-1][0] if len(page) == _PAGE else max(end, page[-1][0] if page else 0)
-        self._page.extend(entry for _, entry in page)
+        page = await self._store.log_page(read_to, _PAGE, types=self._types, stream=self._stream)
+        self._read_to = max(end, page.reached) if page.is_end else page.reached
+        self._page.extend(page.in_turn())

@@ -46,9 +46,10 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.kernel.erasure import Erased, Erasure, ErasureReport
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.runtime.agent.agent_journal import OnCommit
-from steptrail.runtime.kernel.subscription import LogEntry, Subscription
+from steptrail.runtime.kernel.subscription import Subscription
 
 __all__ = [
     "AgentEvent",

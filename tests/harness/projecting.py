@@ -5,9 +5,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Key, Row, Table
 
 __all__ = ["Tables", "entries", "joined_log", "projected", "projected_in_pieces"]
@@ -49,24 +50,24 @@ def _int(value: object) -> int:
     return value
 
 
-def entries(stream: str, records: Iterable[Recorded[Any]], first: int = 1) -> list[Entry]:
+def entries(stream: str, records: Iterable[Recorded[Any]], first: int = 1) -> list[LogEntry]:
     """Return the records of one stream as a log that holds nothing else."""
-    return [Entry(first + place, stream, record) for place, record in enumerate(records)]
+    return [LogEntry(first + place, stream, record) for place, record in enumerate(records)]
 
 
-def joined_log(streams: Mapping[str, Sequence[Recorded[Any]]], turns: Iterator[str] | None = None) -> list[Entry]:
+def joined_log(streams: Mapping[str, Sequence[Recorded[Any]]], turns: Iterator[str] | None = None) -> list[LogEntry]:
     """Return a log of several streams: in turn, or as `turns` names them until it ends."""
     left = {stream: list(records) for stream, records in streams.items()}
     order = turns if turns is not None else iter(())
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     while any(left.values()):
         name = next(order, None)
         stream = name if name is not None and left.get(name) else next(each for each, rest in left.items() if rest)
-        log.append(Entry(len(log) + 1, stream, left[stream].pop(0)))
+        log.append(LogEntry(len(log) + 1, stream, left[stream].pop(0)))
     return log
 
 
-def projected_in_pieces(view: Projection[Any], log: Sequence[Entry], data: st.DataObject) -> Tables:
+def projected_in_pieces(view: Projection[Any], log: Sequence[LogEntry], data: st.DataObject) -> Tables:
     """Return what a projection writes of a log that comes in pieces, partly twice, with memories that are lost."""
     return projected(
         view,
@@ -79,7 +80,7 @@ def projected_in_pieces(view: Projection[Any], log: Sequence[Entry], data: st.Da
 
 def projected(
     view: Projection[Any],
-    log: Sequence[Entry],
+    log: Sequence[LogEntry],
     *,
     batches: Callable[[], int] = lambda: 1_000_000,
     goes_back: Callable[[int], int] = lambda place: 0,
@@ -109,7 +110,7 @@ def projected(
     return tables
 
 
-def _again(view: Projection[Any], log: Sequence[Entry], until: Entry) -> Any:
+def _again(view: Projection[Any], log: Sequence[LogEntry], until: LogEntry) -> Any:
     fold = view.begin(until.stream)
     for entry in log:
         if entry.position >= until.position:

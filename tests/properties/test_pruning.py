@@ -6,10 +6,10 @@ from tempfile import TemporaryDirectory
 
 from hypothesis import given, strategies as st
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.views.generation import Generation, Reached
 from steptrail.infrastructure.views.sqlite import SqliteSeries
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.scenario import SECOND, START
 from tests.harness.projecting import joined_log
@@ -19,7 +19,7 @@ from tests.properties.driving import lives
 VIEW = RunsView()
 
 
-def fill(generation: Generation, batches: Sequence[Sequence[Entry]], prunes: Mapping[int, int]) -> Mapping[str, str]:
+def fill(generation: Generation, batches: Sequence[Sequence[LogEntry]], prunes: Mapping[int, int]) -> Mapping[str, str]:
     """Apply batches of a log, prune after those that are named, and return the digests of the tables."""
     generation.database.write(lambda statements: generation.prepare(statements, [VIEW]))
     folds, place = {stream: VIEW.begin(stream) for batch in batches for _, stream, _ in batch}, 0
@@ -44,8 +44,8 @@ def test_rows_that_are_pruned_at_any_time_are_those_of_a_fresh_fold(data: st.Dat
     life, other = data.draw(lives()), data.draw(lives())
     log = joined_log({"agent:a": life.committed, "agent:b": other.committed})
     instants = st.integers(START, max(entry.record.at for entry in log) + SECOND)
-    batches: list[Sequence[Entry]] = []
-    left: Sequence[Entry] = log
+    batches: list[Sequence[LogEntry]] = []
+    left: Sequence[LogEntry] = log
     while left:
         many = data.draw(st.integers(1, 40))
         batches.append(left[:many])

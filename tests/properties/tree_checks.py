@@ -15,13 +15,13 @@ from steptrail.domain.agent.events import ExecutionStarted, SessionForked
 from steptrail.domain.flow.events import FlowRetried, FlowStarted
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
 from steptrail.interfaces.cli.examination import examine
-from steptrail.projections.kernel.projection import Entry
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.runs_view.view import RunsView
 from tests.harness.projecting import entries, projected
@@ -102,7 +102,7 @@ async def _rows_agree(life: TreeLife, logs: Mapping[str, Sequence[Recorded[Any]]
             agrees = agrees_with_the_agent if kind == "agent" else agrees_with_the_flow
             agrees(name, records, projected(RunsView(), entries(stream, records)))
     stored = [(stream, record) async for _, stream, record in life.store.log()]
-    log = [Entry(place, *each) for place, each in enumerate(stored, 1)]  # what was erased has left gaps
+    log = [LogEntry(place, *each) for place, each in enumerate(stored, 1)]  # what was erased has left gaps
     tables = projected(RunsView(), log)
     fits_its_tables(tables)
     refers_to_what_is_there(tables)

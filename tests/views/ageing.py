@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry
 from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Table
 from steptrail.testing.store_samples import Noted
 from tests.views.counting import Counting, Seen
@@ -40,7 +40,7 @@ class Ageing(Counting):
     name = "ageing"
     tables: Sequence[Table] = (*Counting.tables, THINGS, PARTS)
 
-    def apply(self, fold: Seen, entry: Entry, changes: Changes) -> Seen | None:
+    def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
         event, version = entry.record.event, entry.record.version
         assert isinstance(event, Noted)
         if event.number or version == 1:

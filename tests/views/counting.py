@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry, Projection
+from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Index, Row, Table
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, commit_of
@@ -75,7 +76,7 @@ class Counting(Projection[Seen]):
         self.begun += 1
         return Seen()
 
-    def apply(self, fold: Seen, entry: Entry, changes: Changes) -> Seen | None:
+    def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
         event = entry.record.event
         assert isinstance(event, Noted)
         fold.first = fold.first or entry.position

@@ -11,10 +11,10 @@ import pytest
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.errors import QueryRefused
 from steptrail.errors import ConfigurationError, ProjectionStopped
-from steptrail.events import ToolExecutionCompleted
+from steptrail.events import LogEntry, ToolExecutionCompleted
 from steptrail.inspector import Access, inspector
 from steptrail.interfaces.cli.main import main
-from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Entry, Projection, Table
+from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Projection, Table
 from steptrail.testing import ScriptedModel, call, say
 
 _I, _T = ColumnKind.INTEGER, ColumnKind.TEXT
@@ -55,7 +55,7 @@ class Refunds(Projection[int]):
     def begin(self, stream: str) -> int:
         return 0
 
-    def apply(self, fold: int, entry: Entry, changes: Changes) -> int | None:
+    def apply(self, fold: int, entry: LogEntry, changes: Changes) -> int | None:
         event = entry.record.event
         assert isinstance(event, ToolExecutionCompleted)
         assert isinstance(event.result, dict)
@@ -78,7 +78,7 @@ class Forgetful(Projection[None]):
     def begin(self, stream: str) -> None:
         return None
 
-    def apply(self, fold: None, entry: Entry, changes: Changes) -> None:
+    def apply(self, fold: None, entry: LogEntry, changes: Changes) -> None:
         event = entry.record.event
         assert isinstance(event, ToolExecutionCompleted)
         assert isinstance(event.result, dict)
@@ -274,7 +274,7 @@ def of_the_command() -> Refunds:
 class Odd(Refunds):
     """Makes rows that no table takes."""
 
-    def apply(self, fold: int, entry: Entry, changes: Changes) -> int | None:
+    def apply(self, fold: int, entry: LogEntry, changes: Changes) -> int | None:
         made, _ = self.tables
         number = len(entry.stream) % 4
         row: dict[str, Any] = {"position": entry.position, "stream": entry.stream, "at": 1, "cents": 1}
@@ -302,7 +302,7 @@ async def test_names_that_another_service_has_are_refused(store_url: str, versio
             super().__init__(version=version)
             self.tables = tables(version)[1:]
 
-        def apply(self, fold: int, entry: Entry, changes: Changes) -> int | None:
+        def apply(self, fold: int, entry: LogEntry, changes: Changes) -> int | None:
             return fold
 
     async with Steptrail.open(store_url, projections=[Refunds()]) as trail:

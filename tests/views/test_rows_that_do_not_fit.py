@@ -7,8 +7,8 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import ConfigurationError
-from steptrail.events import ExecutionStarted
-from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Entry, Index, Projection, Table
+from steptrail.events import ExecutionStarted, LogEntry
+from steptrail.projections import INSTANT, Changes, Column, ColumnKind, Index, Projection, Table
 from steptrail.testing import ScriptedModel
 
 _I, _T, _B = ColumnKind.INTEGER, ColumnKind.TEXT, ColumnKind.BOOLEAN
@@ -41,7 +41,7 @@ class Odd(Projection[int]):
     def begin(self, stream: str) -> int:
         return 0
 
-    def apply(self, fold: int, entry: Entry, changes: Changes) -> int:
+    def apply(self, fold: int, entry: LogEntry, changes: Changes) -> int:
         self._write(changes)
         return fold
 

@@ -27,6 +27,7 @@ from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError, Sto
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.blobs import (
@@ -58,7 +59,6 @@ from steptrail.infrastructure.store.core.snapshots import unsealed
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
 from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
-from steptrail.runtime.kernel.ports import LogItem
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 __all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
@@ -247,8 +247,8 @@ class RecorderEventStore:
         stream: str | None = None,
         limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
-    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        """Yield (position, stream, record) in the order they were stored, and end where the log ends now.
+    ) -> AsyncIterator[LogEntry]:
+        """Yield the entries in the order they were stored, and end where the log ends now.
 
         `types` are names in use; what was stored under a name that is read as one of them by now comes along. Raises
         `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
@@ -256,24 +256,24 @@ class RecorderEventStore:
         left = sys.maxsize if limit is None else limit
         while left > 0:
             page = await self.log_page(after, min(left, _LOG_PAGE), types=types, stream=stream)
-            for position, name, record in page:
-                if not isinstance(record, CorruptRecord):
-                    yield position, name, record
+            for item in page.in_turn():
+                if isinstance(item, LogEntry):
+                    yield item
                 elif on_corrupt is None:
-                    raise record
+                    raise item
                 else:
-                    on_corrupt(record)
-            if len(page) < _LOG_PAGE:
+                    on_corrupt(item)
+            if page.is_end:
                 return
-            after = page[-1][0]
+            after = page.reached
             left -= _LOG_PAGE
 
     async def log_page(
         self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
-    ) -> Sequence[LogItem]:
-        """Return at most `limit` items of the log after a position, with errors in place of what cannot be read."""
+    ) -> LogPage:
+        """Return at most `limit` records of the log after a position."""
         page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types), stream, heads=heads))
-        for damage in [item[2] for item in page if isinstance(item[2], CorruptRecord)]:
+        for damage in page.damage:
             await self._mark(damage)
         return page
 

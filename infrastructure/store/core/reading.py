@@ -5,13 +5,15 @@ was read too; where reading began in the middle of a commit, one look back finds
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
-from steptrail.infrastructure.store.core.blobs import FetchBody, is_detached, read_record
+from steptrail.infrastructure.store.core.blobs import is_detached, read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
 from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, LogRow, Recorder
 from steptrail.runtime.kernel.collector import collector_off
@@ -138,7 +140,7 @@ def read_proven(
             return None
         wanted.update({row.version: row for row in newest.values()})
         rows = [wanted[version] for version in sorted(wanted)]
-        return [_without_head(fetch, stream, row) for row in rows]
+        return [read_record(fetch, stream, *row[:4], None, row.content) for row in rows]
 
 
 def read_newest_of(
@@ -148,56 +150,54 @@ def read_newest_of(
     newest: dict[str, LogRow] = {}
     wanted: dict[int, LogRow] = {}
     for row in recorder.select_log(0, upto.version, tuple(types), stream):
-        if row.version <= upto.version:
-            newest[row.topic] = row
-            if _may_hold(row.state, types[row.topic]):
-                wanted[row.version] = row
-    wanted.update({row.version: row for row in newest.values()})
+        version, topic, state = row[2], row[3], row[5]
+        if version <= upto.version:
+            newest[topic] = row
+            if _may_hold(state, types[topic]):
+                wanted[version] = row
+    wanted.update({row[2]: row for row in newest.values()})
     fetch = recorder.auxiliary.body
-    rows = [wanted[version] for version in sorted(wanted)]
-    return [_without_head(fetch, stream, row) for row in rows]
+    return [read_record(fetch, stream, *wanted[version][2:6], None, wanted[version][6]) for version in sorted(wanted)]
 
 
 def read_log(
     recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None, *, heads: bool = True
-) -> list[tuple[int, str, Recorded[Event] | CorruptRecord]]:
-    """Return (position, stream, record) after position `after`, at most `limit`, in the order they were stored.
+) -> LogPage:
+    """Return what stands after position `after`, at most `limit` records, in the order they were stored.
 
     `only` names the one stream to read, `types` the stored types; without them all are read. With `heads` False records
-    may come without the heads of their commits.
-    In the place of a record that cannot be read stands the error that says why. Positions never fall.
+    may come without the heads of their commits. Positions never fall.
     """
     reached = after
-    entries: list[tuple[int, str, Recorded[Event] | CorruptRecord]] = []
-    of: CommitRow | None = None
+    entries: list[LogEntry] = []
+    damage: list[CorruptRecord] = []
+    of: tuple[object, ...] = ()
     head: CommitHead | None = None
     fetch = recorder.auxiliary.body
-    for row in recorder.select_log(after, limit, types, only, heads=heads):
-        stream, version, topic, commit = row.stream, row.version, row.topic, row.commit
+    rows = recorder.select_log(after, limit, types, only, heads=heads)
+    for row in rows:
+        position, stream, version, topic, at, state, content = row[:7]
         try:
             _check_place(stream, version, topic)
-            if row.position <= reached:
+            if position <= reached:
                 # A commit says where its events stand, and a hand may have written there what belongs to another.
-                raise CorruptRecord(stream, version, topic, f"it is out of order in the log, at {row.position}")
-            reached = row.position
-            if commit is not of and commit != of:
-                head, of = None if commit[0] is None else _head(stream, version, topic, commit), commit
-            record = read_record(fetch, stream, version, topic, row.at, row.state, head, row.content)
-            entries.append((reached, stream, record))
+                raise CorruptRecord(stream, version, topic, f"it is out of order in the log, at {position}")
+            reached = position
+            if (commit := row[7:]) != of:
+                head = None if commit[0] is None else _head(stream, version, topic, cast(CommitRow, commit))
+                of = commit
+            record = read_record(fetch, stream, version, topic, at, state, head, content)
+            entries.append(LogEntry(position, stream, record))
         except CorruptRecord as error:
-            error.position = reached = max(reached, row.position)
-            entries.append((reached, stream, error))
-    return entries
+            error.position = reached = max(reached, position)
+            damage.append(error)
+    return LogPage(entries, damage, reached, len(rows) < limit)
 
 
 def check_not_erased(recorder: Recorder, stream: str) -> None:
     """Raise `SessionErased` for a stream that was erased."""
     if (erasure := recorder.select_erasure(stream)) is not None:
         raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
-
-
-def _without_head(fetch: FetchBody, stream: str, row: ChainRow | LogRow) -> Recorded[Event]:
-    return read_record(fetch, stream, row.version, row.topic, row.at, row.state, None, row.content)
 
 
 def _may_hold(state: object, wanted: bytes) -> bool:

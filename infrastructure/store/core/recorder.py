@@ -4,7 +4,7 @@ A row of an answer holds the columns of its commit where it is the first event o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -22,7 +22,7 @@ from steptrail.infrastructure.store.core.log_watch import LogWatch
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["NO_HEAD", "STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "log_row", "opened_on"]
+__all__ = ["STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "opened_on"]
 
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
@@ -35,26 +35,11 @@ EventRow = tuple[int, str, int, bytes, bytes | None, *CommitRow, bytes | None]
 """An event: version, type, instant, state and content; and, on the first row of a commit only, its head and digest."""
 
 
-class LogRow(Struct, frozen=True, gc=False):
-    """A stored event with its place in the order of all streams, and the head of the commit that it belongs to."""
+LogRow = tuple[int, str, int, str, int, bytes, bytes | None, *tuple[str | int | None, ...]]
+"""An event of any stream: position, stream, version, type, instant, state and content; and the head of its commit.
 
-    position: int
-    stream: str
-    version: int
-    topic: str
-    at: int
-    state: bytes
-    content: bytes | None
-    commit: CommitRow
-
-
-NO_HEAD: CommitRow = (None, None, None, None, None)
-"""The head of a commit that is not there, or was not asked for."""
-
-
-def log_row(row: Sequence[Any], commit: CommitRow) -> LogRow:
-    """Return a row of the log, whose columns a row of an answer begins with, and the head of its commit."""
-    return LogRow(row[0], row[1], row[2], row[3], row[4], row[5], row[6], commit)
+Where no heads are asked for, there is none.
+"""
 
 
 class PendingCommit(Struct, frozen=True):
@@ -135,7 +120,7 @@ class Recorder(Protocol):
     ) -> list[LogRow]:
         """Return the events of all streams, or of one, after position `after`, at most `limit`, as they were stored.
 
-        With `heads` False the heads of their commits may be left out.
+        With `heads` False the heads of their commits may be left out. A row of a commit that is not there has None.
         """
         ...
 

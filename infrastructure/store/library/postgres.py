@@ -87,11 +87,11 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
     ) -> Sequence[Notification]:
         """Return the events from position `start` to `stop`, at most `limit`, as the library's notifications."""
         after = 0 if start is None else start - 1 if inclusive_of_start else start
-        rows = self._in_its_words(lambda: self.select_log(after, limit, topics))
+        rows = self._in_its_words(lambda: self.select_log(after, limit, topics, heads=False))
         return [
-            Notification(row.stream, row.version, row.topic, joined(row.topic, row.state, row.content), id=row.position)
-            for row in rows
-            if stop is None or row.position <= stop
+            Notification(stream, version, topic, joined(topic, state, content), id=position)
+            for position, stream, version, topic, _, state, content, *_ in rows
+            if stop is None or position <= stop
         ]
 
     def max_notification_id(self) -> int | None:

@@ -156,17 +156,17 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
     ) -> Sequence[Notification]:
         """Return the events from position `start` to `stop`, at most `limit`, as the library's notifications."""
         after = 0 if start is None else start - 1 if inclusive_of_start else start
-        rows = self._translated(lambda: self.select_log(after, limit, topics))
+        rows = self._translated(lambda: self.select_log(after, limit, topics, heads=False))
         return [
             Notification(
-                id=row.position,
-                originator_id=self.convert_originator_id(row.stream),
-                originator_version=row.version,
-                topic=row.topic,
-                state=joined(row.topic, row.state, row.content),
+                id=position,
+                originator_id=self.convert_originator_id(stream),
+                originator_version=version,
+                topic=topic,
+                state=joined(topic, state, content),
             )
-            for row in rows
-            if stop is None or row.position <= stop
+            for position, stream, version, topic, _, state, content, *_ in rows
+            if stop is None or position <= stop
         ]
 
     def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:

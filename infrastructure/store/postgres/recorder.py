@@ -28,13 +28,11 @@ from steptrail.infrastructure.store.core.digest import ChainRow, commit_digest
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, as_json, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import (
-    NO_HEAD,
     STRAY,
     CommitRow,
     EventRow,
     LogRow,
     PendingCommit,
-    log_row,
     opened_on,
 )
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
@@ -259,7 +257,7 @@ class PostgresRecorder:
         rows = self._select_log(after, settled, limit, topics, stream, heads) if after < settled else []
         # A page that ends at the place that we know ends the log only if that place is the end.
         if len(rows) < limit and self.select_last_position() > settled:
-            after = rows[-1].position if rows else after
+            after = rows[-1][0] if rows else after
             rows += self._select_log(after, self._settled, limit - len(rows), topics, stream, heads)
         return rows
 
@@ -384,13 +382,10 @@ class PostgresRecorder:
     ) -> list[LogRow]:
         bounds = (after, upto, *[list(topics) or None] * 2)
         if stream is None and not heads:
-            rows = self._fetch(_LOG_WITHOUT_HEADS + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
-            return [log_row(row, NO_HEAD) for row in rows]
+            return self._fetch(_LOG_WITHOUT_HEADS + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
         if stream is None:
-            rows = self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
-        else:
-            rows = self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
-        return [log_row(row, cast(CommitRow, row[7:])) for row in rows]
+            return self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
+        return self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
 
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")

@@ -16,13 +16,11 @@ from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import Dialect, IndexRow, select, select_count
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 from steptrail.infrastructure.store.core.recorder import (
-    NO_HEAD,
     STRAY,
     CommitRow,
     EventRow,
     LogRow,
     PendingCommit,
-    log_row,
 )
 from steptrail.infrastructure.store.sqlite.append import (
     CommitWriter,
@@ -83,6 +81,9 @@ _FIRST = "CASE e.version WHEN c.version THEN c.{} END"
 _HEAD_OF_FIRST = ", ".join(map(_FIRST.format, ("commit_id", "actor", "causation", "segment", "key_id")))
 _DIGEST_OF_FIRST = _FIRST.format("digest")
 _PLACE_OF_FIRST = ", ".join(map(_FIRST.format, ("position", "size")))
+
+_EventOfAny = tuple[int, str, int, str, int, bytes, bytes | None]
+_NO_HEAD: CommitRow = (None, None, None, None, None)
 
 T = TypeVar("T")
 
@@ -169,43 +170,40 @@ class SqliteRecorder:
         """
         wanted = f"AND t.name IN ({','.join('?' * len(topics))})" if topics else ""
         if stream is not None:
-            rows = self._fetch(
+            return self._fetch(
                 f"SELECT e.position, ?, {_ROW}, {_HEAD} {_OF_ONE} {_AFTER_POSITION} {wanted} "
                 "ORDER BY c.version, e.position LIMIT ?",
                 (stream, stream, stream, after, stream, after, after, *topics, limit),
             )
-            return [log_row(row, row[7:]) for row in rows]
         if not heads:
-            rows = self._fetch(
-                f"SELECT e.position, s.id, {_ROW} {_EVENTS_OF_ALL} "
-                f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
-                (after, *topics, limit),
-            )
-            return [log_row(row, NO_HEAD) for row in rows]
+            found = f"{_ROW} {_EVENTS_OF_ALL}"
+        elif topics:
+            found = f"{_ROW}, {_HEAD} {_SOME_OF_LOG}"
+        else:
+            found = f"{_ROW}, {_HEAD}, c.version {_LOG}"
         rows = self._fetch(
-            f"SELECT e.position, s.id, {_ROW}, c.version, {_HEAD} {_SOME_OF_LOG if topics else _LOG} "
-            f"WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
+            f"SELECT e.position, s.id, {found} WHERE e.position > ? {wanted} ORDER BY e.position LIMIT ?",
             (after, *topics, limit),
         )
-        if topics:
-            return [log_row(row, row[8:]) for row in rows]
-        return self._with_heads(rows)
+        return self._with_heads(rows) if heads and not topics else rows
 
-    def _with_heads(self, rows: Sequence[tuple[Any, ...]]) -> list[LogRow]:
+    def _with_heads(self, rows: Sequence[Any]) -> list[LogRow]:
         """Return rows of which the first of each commit has its head, and each other that of the row before it.
 
-        That costs less than a search for the commit of each. Where a commit began before all rows, it is looked up.
+        That costs less than a search for the commit of each. Where a commit began before all rows, it is looked up. The
+        last column of `rows` tells that a commit begins there.
         """
         found: list[LogRow] = []
         heads: dict[str, CommitRow] = {}
         for row in rows:
-            stream, begun = row[1], row[7]
+            stream, begun = row[1], row[12]
             if begun is not None:
-                heads[stream] = row[8:]
+                heads[stream] = row[7:12]
             elif stream not in heads:
                 before = self._fetch(f"SELECT {_HEAD} {_COMMIT}", (stream, row[2]))
-                heads[stream] = before[0] if before else NO_HEAD
-            found.append(log_row(row, heads[stream]))
+                heads[stream] = before[0] if before else _NO_HEAD
+            event: _EventOfAny = row[:7]
+            found.append((*event, *heads[stream]))
         return found
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:

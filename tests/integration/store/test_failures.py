@@ -320,8 +320,8 @@ async def test_events_whose_stream_has_lost_its_name_are_found(path: Path) -> No
     seen: list[CorruptRecord] = []
     assert [stream async for _, stream, _ in store.log(on_corrupt=seen.append)] == ["agent:2"]
     page = await store.log_page(0, 10)
-    assert [isinstance(record, CorruptRecord) for _, _, record in page].count(True) == len(seen)
-    assert [stream for _, stream, record in page if not isinstance(record, CorruptRecord)] == ["agent:2"]
+    assert [str(error) for error in page.damage] == [str(error) for error in seen]
+    assert [entry.stream for entry in page.entries] == ["agent:2"]
     assert [error.position for error in seen] == [1]
     await store.close()
 

@@ -6,10 +6,10 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.agent.ids import checked_session_id
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.broadcast import envelope_reader
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader, fold_at
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, envelopes_of
-from steptrail.runtime.kernel.subscription import LogEntry
 from steptrail.testing import Reply, call
 from tests.runner.kit import agent_of, trail_of
 

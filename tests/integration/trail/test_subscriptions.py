@@ -1,7 +1,7 @@
 """Following the log: what comes, in which order, from where, and how it ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ import pytest
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded
+from steptrail.domain.kernel.log_page import LogPage
+from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.events import ExecutionFinished, LogEntry, SessionStarted
 from steptrail.runtime.agent.agent import Agent
 from steptrail.runtime.kernel.environment import Environment
@@ -61,19 +62,12 @@ class Watched(Interposed):
         self.waited_at: list[int] = []
         self.waits = asyncio.Event()
 
-    async def log(
-        self,
-        *,
-        after: int = 0,
-        types: Sequence[str] = (),
-        stream: str | None = None,
-        limit: int | None = None,
-        on_corrupt: Callable[[CorruptRecord], None] | None = None,
-    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
-        entries = self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
-        async for entry in entries:
-            self.read_records += 1
-            yield entry
+    async def log_page(
+        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
+    ) -> LogPage:
+        page = await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads)
+        self.read_records += page.size
+        return page
 
     async def wait_past(self, position: int, *, timeout: float) -> None:
         self.waited_at.append(position)

@@ -6,10 +6,11 @@ from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.opening import open_store
-from steptrail.runtime.kernel.ports import EventStore, Lease, LogItem, StoredStream
+from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 
 __all__ = ["Interposed"]
 
@@ -88,12 +89,12 @@ class Interposed:
         stream: str | None = None,
         limit: int | None = None,
         on_corrupt: Callable[[CorruptRecord], None] | None = None,
-    ) -> AsyncIterator[tuple[int, str, Recorded[Event]]]:
+    ) -> AsyncIterator[LogEntry]:
         return self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
 
     async def log_page(
         self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
-    ) -> Sequence[LogItem]:
+    ) -> LogPage:
         return await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads)
 
     async def last_position(self) -> int:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
-from steptrail.projections.kernel.projection import Entry
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.testing.projection_contract import ProjectionContract, project, sample_log
 from steptrail.testing.store_samples import Noted
@@ -17,7 +17,7 @@ AGENTS = sorted(streams.FOLDER.glob("*.jsonl"))[:12]
 FLOWS = sorted(flows.FOLDER.glob("*.jsonl"))[:8]
 
 
-def sample() -> list[Entry]:
+def sample() -> list[LogEntry]:
     return sample_log(
         {
             "agent:a": [Noted(number=number) for number in (1, 2, 0, 1, 0, 5, 6)],
@@ -33,7 +33,7 @@ class TestCounting(ProjectionContract):
         return Counting()
 
     @pytest.fixture
-    def log(self) -> Sequence[Entry]:
+    def log(self) -> Sequence[LogEntry]:
         return sample()
 
 
@@ -42,7 +42,7 @@ class CountsAcrossStreams(Counting):
 
     seen = 0
 
-    def apply(self, fold: Seen, entry: Entry, changes: Changes) -> Seen | None:
+    def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
         self.seen += 1
         fold.notes = self.seen
         return super().apply(fold, entry, changes)
@@ -55,7 +55,7 @@ class WrongKind(Counting):
         super().__init__()
         self._row = row
 
-    def apply(self, fold: Seen, entry: Entry, changes: Changes) -> Seen | None:
+    def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
         changes.put(NOTES, self._row)
         return fold
 
@@ -88,7 +88,7 @@ def test_tables_that_are_not_listed_and_rows_of_sums_are_noticed() -> None:
         tables = (TOTALS,)
 
     class PutsSums(Counting):
-        def apply(self, fold: Seen, entry: Entry, changes: Changes) -> Seen | None:
+        def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
             changes.put(TOTALS, {"parity": "odd", "notes": 1, "sum": 1})
             return fold
 
@@ -105,7 +105,7 @@ class TestRunsView(ProjectionContract):
         return RunsView()
 
     @pytest.fixture
-    def log(self) -> Sequence[Entry]:
+    def log(self) -> Sequence[LogEntry]:
         agents = {f"agent:{path.stem}": [each.event for each in streams.read(path)] for path in AGENTS}
         runs = {f"flow:{path.stem}": [each.event for each in flows.read(path)] for path in FLOWS}
         return sample_log({**agents, **runs})
