@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from steptrail.projections.kernel.table import Key, Row, Table
 
@@ -27,23 +27,23 @@ class Changes:
     """The rows to write after a batch. What was put or dropped last under a key holds; amounts are added up."""
 
     def __init__(self) -> None:
-        self._rows = _ByTable[Row | None]()
-        self._later = _ByTable[Callable[[], Row]]()
+        self._rows = _ByTable[Row | Callable[[], Row] | None]()
+        self._later = set[Table]()
         self.sums: Mapping[Table, dict[Key, dict[str, int]]] = _ByTable[dict[str, int]]()
         """Table of sums -> key -> column -> the amount to add."""
 
     @property
     def rows(self) -> Mapping[Table, Mapping[Key, Row | None]]:
         """Table -> key -> the whole row; None for a row to delete. What was put for later is made now."""
-        for table, later in self._later.items():
-            made = self._rows[table]
-            for key, make in later.items():
-                row = make()
-                if table.key_of(row) != key:
-                    raise ValueError(f"the row of {table.name} that is put later has another key than was said")
-                made[key] = row
+        for table in self._later:
+            rows = self._rows[table]
+            for key, make in rows.items():
+                if callable(make):
+                    rows[key] = row = make()
+                    if table.key_of(row) != key:
+                        raise ValueError(f"the row of {table.name} that is put later has another key than was said")
         self._later.clear()
-        return self._rows
+        return cast("Mapping[Table, Mapping[Key, Row | None]]", self._rows)
 
     def put(self, table: Table, row: Row) -> None:
         """Write a whole row, in place of the one with the same key. Raises `KeyError` where its key is missing.
@@ -51,11 +51,7 @@ class Changes:
         It is written as it is when the batch ends. So it may be a dictionary that a fold keeps and changes: every entry
         that changes it has to put it again, and none may change its key.
         """
-        rows = self._rows[table]
-        key = table.key_of(row)
-        if later := self._later.get(table):
-            later.pop(key, None)
-        rows[key] = row
+        self._rows[table][table.key_of(row)] = row
 
     def put_later(self, table: Table, key: Key, make: Callable[[], Row]) -> None:
         """Write the row that `make` returns at the end of the batch, in place of the one with this key.
@@ -63,12 +59,11 @@ class Changes:
         A row that many entries change is made once a batch, and not for each of them. Every entry that changes what
         `make` returns has to put the row again: otherwise the row depends on where a batch ends.
         """
-        self._later[table][key] = make
+        self._rows[table][key] = make
+        self._later.add(table)
 
     def drop(self, table: Table, key: Key) -> None:
         """Delete the row with this key, if there is one."""
-        if later := self._later.get(table):
-            later.pop(key, None)
         self._rows[table][key] = None
 
     def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:

@@ -65,7 +65,7 @@ def _resumed(memory: StreamMemory, event: stored.ExecutionResumed, moment: RunMo
         run.prices = event.limits.prices
     for place in range(len(run.step.calls) if run.step is not None else 0):
         move_call(run, place, event, moment)
-    resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
+    resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 
 @AGENT_RUN_HANDLERS.of(stored.WaitEnded)
@@ -81,8 +81,8 @@ def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment
 @AGENT_RUN_HANDLERS.of(stored.ExecutionFinished)
 def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
-        close_step(memory, run, moment)
-        end_run(memory, run, event, moment)
+        close_step(run, moment)
+        end_run(run, event, moment)
 
 
 @AGENT_RUN_HANDLERS.of(stored.UsageRecorded)

@@ -67,15 +67,15 @@ def move_call(
     return call
 
 
-def close_step(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
+def close_step(run: RunMemory, moment: RunMoment) -> None:
     """Count the calls of the step, which nothing can change any more, and forget it."""
     if (step := run.step) is None:
         return
     run.step = None
     for call in step.calls:
         if not call.row["is_answer"]:
-            count_tool_call(memory, run, call.row, moment)
-            count_failure(memory, run, call.row, moment)
+            count_tool_call(run, call.row, moment)
+            count_failure(run, call.row, moment)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionStarted)
@@ -87,7 +87,7 @@ def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: R
     if event.attempt == 1:
         run.tool_calls += 1
     if call.ended is not None:
-        _put_attempt(memory, run, call, moment)
+        _put_attempt(run, call, moment)
         run.retries += 1
     call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
     kind = run.kinds_below.get(call.tool)
@@ -102,13 +102,13 @@ def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: R
     )
 
 
-def _put_attempt(memory: StreamMemory, run: RunMemory, call: CallMemory, moment: RunMoment) -> None:
+def _put_attempt(run: RunMemory, call: CallMemory, moment: RunMoment) -> None:
     """Write the newest try, which the row of the call will not tell of any more."""
     same = {name: call.row[name] for name in ("execution", "step", "call", "tool", "started_at")}
     row: Row = {**same, "attempt": call.attempt, "version": call.try_version, **(call.ended or {})}
     moment.changes.put(ATTEMPTS, row)
-    count_retry(memory, run, row, moment)
-    count_failure(memory, run, row, moment, is_retried=True)
+    count_retry(run, row, moment)
+    count_failure(run, row, moment, is_retried=True)
 
 
 def _end(
@@ -221,7 +221,7 @@ def _cancelled(memory: StreamMemory, event: stored.ToolCallCancelled, moment: Ru
     run, said = memory.run, {**_NO_OUTCOME, "end_version": moment.version}
     call = move_call(run, event.position, event, moment, **said)
     if run is not None and run.step is not None and call is not None and call.ended is not None:
-        _put_attempt(memory, run, call, moment)
+        _put_attempt(run, call, moment)
 
 
 @CALL_HANDLERS.of(stored.HooksRan)

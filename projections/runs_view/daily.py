@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from steptrail.projections.kernel.table import Row, Scalar, Table, taker
-from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory
+from steptrail.projections.runs_view.memory import RunMemory, RunMoment
 from steptrail.projections.runs_view.spread import bucket_of
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
@@ -36,38 +36,36 @@ def count_run(row: Row, moment: RunMoment) -> None:
         _add(FAILURES_DAILY, key, {"runs": 1}, moment)
 
 
-def count_model_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
+def count_model_call(run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a model call that has ended."""
-    key = _key(memory, run, moment, model=row["model"], status=row["status"], error_type=row["error_type"] or "")
+    key = _key(run, moment, model=row["model"], status=row["status"], error_type=row["error_type"] or "")
     amounts = _amounts(MODELS_DAILY, row, calls=1, unpriced_calls=int(row["cost_nanos"] is None))
     _add(MODELS_DAILY, key, amounts, moment)
 
 
-def count_tool_call(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
+def count_tool_call(run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a tool call, or a visit of a node, that has ended for good."""
     error_type, error_class = row["error_type"] or "", row["error_class"] or ""
     said = {"tool": row["tool"], "status": row["status"], "error_type": error_type, "error_class": error_class}
-    _add(TOOLS_DAILY, _key(memory, run, moment, **said), _amounts(TOOLS_DAILY, row, calls=1), moment)
+    _add(TOOLS_DAILY, _key(run, moment, **said), _amounts(TOOLS_DAILY, row, calls=1), moment)
 
 
-def count_retry(memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment) -> None:
+def count_retry(run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a try of a tool call or of a node after which something else came."""
-    key = _key(memory, run, moment, tool=row["tool"], error_type=row["error_type"] or "")
+    key = _key(run, moment, tool=row["tool"], error_type=row["error_type"] or "")
     _add(RETRIES_DAILY, key, _amounts(RETRIES_DAILY, row, tries=1), moment)
 
 
-def count_failure(
-    memory: StreamMemory, run: RunMemory, row: Row, moment: RunMoment, *, is_retried: bool = False
-) -> None:
+def count_failure(run: RunMemory, row: Row, moment: RunMoment, *, is_retried: bool = False) -> None:
     """Count the error of a row, if it has one."""
     if row["signature"] is not None:
-        key = _key(memory, run, moment, signature=row["signature"])
+        key = _key(run, moment, signature=row["signature"])
         _add(FAILURES_DAILY, key, {"retried" if is_retried else "calls": 1}, moment)
 
 
-def _key(memory: StreamMemory, run: RunMemory, moment: RunMoment, **said: Scalar) -> Row:
+def _key(run: RunMemory, moment: RunMoment, **said: Scalar) -> Row:
     """Return the columns of keys that say of which run and of which day something is, with others."""
-    return {"day": day_of(moment.at), "tenant": run.tenant, "kind": memory.kind, "name": run.name, **said}
+    return {"day": day_of(moment.at), "tenant": run.tenant, "kind": run.kind, "name": run.name, **said}
 
 
 _AMOUNTS = {table: tuple(column.name for column in table.amounts) for table in SUMS}

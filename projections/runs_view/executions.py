@@ -52,12 +52,17 @@ _LASTS: Row = {"ended_at": None, "ending": None, "ended_by": None, "end_version"
 def run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMoment) -> RunMemory:
     """Return an execution that begins here; without a worker, it waits for one."""
     return RunMemory(
+        stream=memory.stream,
+        kind=memory.kind,
+        parent=memory.parent,
         execution=moment.position,
         ordinal=ordinal,
         name=memory.name,
         tenant=tenant_in(memory.metadata),
         started_at=moment.at,
         first_version=moment.version,
+        version=moment.version,
+        at=moment.at,
         worker=None if worker is None else plain(worker),
         standing=ExecutionStatus.PENDING if worker is None else None,
         segments=int(worker is not None),
@@ -70,9 +75,7 @@ def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
     _put_tags(run, tags_in(memory.metadata), moment)
 
 
-def resume_run(
-    memory: StreamMemory, run: RunMemory, moment: RunMoment, *, worker: str, by: str, ended_by: SegmentEnd
-) -> None:
+def resume_run(run: RunMemory, moment: RunMoment, *, worker: str, by: str, ended_by: SegmentEnd) -> None:
     """Begin a segment. The time since the last one was a rest, of whichever kind."""
     if run.rest is None:
         kind = "crash" if ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else "worker"
@@ -87,14 +90,14 @@ def resume_run(
     run.segments += 1
 
 
-def execution_row(memory: StreamMemory, run: RunMemory, version: int, at: int) -> Row:
-    """Return the row of an execution as of its newest event, which has this version and happened at this instant."""
-    parent, finished, prices = memory.parent, run.finished, run.prices
+def execution_row(run: RunMemory) -> Row:
+    """Return the row of an execution as of its newest event."""
+    parent, finished, prices, at = run.parent, run.finished, run.prices, run.at
     failure, cost, tree = _failure_of(run), run.own.cost(prices), run.own + run.below
     return {
         "execution": run.execution,
-        "stream": memory.stream,
-        "kind": memory.kind,
+        "stream": run.stream,
+        "kind": run.kind,
         "ordinal": run.ordinal,
         "name": run.name,
         "model": run.model,
@@ -130,7 +133,7 @@ def execution_row(memory: StreamMemory, run: RunMemory, version: int, at: int) -
         "tree_tokens": whole(tree.usage.total),
         "tree_cost_nanos": tree.nanos(prices),
         "first_version": run.first_version,
-        "version": version,
+        "version": run.version,
     }
 
 
@@ -142,12 +145,13 @@ def _failure_of(run: RunMemory) -> ErrorKind | None:
     return raised if raised is not None and raised.tool == plain(run.finished.resolved_by) else run.failure
 
 
-def end_run(memory: StreamMemory, run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
+def end_run(run: RunMemory, event: ExecutionFinished, moment: RunMoment) -> None:
     """End an execution, with its last row, and count it."""
     end_rest(run, moment, "finished")
     run.active_us, run.active_since = run.active_at(moment.at), None
     run.standing, run.wait, run.finished, run.ended_at = None, None, event, moment.at
-    row = execution_row(memory, run, moment.version, moment.at)
+    run.version, run.at = moment.version, moment.at
+    row = execution_row(run)
     moment.changes.put(EXECUTIONS, row)
     count_run(row, moment)
 

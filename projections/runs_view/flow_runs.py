@@ -46,7 +46,7 @@ def _resumed(memory: StreamMemory, event: stored.FlowResumed, moment: RunMoment)
     run.active_us, run.active_since = run.active_at(lived_until), None
     if event.options is not None:
         run.prices = event.options.prices
-    resume_run(memory, run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
+    resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 
 @FLOW_RUN_HANDLERS.of(stored.WaitEnded)
@@ -59,8 +59,8 @@ def _wait_ended(memory: StreamMemory, event: stored.WaitEnded, moment: RunMoment
 @FLOW_RUN_HANDLERS.of(stored.ExecutionFinished)
 def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
-        count_cut_visits(memory, run, moment)
-        end_run(memory, run, event, moment)
+        count_cut_visits(run, moment)
+        end_run(run, event, moment)
 
 
 @FLOW_RUN_HANDLERS.of(stored.ApprovalRequested, stored.HumanRequested)

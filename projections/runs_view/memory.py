@@ -119,7 +119,7 @@ class VisitMemory:
 
 @dataclass(slots=True)
 class RunMemory:
-    """The open execution, or the last one.
+    """The open execution, or the last one. `version` and `at` are the place and the instant of its newest event.
 
     `standing` is pending or paused, and None in between. `wait` is the wait that is not over, also in a pause. `rest`
     is the rest that lasts. `seen` is the place and the instant of the newest event that shows that an owner lives.
@@ -133,12 +133,17 @@ class RunMemory:
     this one retries. `active_since` is set while a node is at work.
     """
 
+    stream: str
+    kind: str
+    parent: ParentRef | None
     execution: int
     ordinal: int
     name: str
     tenant: str
     started_at: int
     first_version: int
+    version: int
+    at: int
     model: str | None = None
     fingerprint: str | None = None
     worker: str | None = None

@@ -63,15 +63,15 @@ def _inference_started(memory: StreamMemory, event: stored.InferenceStarted, mom
     moment.changes.put(INFERENCES, row)
 
 
-def _end_inference(memory: StreamMemory, run: RunMemory, said: Row, moment: RunMoment) -> None:
+def _end_inference(run: RunMemory, said: Row, moment: RunMoment) -> None:
     """Write how the open model call has ended, and count it."""
     if (step := run.step) is None or (begun := step.inference) is None:
         return
     step.inference, row = None, begun.row
     row.update(said, end_version=moment.version)
     moment.changes.put(INFERENCES, row)
-    count_model_call(memory, run, row, moment)
-    count_failure(memory, run, row, moment)
+    count_model_call(run, row, moment)
+    count_failure(run, row, moment)
 
 
 @STEP_HANDLERS.of(stored.InferenceCompleted)
@@ -92,7 +92,7 @@ def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted,
         **of_tokens,
         "cost_nanos": used.nanos_of_known(run.prices),
     }
-    _end_inference(memory, run, said, moment)
+    _end_inference(run, said, moment)
     ask_for(run, step, [call.name for call in reply.tool_calls], moment)
     step.row.update(of_tokens, tool_calls=len(step.calls))
     moment.changes.put(STEPS, step.row)
@@ -105,13 +105,13 @@ def _inference_failed(memory: StreamMemory, event: stored.InferenceFailed, momen
     step.error = kind_of(event.error)
     step.error.put(moment.changes)
     said: Row = {"status": "failed", "duration_us": micros(event.duration_seconds), **step.error.columns()}
-    _end_inference(memory, run, said, moment)
+    _end_inference(run, said, moment)
 
 
 @STEP_HANDLERS.of(stored.InferenceInterrupted)
 def _inference_interrupted(memory: StreamMemory, event: stored.InferenceInterrupted, moment: RunMoment) -> None:
     if (run := memory.run) is not None:
-        _end_inference(memory, run, {"status": "interrupted", "cut_by": event.reason}, moment)
+        _end_inference(run, {"status": "interrupted", "cut_by": event.reason}, moment)
 
 
 @STEP_HANDLERS.of(stored.StepCompleted)
@@ -141,4 +141,4 @@ def _step_completed(memory: StreamMemory, event: stored.StepCompleted, moment: R
         end_version=moment.version,
     )
     moment.changes.put(STEPS, step.row)
-    close_step(memory, run, moment)
+    close_step(run, moment)

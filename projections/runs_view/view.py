@@ -60,5 +60,6 @@ class RunsView(Projection[StreamMemory]):
             if event.counts_as is not EventKind.OUTSIDE:
                 run.seen = version, at
             if run.finished is None:
-                changes.put_later(EXECUTIONS, (run.execution,), partial(execution_row, fold, run, version, at))
+                run.version, run.at = version, at
+                changes.put_later(EXECUTIONS, (run.execution,), partial(execution_row, run))
         return fold

@@ -97,7 +97,7 @@ def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: Run
     if run is None or visit is None or task is None:
         return
     if 0 < task.attempt < event.attempt:
-        _count_retry(memory, run, visit, task, moment)
+        _count_retry(run, visit, task, moment)
     kind = _kind_below(run, event)
     if kind is not None and event.stream_effect is not None:
         task.child = f"{kind}:{session_for_call(event.stream_effect)}"
@@ -252,7 +252,7 @@ def _close(memory: StreamMemory, event: VisitEvent, status: str, moment: RunMome
         return
     del run.visits[visit.node]
     _end(run, visit, status, moment, said)
-    _count(memory, run, visit, moment)
+    _count(run, visit, moment)
     run.steps += 1
 
 
@@ -262,24 +262,24 @@ def _end(run: RunMemory, visit: VisitMemory, status: str, moment: RunMoment, sai
     _put(run, visit, moment)
 
 
-def _count(memory: StreamMemory, run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
+def _count(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
     row = {**visit.row, "tool": plain(visit.node), "duration_us": visit.row["active_us"]}
-    count_tool_call(memory, run, row, moment)
-    count_failure(memory, run, row, moment)
+    count_tool_call(run, row, moment)
+    count_failure(run, row, moment)
 
 
-def _count_retry(memory: StreamMemory, run: RunMemory, visit: VisitMemory, task: TryMemory, moment: RunMoment) -> None:
+def _count_retry(run: RunMemory, visit: VisitMemory, task: TryMemory, moment: RunMoment) -> None:
     """Count the newest try, after which another one comes."""
     row = {**task.row, "tool": plain(visit.node)}
-    count_retry(memory, run, row, moment)
-    count_failure(memory, run, row, moment, is_retried=True)
+    count_retry(run, row, moment)
+    count_failure(run, row, moment, is_retried=True)
 
 
-def count_cut_visits(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
+def count_cut_visits(run: RunMemory, moment: RunMoment) -> None:
     """Count the visits that failed or were cancelled, when their run ends: until then their tries were cut off."""
     for visit in run.visits.values():
         if visit.row["ended_at"] is not None:
-            _count(memory, run, visit, moment)
+            _count(run, visit, moment)
 
 
 @VISIT_HANDLERS.of(stored.NodeCompleted)
