@@ -57,6 +57,11 @@ def _children(state: AgentState) -> Sequence[str]:
     return found
 
 
+def _began_and_ended(state: AgentState) -> tuple[int | None, int | None]:
+    execution = state.execution
+    return (None, None) if execution is None else (execution.started_at, execution.finished_at)
+
+
 CONTROL: Control[AgentState, Command] = Control(
     standing=standing,
     summary=summary,
@@ -65,5 +70,6 @@ CONTROL: Control[AgentState, Command] = Control(
     reopen=_reopen,
     version_of_key=_version_of_key,
     children=_children,
+    began_and_ended=_began_and_ended,
 )
 """The `Control` of a session."""

@@ -115,6 +115,11 @@ def _children(state: FlowState) -> Sequence[str]:
     return (*left, *(stream for visit in state.open_visits for stream in visit.streams))
 
 
+def _began_and_ended(state: FlowState) -> tuple[int | None, int | None]:
+    run = state.run
+    return (None, None) if run is None else (run.started_at, run.finished_at)
+
+
 CONTROL: Control[FlowState, FlowCommand] = Control(
     standing=standing,
     summary=_summary,
@@ -123,5 +128,6 @@ CONTROL: Control[FlowState, FlowCommand] = Control(
     reopen=_reopen,
     version_of_key=_version_of_key,
     children=_children,
+    began_and_ended=_began_and_ended,
 )
 """The `Control` of a workflow."""

@@ -25,7 +25,8 @@ class Control(NamedTuple, Generic[S, C]):
 
     `version_of_key` returns the version at which the command with an idempotency key was carried out; None when there
     was no such command, or when it is still being carried out. `children` returns the streams that this one began and
-    is responsible for: those that run beside it, and those that were left behind when it ended.
+    is responsible for: those that run beside it, and those that were left behind when it ended. `began_and_ended`
+    returns the instants at which the newest run began and ended (microseconds of UTC); None for what has not happened.
     """
 
     standing: Callable[[S], Standing]
@@ -35,3 +36,4 @@ class Control(NamedTuple, Generic[S, C]):
     reopen: Callable[[S, str, bool], C | None]
     version_of_key: Callable[[S, str], int | None]
     children: Callable[[S], Sequence[str]]
+    began_and_ended: Callable[[S], tuple[int | None, int | None]]

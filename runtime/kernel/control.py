@@ -244,7 +244,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
     async def stop_left_behind(self, journal: Journal[S, E] | None = None) -> Sequence[str]:
         """Stop what a run that has ended left open, because its owner died before it had done so; return these streams.
 
-        Under the lease, because a retry of the run at the same moment goes on with what is below. Raises `SessionBusy`.
+        What somebody began by hand in such a stream after that end goes on. Under the lease, because a retry of the run
+        at the same moment goes on with what is below. Raises `SessionBusy`.
         """
         journal = journal or await self.existing()
         if self._control.standing(journal.committed).is_open or not self._control.children(journal.committed):
@@ -256,10 +257,19 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """Stop the streams that this one began and is responsible for, if its run has ended; return them."""
         if self._control.standing(state).is_open:
             return ()
-        asked, left = self._control.asked(state), self._control.children(state)
+        asked, (_, ended_at) = self._control.asked(state), self._control.began_and_ended(state)
+        left = [each for each in self._control.children(state) if not await self._has_begun_since(ended_at, each)]
         by = asked.by if isinstance(asked, Stop) else "parent"
         await self.stop_below(left, f"session {self._id} has ended", by=by)
         return left
+
+    async def _has_begun_since(self, ended_at: int | None, stream: str) -> bool:
+        """Tell whether the newest run of a stream below began after the run of this one had ended: by hand."""
+        with suppress(CommandRejected, StoreError):  # of an unknown kind; what cannot be read now is not stopped either
+            below = self._below(stream)
+            began_at, _ = below.machine.control.began_and_ended((await below.journal()).committed)
+            return ended_at is not None and began_at is not None and began_at > ended_at
+        return False
 
     async def stop_below(self, streams: Iterable[str], reason: str, *, by: str = "parent") -> None:
         """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""

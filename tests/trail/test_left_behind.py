@@ -5,10 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
+from steptrail import Agent
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.testing import call
 from steptrail.tools import SubagentTool
+from steptrail.workflow import BuiltWorkflow, Workflow
 from tests.runner.kit import Crash, agent_of
 from tests.trail.workers import PATIENCE, Desk, Place
 
@@ -55,6 +57,48 @@ async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_
         async with trail.work(boss):
             await pass_by()
         assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
+
+
+@pytest.mark.parametrize("above", ["agent", "flow"])
+@pytest.mark.parametrize("by", ["worker", "resume", "the next run"])
+async def test_a_child_that_had_failed_and_is_retried_by_hand_below_a_run_that_has_ended_is_not_stopped(
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]], above: str, by: str
+) -> None:
+    paying = agent_of([ValueError("away"), call("pay")]).with_tools(*desk.tools).build()
+    boss: Agent | BuiltWorkflow = Workflow("boss").agent("below", paying, prompt="pay").build()
+    if above == "agent":
+        below_it = SubagentTool(paying, name="below")
+        boss = agent_of([call("below", prompt="pay"), "Done.", "Done again."]).with_tools(below_it).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        (below,) = [row for row in await trail.runs() if row.parent is not None]
+        await trail.session(below.session_id).retry(paying)
+        if by == "worker":
+            async with trail.work(boss):
+                await pass_by()
+        elif by == "resume" and isinstance(boss, BuiltWorkflow):
+            await trail.flow("s").resume(boss)
+        elif isinstance(boss, BuiltWorkflow):
+            await trail.flow("s").retry(boss)
+        elif by == "resume":
+            await trail.session("s").resume(boss)
+        else:
+            await trail.session("s").send(boss, "And now?")
+        assert [id_of(question.stream) for question in await trail.inbox()] == [below.session_id]
+
+
+async def test_a_retried_run_that_went_on_with_what_was_retried_by_hand_below_it_stops_it_at_its_end(
+    place: Place, desk: Desk
+) -> None:
+    paying = agent_of([ValueError("away"), call("pay")]).with_tools(*desk.tools).build()
+    boss = Workflow("boss").agent("below", paying, prompt="pay").build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        (below,) = [row for row in await trail.runs() if row.parent is not None]
+        await trail.session(below.session_id).retry(paying)
+        await trail.flow("s").retry(boss)
+        await trail.flow("s").stop()
+        assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
 
 
 async def test_what_a_run_left_behind_is_stopped_before_the_next_run_of_its_session(
