@@ -138,10 +138,10 @@ class FlowTool:
 
 def _outcome(name: str, child: ChildFlow, end: ChildFlowEnd) -> ToolOutcome:
     usage = end.usage
-    if end.is_out_of_time:
+    if (state := end.ended) is None and end.is_out_of_time:
         late = error_of("WorkflowTimeout", f"workflow {name!r} did not end within its time", ErrorType.TIMEOUT)
         return ToolTimedOut(late, cancelled=True, usage=usage)
-    if (state := end.ended) is None:
+    if state is None:
         return ToolSuspended(child.id, end.why_it_rests, end.until, usage)
     if state.status is ExecutionStatus.COMPLETED:
         return ToolSucceeded(state.output, most_shown=MOST_CHARACTERS, usage=usage)

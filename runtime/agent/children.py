@@ -49,6 +49,9 @@ class ChildSessionEnd(ChildEnd[AgentState]):
     def _wait_of(self, state: AgentState) -> WaitStarted | None:
         return state.execution.wait if state.execution is not None else None
 
+    def _has_answered(self, state: AgentState) -> bool:
+        return state.answered and state.stop_reason not in {StopReason.TIME_LIMIT, StopReason.USER_REQUESTED}
+
 
 class ChildSession:
     """The session of one tool call."""

@@ -46,6 +46,9 @@ class ChildFlowEnd(ChildEnd[FlowState]):
     def _wait_of(self, state: FlowState) -> WaitStarted | None:
         return state.run.wait if state.run is not None else None
 
+    def _has_answered(self, state: FlowState) -> bool:
+        return state.status is ExecutionStatus.COMPLETED
+
 
 class ChildFlow:
     """The run of a workflow below one effect."""
@@ -81,6 +84,8 @@ class ChildFlow:
     async def _run(
         self, flow: BuiltWorkflow, given: JsonValue, within: float | None, lent: Lent | None, context: JsonValue
     ) -> ChildFlowEnd:
+        if within is not None and within <= 0:
+            return ChildFlowEnd(state=await self._look(), is_out_of_time=True)
         own = flow.definition.options
         options = structs.replace(own if lent is None else lent.options(own), timeout=shortest(own.timeout, within))
         start = StartFlow(

@@ -26,7 +26,7 @@ class ChildEnd(ABC, Generic[S]):
     """The end of one part of a run below an effect. `state` is None when it has not begun.
 
     `is_cut` says that the effect was cut off or its run stopped, `is_out_of_time` that the time of the effect was up.
-    `problem` is the reason why it could not go on; None when there is none.
+    An answer that was stored before that counts all the same. `problem` is the reason why it could not go on; None when there is none.
     """
 
     state: S | None
@@ -43,12 +43,17 @@ class ChildEnd(ABC, Generic[S]):
     def _wait_of(self, state: S) -> WaitStarted | None:
         """Return the wait in which an open run is."""
 
+    @abstractmethod
+    def _has_answered(self, state: S) -> bool:
+        """Tell whether a run that has ended came to its answer, before its time was up or somebody stopped it."""
+
     @property
     def ended(self) -> S | None:
         """The state of a run that has come to its own end; None for one that is at rest, and goes on later."""
-        if self.is_cut or self.problem is not None or self.state is None or self.state.is_open:
+        if self.problem is not None or self.state is None or self.state.is_open:
             return None
-        return self.state
+        has_own_end = not (self.is_cut or self.is_out_of_time) or self._has_answered(self.state)
+        return self.state if has_own_end else None
 
     @property
     def why_it_rests(self) -> str:

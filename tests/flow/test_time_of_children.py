@@ -1,13 +1,18 @@
 """A stream below a node whose time is up: the node fails with `timeout`, however the stream rests."""
 
+import asyncio
+
 import pytest
 
 from steptrail import AgentBuilder
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.testing import ScriptedModel, call
+from steptrail.runtime.agent import children as sessions_below
+from steptrail.runtime.flow import children as flows_below
+from steptrail.testing import ScriptedModel, call, say
 from steptrail.workflow import FailureClass, FlowTool, Workflow
-from tests.flow.kit import LEAVES
-from tests.runner.kit import trail_of
+from tests.flow.kit import LEAVES, World
+from tests.runner.families import PATIENCE
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 
 @pytest.mark.parametrize("kind", ["agent", "flow", "tool"])
@@ -44,3 +49,50 @@ async def test_what_an_item_ran_whose_time_was_up_is_stopped_while_the_run_goes_
         below = [row for row in await trail.runs() if row.parent is not None]
         assert [question.node for question in await trail.inbox()] == ["end"]
     assert [row.status for row in below] == 2 * [ExecutionStatus.STOPPED]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_an_answer_that_was_stored_in_time_counts_although_the_time_is_up_when_it_is_heard(
+    kind: str, is_answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody goes on with the stream below by hand, and the process that waits for it dies before it looks again."""
+    monkeypatch.setattr(sessions_below, "_LOOK_SECONDS", PATIENCE)
+    monkeypatch.setattr(flows_below, "_LOOK_SECONDS", PATIENCE)
+    clock, world, beside = HandClock(), World(), asyncio.Event()
+    world.holds = "below"
+    agent = AgentBuilder("a").with_model(ScriptedModel([call("act", name="below"), say("dogs")]))
+    agent = agent.with_tools(world.tool())
+    inner = Workflow("inner").function("below", world.function("below"), output="said").build()
+    written = Workflow("t").function("beside", lambda _: beside.wait())
+    if kind == "agent":
+        written.agent("below", agent.build(), prompt="go", output="said", timeout=10)
+    else:
+        written.flow("below", inner, output="said", timeout=10)
+    flow = written.build()
+    async with asyncio.timeout(PATIENCE), trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            dying = again_on(trail, clock, crash_at("before-append", 4))
+            await dying.run(flow, session="f", options=LEAVES)
+        (below,) = [row for row in await trail.runs() if row.parent is not None]
+        by_hand = trail.session(below.session_id).resume(agent.build()) if kind == "agent" else None
+        other = asyncio.ensure_future(by_hand or trail.flow(below.session_id).resume(inner))
+        await world.entered.wait()
+        waiting = again_on(trail, clock, crash_at("after-append", 3))
+        dies = asyncio.ensure_future(waiting.flow("f").resume(flow))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        clock.advance(5)
+        if is_answered:
+            world.gate.set()
+            await other
+        clock.advance(7)
+        beside.set()
+        with pytest.raises(Crash):
+            await dies
+        result = await trail.flow("f").resume(flow)
+        world.gate.set()
+        await other
+    assert (result.error and result.error.failure) == (None if is_answered else FailureClass.TIMEOUT)
+    assert ("said" in result.envelope.vars) is is_answered
+    assert world.done == {"below": 1}
