@@ -32,8 +32,9 @@ class Artifact(Value, frozen=True, kw_only=True):
 class NodeError(Value, frozen=True, kw_only=True):
     """A failure of a node, in whichever way the run went on.
 
-    `attempt` is the number of the last try, 0 if the node never ran. `visit` counts the runs of the node, and `item` is
-    the index of the item of a map. `message` is the last cause, with the number of tries if there were several.
+    `attempt` is the number of its tries, 0 if the node never ran; a look after a stream below that rested is none.
+    `visit` counts the runs of the node, and `item` is the index of the item of a map. `message` is the last cause, with
+    the number of tries if there were several.
     `details` depends on the failure: the tool, the status of an HTTP answer, the limit and what was used of it.
     `tier` says whose settings decided. `at` is in microseconds of UTC.
     """

@@ -8,6 +8,7 @@ from steptrail.domain.flow.events import (
     ApprovalDenied,
     ApprovalExpired,
     CutReason,
+    NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptInterrupted,
 )
@@ -76,16 +77,16 @@ def failure_of(landing: Landing) -> Failure | None:
 def node_error(node: Node, task: Task, failed: Failure, tier: Tier, at: int) -> NodeError:
     """Return the recorded form of a failure. After several tries the message says how many there were."""
     tried = working_node(node, task.item)
-    message = failed.message
-    if failed.attempt > 1:
+    message, tries = failed.message, _tries(task, failed)
+    if tries > 1:
         name = tried.tool.name if isinstance(tried, ToolNode) else node.id
-        message = f'{_kind(tried)} "{name}" failed after {failed.attempt} attempts: {message}'
+        message = f'{_kind(tried)} "{name}" failed after {tries} attempts: {message}'
     details = {**failed.details, "tool": tried.tool.name} if isinstance(tried, ToolNode) else failed.details
     return NodeError(
         node_id=node.id,
         kind=_kind(node),
         message=message,
-        attempt=failed.attempt,
+        attempt=tries,
         visit=task.visit,
         item=task.item,
         failure=failed.failure,
@@ -94,6 +95,12 @@ def node_error(node: Node, task: Task, failed: Failure, tier: Tier, at: int) -> 
         details=details,
         error=failed.error,
     )
+
+
+def _tries(task: Task, failed: Failure) -> int:
+    """Return how many tries a task had. A look after a stream below that rested is numbered as one, and is none."""
+    ended = task.failures + task.interruptions + isinstance(task.landing, NodeAttemptCompleted)
+    return min(failed.attempt, max(1, ended))
 
 
 def _kind(node: Node) -> str:

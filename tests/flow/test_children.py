@@ -9,7 +9,7 @@ from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolE
 from steptrail.domain.flow.policies import UnpricedInFlow
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.events import WaitStarted
-from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.models import PriceTable, Usage
 from steptrail.testing import ScriptedModel, call, calls, say
 from steptrail.workflow import Budget, BuiltWorkflow, Envelope, FailureClass, RetryPolicy, RunOptions, Workflow
@@ -130,20 +130,6 @@ async def test_an_agent_without_an_answer_is_a_failure_of_the_class_child() -> N
     assert result.error is not None
     assert result.error.failure is FailureClass.CHILD
     assert result.error.details["stop_reason"] == "steps_limit"
-
-
-async def test_an_agent_that_was_looked_after_twice_and_failed_once_has_used_up_no_tries() -> None:
-    world, clock = World(), HandClock()
-    asking = AgentBuilder("below").with_model(ScriptedModel([call("act", name="a"), RuntimeError("no")]))
-    below = asking.with_tools(world.tool(approval=True)).with_limits(Limits(longest_wait=0.0)).build()
-    once = RetryPolicy(max_attempts=1, retry_on=(FailureClass.CHILD,))
-    flow = Workflow("t").agent("ask", below, prompt="go", retry=once).build()
-    async with trail_of(clock) as trail:
-        await run_to_rest(trail, clock, flow)
-        (asked,) = await trail.inbox()
-        await trail.session(asked.stream.partition(":")[2]).approve(asked.id, by="ana")
-        result = await trail.flow("f").resume(flow)
-    assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.ERROR)
 
 
 @pytest.mark.parametrize("kind", ["agent", "flow"])

@@ -1,0 +1,58 @@
+"""A look after a stream below that rests is numbered as a try of its node, and is none."""
+
+from steptrail import AgentBuilder, Limits
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.models import Usage
+from steptrail.testing import ScriptedModel, call, say
+from steptrail.workflow import Budget, FailureClass, RetryPolicy, Workflow
+from tests.flow.kit import World, run_to_rest
+from tests.runner.kit import HandClock, trail_of
+
+
+async def test_an_agent_that_was_looked_after_twice_and_failed_once_has_used_up_no_tries() -> None:
+    world, clock = World(), HandClock()
+    asking = AgentBuilder("below").with_model(ScriptedModel([call("act", name="a"), RuntimeError("no")]))
+    below = asking.with_tools(world.tool(approval=True)).with_limits(Limits(longest_wait=0.0)).build()
+    once = RetryPolicy(max_attempts=1, retry_on=(FailureClass.CHILD,))
+    flow = Workflow("t").agent("ask", below, prompt="go", retry=once).build()
+    async with trail_of(clock) as trail:
+        await run_to_rest(trail, clock, flow)
+        (asked,) = await trail.inbox()
+        await trail.session(asked.stream.partition(":")[2]).approve(asked.id, by="ana")
+        result = await trail.flow("f").resume(flow)
+        why = await trail.flow("f").why()
+    assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.ERROR)
+    assert result.error is not None
+    assert (result.error.attempt, "came to no answer" in result.error.message) == (1, True)
+    assert "attempts" not in result.error.message + why.verdict
+    assert len(why.attempts) == 2
+
+
+async def test_a_child_that_was_looked_after_and_failed_twice_was_tried_twice() -> None:
+    world, clock = World(), HandClock()
+    asking = AgentBuilder("below").with_model(ScriptedModel([call("act", name="a"), RuntimeError("no")]))
+    below = asking.with_tools(world.tool(approval=True)).with_limits(Limits(longest_wait=0.0)).build()
+    twice = RetryPolicy(max_attempts=2, retry_on=(FailureClass.CHILD,))
+    flow = Workflow("t").agent("ask", below, prompt="go", retry=twice).build()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow)
+        for _ in range(2):
+            (asked,) = await trail.inbox()
+            await trail.session(asked.stream.partition(":")[2]).approve(asked.id, by="ana")
+            await trail.flow("f").resume(flow)
+            result = await run_to_rest(trail, clock, flow)
+        assert len((await trail.flow("f").why()).attempts) == 4
+    assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.RETRY_LIMIT)
+    assert result.error is not None
+    assert result.error.attempt == 2
+    assert 'agent "ask" failed after 2 attempts: ' in result.error.message
+
+
+async def test_a_try_that_succeeded_beyond_its_budget_is_one_of_those_after_which_its_node_failed() -> None:
+    model, clock = ScriptedModel([ConnectionError("away"), say("dear", usage=Usage(input=10))]), HandClock()
+    again, few = RetryPolicy(max_attempts=2, retry_on=(FailureClass.UNAVAILABLE,)), Budget(max_input_tokens=1)
+    flow = Workflow("t").llm("ask", model, prompt="go", retry=again, budget=few).build()
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow)
+    assert result.error is not None
+    assert (result.error.failure, result.error.attempt) == (FailureClass.BUDGET, 2)
