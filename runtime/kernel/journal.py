@@ -31,7 +31,7 @@ from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.runtime.kernel.waking import Waking
 
-__all__ = ["Journal", "fold_stream"]
+__all__ = ["Journal", "append", "fold_stream"]
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
@@ -322,12 +322,7 @@ class Journal(Generic[S, E]):
         return self._machine.control.summary(after) if stands != self._stands else None
 
     async def _append(self, commit: Commit) -> StreamHead:
-        try:
-            return await self._store.append(self._stream, self._head, commit)
-        except AppendOutcomeUnknown as error:
-            _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", self._stream, error)
-            # The store recognises the commit by its id, so this does not append it twice.
-            return await self._store.append(self._stream, self._head, commit)
+        return await append(self._store, self._stream, self._head, commit)
 
     async def refresh(self) -> None:
         """Fold the events that others have appended, and add our facts after them again. Raises `OwnershipLost`."""
@@ -408,6 +403,16 @@ class Journal(Generic[S, E]):
         """Append late reports of the calls that were in flight when the session was lost, and have ended since."""
         facts, self._overlay, self._state = self._overlay, [], self._committed
         await self._settle_late(facts)
+
+
+async def append(store: EventStore, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
+    """Do what `EventStore.append` does, and ask again where it may have stored the commit or not."""
+    try:
+        return await store.append(stream, expected, commit)
+    except AppendOutcomeUnknown as error:
+        _store_log.warning("stream %s: a commit may be stored or not, asking again: %s", stream, error)
+        # The store recognises the commit by its id, so this does not append it twice.
+        return await store.append(stream, expected, commit)
 
 
 def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:

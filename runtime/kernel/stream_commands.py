@@ -12,7 +12,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Rec
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
-from steptrail.runtime.kernel.journal import Journal, fold_stream
+from steptrail.runtime.kernel.journal import Journal, append, fold_stream
 
 __all__ = ["StreamCommands"]
 
@@ -86,7 +86,8 @@ class StreamCommands(Generic[S, C, E, F]):
 
         `command` makes the command that opens it, from the digest of the last commit of that past. Returns the state of
         the new stream. Raises `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or
-        when `into` exists; `SessionErased` also when somebody erases this one meanwhile: then nothing is opened.
+        when `into` exists; `SessionErased` when `into` was erased, or somebody erases this one meanwhile: then nothing is
+        opened.
         """
         store, prefix = self._env.store, self.machine.stream_prefix
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
@@ -101,10 +102,11 @@ class StreamCommands(Generic[S, C, E, F]):
         head, summary = CommitHead(commit_id=new_id("c"), actor=by), self._control.summary(forked)
         commit = Commit(head, tuple((now, event) for event in events), summary)
         try:
-            await store.append(into, EMPTY_STREAM, commit)
+            await append(store, into, EMPTY_STREAM, commit)
         except ConcurrencyConflict as error:
-            if (gone := await store.erasure(self.stream)) is not None:
-                raise SessionErased(self._id, gone.by, gone.at, gone.reason) from error
+            for stream in (self.stream, into):
+                if (gone := await store.erasure(stream)) is not None:
+                    raise SessionErased(stream.removeprefix(prefix), gone.by, gone.at, gone.reason) from error
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error
         forked, _ = await fold_stream(self.machine, store, into)

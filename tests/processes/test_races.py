@@ -203,6 +203,15 @@ async def test_a_commit_whose_reply_was_lost_is_found_and_not_written_twice() ->
     assert len(await scene.events(ToolExecutionCompleted)) == 1
 
 
+@pytest.mark.parametrize("when", ["before_append", "after_append"])
+async def test_a_fork_whose_reply_was_lost_is_opened_once(when: str) -> None:
+    scene = Scene()
+    await scene.owner.run(agent_of("done"), "Go.", session=NAME)
+    setattr(scene.store, when, once(_connection_lost))
+    fork = await scene.owner.session(NAME).fork(session="f")
+    assert len(await fork.events()) == 1
+
+
 async def test_a_take_over_before_a_result_is_stored_leaves_the_old_owner_one_thing_to_say() -> None:
     scene, agent = Scene(), agent_of(call("look"), "done")
     scene.once_before(ToolExecutionCompleted, lambda: scene.other.resume(agent, take_over=True))

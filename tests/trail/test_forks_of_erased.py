@@ -1,4 +1,4 @@
-"""A fork of a session that is erased meanwhile is not opened: nobody could read it."""
+"""A fork of a session that is erased meanwhile, and one into the id of an erased one, is not opened."""
 
 from typing import Any
 
@@ -36,3 +36,12 @@ async def test_a_past_is_not_erased_when_a_fork_is_there(store_url: str) -> None
         with pytest.raises(ErasureRefused):
             await trail.erase("past", by="ann", reason="she asked")
         assert (await trail.session("fork").state()).status == "completed"
+
+
+async def test_a_fork_into_the_id_of_an_erased_session_says_that_it_was_erased(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        for name in ("past", "gone"):
+            await trail.run(agent_of(["Done."]).build(), "go", session=name)
+        await trail.erase("gone", by="ann", reason="she asked")
+        with pytest.raises(SessionErased, match="session 'gone' was erased by ann"):
+            await trail.session("past").fork(session="gone")
