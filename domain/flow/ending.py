@@ -51,7 +51,8 @@ def finished(run: RunFold, graph: Graph) -> ExecutionFinished:
 
 def _reason(event: NodeFailed, graph: Graph) -> StopReason:
     failure, error = event.error.failure, event.error
-    if failure is FailureClass.BUDGET and error.details.get("limit") == "max_cost_usd":
+    # What has no price is not even begun under a limit on cost.
+    if failure in {FailureClass.BUDGET, FailureClass.CONFIG} and error.details.get("limit") == "max_cost_usd":
         return StopReason.GUARD
     if failure in _BY_FAILURE:
         return _BY_FAILURE[failure]

@@ -11,7 +11,6 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
@@ -28,7 +27,7 @@ from steptrail.infrastructure.tools.child_tools import (
 )
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
-from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd
+from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd, why_no_answer
 from steptrail.runtime.agent.given import a_context, an_agent
 from steptrail.runtime.agent.tool_port import (
     NO_CONTEXT,
@@ -261,15 +260,5 @@ def _outcome(name: str, child: ChildSession, end: ChildSessionEnd) -> ToolOutcom
         return ToolSucceeded(state.output_json, most_shown=MOST_CHARACTERS, usage=usage)
     if state.answered and state.output is not None:
         return ToolSucceeded(f"[Subagent: {name}] {state.output}", most_shown=MOST_CHARACTERS, usage=usage)
-    return ToolFailed(_failure(name, child, state), usage=usage)
-
-
-def _failure(name: str, child: ChildSession, state: AgentState) -> ErrorInfo:
-    outcome = state.last_continuation_outcome
-    vote = outcome.deciding_vote if outcome is not None else None
-    reason = state.stop_reason.value if state.stop_reason is not None else state.status.value
-    because = f": {vote.reason}" if vote is not None else ""
-    step = state.current_step
-    said = f" ({step.errors[0].error.message})" if step is not None and step.has_errors else ""
-    message = f"subagent {name!r} came to no answer ({reason}{because}){said}; its session is {child.id}"
-    return error_of("SubagentFailed", message)
+    message = f"subagent {name!r} came to no answer {why_no_answer(state)}; its session is {child.id}"
+    return ToolFailed(error_of("SubagentFailed", message), usage=usage)

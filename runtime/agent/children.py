@@ -29,7 +29,7 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["ChildSession", "ChildSessionEnd"]
+__all__ = ["ChildSession", "ChildSessionEnd", "why_no_answer"]
 
 _LOOK_SECONDS = 0.2
 
@@ -158,6 +158,16 @@ class ChildSession:
         state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
         return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
+
+
+def why_no_answer(state: AgentState) -> str:
+    """Return the reason why a session that has ended came to no answer, with what decided and what failed."""
+    outcome, step = state.last_continuation_outcome, state.current_step
+    vote = outcome.deciding_vote if outcome is not None else None
+    reason = state.stop_reason.value if state.stop_reason is not None else state.status.value
+    because = f": {vote.reason}" if vote is not None else ""
+    said = f" ({step.errors[0].error.message})" if step is not None and step.has_errors else ""
+    return f"({reason}{because}){said}"
 
 
 def _failed(state: AgentState | None) -> bool:

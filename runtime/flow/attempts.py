@@ -139,13 +139,13 @@ class Attempts:
         outer = graph.node(task.node)
         node = working_node(outer, task.item)
         # An item of a map spends from the budget of the map too.
-        budgets = (outer.budget, node.budget)
+        budgets, of_cost = (outer.budget, node.budget), {"limit": "max_cost_usd"}
         if run.options.prices is None and any(each is not None and each.max_cost_usd for each in budgets):
             why = "it has a limit on cost, and the run has no prices: RunOptions(prices=...)"
-            raise NodeFault(FailureClass.CONFIG, why)
+            raise NodeFault(FailureClass.CONFIG, why, of_cost)
         if isinstance(node, LlmNode | LlmRouterNode) and run.options.limits_cost_of(node.model, *budgets):
             why = f"there is a limit on cost, and no price for {node.model!r}: add one, or say `unpriced='ignore'`"
-            raise NodeFault(FailureClass.CONFIG, why)
+            raise NodeFault(FailureClass.CONFIG, why, of_cost)
         if isinstance(outer, MapNode) and task.item is None:
             raise NodeFault(FailureClass.CONFIG, f"there is no list at {outer.over!r}", {"path": outer.over})
         seen = seen_by(run, graph, visit, task.item)

@@ -9,7 +9,10 @@ import asyncio
 from msgspec import structs
 
 from steptrail.domain.errors import CommandRejected, OwnershipLost, SessionBusy, StoreError
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.flow.commands import StartFlow
+from steptrail.domain.flow.envelope import NodeError
+from steptrail.domain.flow.events import LimitReached, NodeFailed
 from steptrail.domain.flow.lending import Lent
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
@@ -27,7 +30,7 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["ChildFlow", "ChildFlowEnd"]
+__all__ = ["ChildFlow", "ChildFlowEnd", "why_no_output"]
 
 _LOOK_SECONDS = 0.2
 
@@ -48,6 +51,18 @@ class ChildFlowEnd(ChildEnd[FlowState]):
 
     def _has_answered(self, state: FlowState) -> bool:
         return state.status is ExecutionStatus.COMPLETED
+
+
+def why_no_output(state: FlowState) -> str:
+    """Return the reason why a run that has ended came to no output, with what failed or which limit was passed."""
+    run, reason = state.run, state.stop_reason.value if state.stop_reason is not None else state.status.value
+    match run.ended_by if run is not None else None:
+        case NodeFailed(error=NodeError(error=ErrorInfo(message=message))):
+            return f"({reason}: {message})"
+        case LimitReached(limit=limit, at_most=at_most, actual=actual):
+            return f"({reason}: {limit} is {at_most}, and it was {actual})"
+        case _:
+            return f"({reason})"
 
 
 class ChildFlow:

@@ -26,7 +26,8 @@ class ChildEnd(ABC, Generic[S]):
     """The end of one part of a run below an effect. `state` is None when it has not begun.
 
     `is_cut` says that the effect was cut off or its run stopped, `is_out_of_time` that the time of the effect was up.
-    An answer that was stored before that counts all the same. `problem` is the reason why it could not go on; None when there is none.
+    An answer that was stored before that counts all the same. `problem` is the reason why it could not go on; None when
+    there is none.
     """
 
     state: S | None

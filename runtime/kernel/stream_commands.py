@@ -86,7 +86,7 @@ class StreamCommands(Generic[S, C, E, F]):
 
         `command` makes the command that opens it, from the digest of the last commit of that past. Returns the state of
         the new stream. Raises `SessionNotFound`, and `CommandRejected` when something is in flight at that version, or
-        when `into` exists; `SessionErased` when `into` was erased, or somebody erases this one meanwhile: then nothing is
+        when `into` exists; `SessionErased` when that was erased, or somebody erases this one meanwhile: then nothing is
         opened.
         """
         store, prefix = self._env.store, self.machine.stream_prefix

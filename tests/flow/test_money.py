@@ -5,6 +5,7 @@ from decimal import Decimal
 import pytest
 from msgspec import structs
 
+from steptrail import AgentBuilder
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ConfigurationError, ExecutionFailed
 from steptrail.models import PriceTable, Usage
@@ -40,7 +41,23 @@ async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost_unless
     assert closed.error is not None
     assert (closed.error.failure, closed.error.attempt, closed.usage.total) == (FailureClass.CONFIG, 0, 0)
     assert "no price for 'scripted'" in closed.error.message
+    assert closed.stop_reason is StopReason.GUARD
     assert opened.status is ExecutionStatus.COMPLETED
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_what_stopped_a_child_of_a_model_without_a_price_is_said_where_its_node_failed(kind: str) -> None:
+    model, flow = ScriptedModel([say("x")]), Workflow("t")
+    if kind == "agent":
+        flow.agent("a", AgentBuilder("below").with_model(model).build(), prompt="x")
+    else:
+        flow.flow("a", Workflow("below").llm("b", model, prompt="x").build())
+    async with trail_of() as trail:
+        await trail.run(flow.build(), session="f", options=RunOptions(prices=priced("other"), budget=DOLLAR))
+        why, rows = await trail.flow("f").why(), await trail.runs()
+    assert why.error is not None
+    assert "no price for" in why.error.message
+    assert [row.stop_reason for row in rows if row.parent is not None] == ["guard"]
 
 
 async def test_a_reply_that_does_not_say_what_it_used_passes_a_limit_on_cost() -> None:

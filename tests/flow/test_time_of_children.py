@@ -71,8 +71,8 @@ async def test_an_answer_that_was_stored_in_time_counts_although_the_time_is_up_
         written.flow("below", inner, output="said", timeout=10)
     flow = written.build()
     async with asyncio.timeout(PATIENCE), trail_of(clock) as trail:
+        dying = again_on(trail, clock, crash_at("before-append", 4))
         with pytest.raises(Crash):
-            dying = again_on(trail, clock, crash_at("before-append", 4))
             await dying.run(flow, session="f", options=LEAVES)
         (below,) = [row for row in await trail.runs() if row.parent is not None]
         by_hand = trail.session(below.session_id).resume(agent.build()) if kind == "agent" else None

@@ -10,14 +10,14 @@ from steptrail.domain.flow.kinds.templates import filled, rendered
 from steptrail.domain.flow.nodes import AgentNode, FlowNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
-from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd
+from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd, why_no_answer
 from steptrail.runtime.agent.given import a_context
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
-from steptrail.runtime.flow.children import ChildFlow
+from steptrail.runtime.flow.children import ChildFlow, why_no_output
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -60,7 +60,7 @@ class AgentCall:
         if state is None:
             return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if not state.answered:
-            return _no_answer(self._agent.name, stream, state.stop_reason and state.stop_reason.value, usage)
+            return _no_answer(self._agent.name, stream, state.stop_reason, why_no_answer(state), usage)
         output = state.output_json if state.answers_in_a_type else cast("JsonValue", state.output)
         return Succeeded(output=output, sets=_usage_of(self._output, usage), usage=usage)
 
@@ -87,7 +87,7 @@ class FlowCall:
         if state is None:
             return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if state.status is not ExecutionStatus.COMPLETED:
-            return _no_answer(self._flow.name, stream, state.stop_reason and state.stop_reason.value, usage)
+            return _no_answer(self._flow.name, stream, state.stop_reason, why_no_output(state), usage)
         return Succeeded(output=state.output, sets=_usage_of(self._output, usage), usage=usage)
 
 
@@ -108,8 +108,8 @@ def _late(name: str) -> ErrorInfo:
     return ErrorInfo(type=ErrorType.TIMEOUT, error_class="steptrail:ChildTimeout", message=message)
 
 
-def _no_answer(name: str, stream: str, reason: str | None, usage: BilledUsage | None) -> Failed:
-    message = f"{name!r} came to no answer ({reason}); its run is {stream}"
+def _no_answer(name: str, stream: str, reason: StopReason | None, why: str, usage: BilledUsage | None) -> Failed:
+    message = f"{name!r} came to no answer {why}; its run is {stream}"
     error = ErrorInfo(type=ErrorType.UNKNOWN, error_class="steptrail:ChildFailed", message=message)
-    details: dict[str, JsonValue] = {"stop_reason": reason, "stream": stream}
+    details: dict[str, JsonValue] = {"stop_reason": reason and reason.value, "stream": stream}
     return Failed(failure=FailureClass.CHILD, error=error, details=details, usage=usage)
