@@ -56,6 +56,8 @@ def read_stream(
             elif not records:
                 head = _look_back(recorder, stream, version, topic)
             records.append(read_record(fetch, stream, version, topic, at, state, head, content))
+    if limit is not None and len(rows) == limit and rows and rows[-1][5] is None:
+        _check_claim(recorder, stream, records[-1], rows[-1][1])
     last = rows[-1][0] if rows else after
     # The head is that of the last record, and not of the end of the stream: a commit that came between two questions
     # would be in the head and not in the records, and its reader would append to a state that has not seen it. Where no
@@ -235,6 +237,17 @@ def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
 def _look_back(recorder: Recorder, stream: str, version: int, topic: str) -> CommitHead | None:
     found = recorder.select_commit(stream, version)
     return _head(stream, version, topic, found[0]) if found else None
+
+
+def _check_claim(recorder: Recorder, stream: str, record: Recorded[Event], topic: str) -> None:
+    """Raise `CorruptRecord` for an event whose head is that of a commit before its own: that says a size too large.
+
+    Without a limit the rows go on until events come twice, which is noticed. What is before the last row has its own.
+    """
+    found, head = recorder.select_commit(stream, record.version), record.head
+    if found is not None and head is not None and found[0][0] != head.commit_id:
+        why = f"commit {head.commit_id!r} lays claim to it, and it is of {found[0][0]!r}"
+        raise CorruptRecord(stream, record.version, topic, why)
 
 
 # SQLite keeps whatever type a hand wrote into a column.

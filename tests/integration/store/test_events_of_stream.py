@@ -127,6 +127,19 @@ async def test_an_erasure_removes_events_of_a_commit_that_is_gone(path: Path) ->
     assert b"CANARY" not in path.read_bytes()
 
 
+@pytest.mark.parametrize("limit", [3, 4])
+async def test_an_event_gets_no_head_of_a_commit_whose_size_says_more_than_there_is(path: Path, limit: int) -> None:
+    store = await filled(path)
+    assert len((await store.read("agent:a", limit=limit)).records) == limit
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE commits SET size = 100 WHERE commit_id = 'agent:a-0'")
+    with pytest.raises(CorruptRecord, match="commit 'agent:a-0' lays claim to it, and it is of 'agent:a-1'"):
+        await store.read("agent:a", limit=limit)
+    with pytest.raises(CorruptRecord):
+        await store.read("agent:a")
+    await store.close()
+
+
 async def test_an_event_that_two_commits_lay_claim_to_is_read_once_and_then_named(path: Path) -> None:
     store = await filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:
