@@ -31,7 +31,7 @@ def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
     call = next((call for call in calls if call.effect_id == command.effect_id), None)
     if call is None or call.phase is not CallPhase.PARKED:
         why = f"no call with the effect id {shown(command.effect_id)} waits for a verdict"
-        raise CommandRejected("settle a call of", state.agent_id, why)
+        raise NotAsked("settle a call of", state.agent_id, why, "a call in doubt is settled once")
     match command.verdict:
         case "completed":
             done = ToolExecutionCompleted(
@@ -63,7 +63,7 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
         raise _refused(state, command, f"there is no approval {shown(command.approval_id)}; open are: {open_ones}")
     if not approval.is_open:
         said = f"{_said(approval)} already, and an approval is answered once"
-        raise NotAsked(_doing(command), state.agent_id, said, "an approval")
+        raise NotAsked(_doing(command), state.agent_id, said, "an approval is answered once")
     if call.open_approval is None:
         raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
     if command.at >= approval.expires_at:

@@ -80,7 +80,7 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEven
     approval = tasks[0].approval if tasks else None
     if approval is None or not approval.is_open:
         why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
-        raise NotAsked(doing, state.flow_id, why, "an approval")
+        raise NotAsked(doing, state.flow_id, why, "an approval is answered once")
     if command.at >= approval.expires_at:
         when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
         raise CommandRejected(doing, state.flow_id, f"it expired at {when}, which is a no")
@@ -136,7 +136,8 @@ def settle(state: FlowState, command: SettleNode) -> tuple[FlowEvent, ...]:
     """Return the events of a verdict on a node whose outcome is unknown. Raises `CommandRejected`."""
     task = next((task for task in state.tasks if task.effect_id == command.effect_id), None)
     if task is None or task.phase is not TaskPhase.PARKED:
-        raise CommandRejected("settle", state.flow_id, f"nobody waits for a verdict on {command.effect_id}")
+        why = f"nobody waits for a verdict on {command.effect_id}"
+        raise NotAsked("settle", state.flow_id, why, "a call in doubt is settled once")
     return (_settled(task, command), *_ended(state, "settled", command.by))
 
 

@@ -10,11 +10,11 @@ __all__ = ["Approval", "NotAsked"]
 
 
 class NotAsked(CommandRejected):
-    """An answer to a question that is not open, or not any more. `asked` says what it would have been: an approval."""
+    """An answer to a question that is not open, or not any more. `once` says of what it would have been one."""
 
-    def __init__(self, command: str, session: str, why: str, asked: str = "a question") -> None:
+    def __init__(self, command: str, session: str, why: str, once: str = "a question is answered once") -> None:
         super().__init__(command, session, why)
-        self.asked = asked
+        self.once = once
 
 
 class Approval(Value, frozen=True, kw_only=True):

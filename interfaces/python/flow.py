@@ -120,7 +120,7 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         """
         said = to_json_value(output, "output")
         command = SettleNode(effect_id=effect_id, by=by, verdict=verdict, output=said, message=message)
-        return FlowResult(await self._control.stream.tell(command))
+        return await self._control.settle(command)
 
     async def answer(
         self,

@@ -19,7 +19,9 @@ from steptrail.runtime.agent.control import SessionControl
 from steptrail.runtime.agent.given import a_context, a_message
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
+from steptrail.runtime.agent.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.first_answers import answered_once
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -198,7 +200,8 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         """
         said = to_json_value(result, "result")
         command = Settle(effect_id=effect_id, by=by, verdict=verdict, result=said, message=message)
-        return RunResult(await self._control.stream.tell(command))
+        telling, said_by = self._control.stream.tell(command), verdict_on(effect_id)
+        return RunResult(await answered_once(telling, self._env.store, self.stream_id, VERDICTS, said_by))
 
     @overload
     async def result(self) -> RunResult[JsonValue]: ...

@@ -16,6 +16,7 @@ from steptrail.domain.flow.commands import (
     FlowCommand,
     ResumeFlow,
     RetryFlow,
+    SettleNode,
     StartFlow,
 )
 from steptrail.domain.flow.decide import decide, said_by, was_accepted
@@ -31,6 +32,7 @@ from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
+from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
@@ -197,6 +199,10 @@ class FlowControl:
             return f'said "{event.action}" to' if event.node == command.node else None
 
         return await self._once(self.stream.tell(command), (StepAnswered.TYPE,), said)
+
+    async def settle(self, command: SettleNode) -> FlowResult:
+        """Store a verdict on a node in doubt. Raises `CommandRejected` when nobody waits for one."""
+        return await self._once(self.stream.tell(command), VERDICTS, verdict_on(command.effect_id))
 
     async def answer(self, command: AnswerQuestion) -> FlowResult:
         """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""

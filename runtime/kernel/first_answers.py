@@ -38,7 +38,7 @@ async def answered_once(
         return await answering
     except NotAsked as refused:
         first = await first_answer(store, stream, types, said)
-        why = refused.why if first is None else f"{first}, and {refused.asked} is answered once"
+        why = refused.why if first is None else f"{first}, and {refused.once}"
         raise CommandRejected(refused.command, refused.session, why) from None
 
 
@@ -49,6 +49,6 @@ async def first_answer(
     first: str | None = None
     async for _, _, record in store.log(stream=stream, types=types, on_corrupt=lambda _: None):
         if (word := said(record.event)) is not None:
-            by: Any = getattr(record.event, "by", "somebody")
+            by = getattr(record.event, "by", None) or (record.head.actor if record.head is not None else "somebody")
             first = f"{by} has {word} it already, at {to_datetime(record.at):%Y-%m-%d %H:%M:%S} UTC"
     return first

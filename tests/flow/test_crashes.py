@@ -116,11 +116,12 @@ async def test_an_unsafe_effect_is_parked_until_a_person_says_what_happened(
         assert result.status is ExecutionStatus.WAITING
         assert [task.phase for task in result.state.tasks] == [TaskPhase.PARKED]
         handle = trail.flow("f")
-        with pytest.raises(CommandRejected):
+        with pytest.raises(CommandRejected, match="nobody waits for a verdict on f:1:b:1"):
             await handle.settle("f:1:b:1", "completed", by="ana")
         await handle.settle("f:1:a:1", verdict, by="ana", **given)  # type: ignore[arg-type]
-        with pytest.raises(CommandRejected):
-            await handle.settle("f:1:a:1", "completed", by="ana")
+        first = "ana has settled it already, at 2027-01-15 08:00:00 UTC, and a call in doubt is settled once"
+        with pytest.raises(CommandRejected, match=first):
+            await handle.settle("f:1:a:1", "completed", by="ben")
         result = await run_to_rest(trail, clock, flow)
         assert result.status.value == status
         assert world.done["a"] == (2 if verdict == "rerun" else 1)

@@ -1,0 +1,46 @@
+"""Finds verdicts on calls in doubt in the log of a session, for somebody whose verdict comes second."""
+
+from collections.abc import Callable, Sequence
+
+from steptrail.domain.agent.events import (
+    AgentEvent,
+    ToolExecutionCompleted,
+    ToolExecutionFailed,
+    ToolExecutionInterrupted,
+    ToolExecutionStarted,
+    WaitEnded,
+)
+from steptrail.domain.agent.events.tools import Then
+
+__all__ = ["VERDICTS", "verdict_on"]
+
+VERDICTS: Sequence[str] = (
+    ToolExecutionStarted.TYPE,
+    ToolExecutionInterrupted.TYPE,
+    ToolExecutionCompleted.TYPE,
+    ToolExecutionFailed.TYPE,
+    WaitEnded.TYPE,
+)
+"""The stored types of verdicts, and of what says which call they are on."""
+
+
+def verdict_on(effect_id: str) -> Callable[[AgentEvent], str | None]:
+    """Return what says, of one event of a log after the other, that it settles a call; None for any other event."""
+    begun: dict[int, str] = {}
+    parked: list[int] = []
+
+    def said(event: AgentEvent) -> str | None:
+        match event:
+            case ToolExecutionStarted(position=position):
+                begun[position] = event.effect_id
+            case ToolExecutionInterrupted(then=Then.PARK, position=position):
+                parked[:] = [position]
+            case ToolExecutionCompleted(settled_by=str()) | ToolExecutionFailed(settled_by=str()):
+                return "settled" if begun.get(event.position) == effect_id else None
+            case WaitEnded(reason="rerun" | "tell"):
+                return "settled" if parked and begun.get(parked[0]) == effect_id else None
+            case _:
+                pass
+        return None
+
+    return said
