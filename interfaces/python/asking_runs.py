@@ -13,7 +13,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.projections.asking.cursor import Cursor
-from steptrail.projections.asking.filters import CRASHED, RunFilter, RunOrder, Since, instant_of, one_text
+from steptrail.projections.asking.filters import CRASHED, RunFilter, RunOrder, Since, any_of, instant_of, one_text
 from steptrail.projections.asking.runs import RunCount, RunRow, page_of_runs
 from steptrail.projections.asking.statements import COUNTED, Period, Questions
 from steptrail.projections.asking.stats import (
@@ -123,7 +123,7 @@ class AskingRuns:
         if isinstance(by, str) or not isinstance(by, Collection):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"by is a list of groups, such as ['agent'], not {by!r}")
         if unknown := [each for each in by if each not in list(GROUPS)]:
-            raise ConfigurationError(f"runs are not grouped by {unknown[0]!r}: there are {', '.join(GROUPS)}")
+            raise ConfigurationError(f"runs are not grouped by {any_of(unknown)}: there are {', '.join(GROUPS)}")
         period, questions = self._period(since, until, agent), self._of(tenant)
         question = StatsQuestion(questions, period, list(dict.fromkeys(by)))
 

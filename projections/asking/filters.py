@@ -1,9 +1,10 @@
 """Which runs a list shows, and in which order."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import islice
 from math import ceil, floor
 from typing import Any, Final, Literal, cast, get_args
 
@@ -17,7 +18,8 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.runs_view.tags import MOST_TAGS
 
-__all__ = ["CRASHED", "MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "bound_of", "instant_of", "one_text"]
+__all__ = ["CRASHED", "MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "any_of", "bound_of", "instant_of"]
+__all__ += ["one_text"]
 
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
@@ -49,7 +51,7 @@ _KNOWN: Mapping[str, Collection[str]] = {
 }
 """The fields whose words are ours. No run has another one there, so it is a mistake and not a list of none."""
 _LARGEST = 2**63 - 1
-_MOST_WORDS, _LONGEST = 1_000, 100
+_MOST_WORDS, _MOST_NAMED, _LONGEST = 1_000, 10, 100
 _EARLIEST, _LATEST = (from_datetime(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))
 """No run began or ended before or after that, and a calendar has no days there."""
 
@@ -100,13 +102,16 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     most: Mapping[Measure, float] = {}
 
     def __post_init__(self) -> None:
-        for name in _WORDS:
-            _check_words(name, getattr(self, name))
-        _check_tags(self.tags)
-        for name in ("least", "most"):
-            _check_bounds(name, getattr(self, name))
+        faults = [fault for name in _WORDS for fault in _wrong_words(name, getattr(self, name))]
+        faults += _wrong_tags(self.tags)
+        faults += [fault for name in ("least", "most") for fault in _wrong_bounds(name, getattr(self, name))]
         for instant in (self.since, self.until):
-            instant_of(instant, 0)
+            try:
+                instant_of(instant, 0)
+            except ConfigurationError as error:
+                faults.append(str(error))
+        if faults:
+            raise ConfigurationError("; ".join(faults))
 
     def words(self, name: str) -> tuple[str, ...]:
         """Return the words that a field is asked for, each once; empty for all."""
@@ -134,53 +139,51 @@ def bound_of(name: Literal["least", "most"], measure: Measure, bound: float) -> 
     return round(bound * unit)
 
 
-def _check_words(name: str, words: object) -> None:
+def any_of(words: Iterable[object]) -> str:
+    """Return words for an error that names them: at most ten."""
+    named = [_short(word) for word in islice(words, _MOST_NAMED + 1)]
+    return " or ".join(named if len(named) <= _MOST_NAMED else [*named[:_MOST_NAMED], "another"])
+
+
+def _wrong_words(name: str, words: object) -> Iterator[str]:
     if words is None:
         return
-    if isinstance(words, str):
-        _check_known(name, [words])
-        return
-    given = cast("Collection[object]", words)
+    given = cast("Collection[object]", [words] if isinstance(words, str) else words)
     # An iterator is used up by whoever looks at it first: the filter would find every run after that.
-    if not isinstance(words, Collection) or not all(isinstance(each, str) for each in given):
-        raise ConfigurationError(f"{name} of a filter is a text or a collection of texts, not {_short(given)}")
-    if not given:
-        raise ConfigurationError(f"a filter needs one {name} at least, or None")
-    if len(given) > _MOST_WORDS:
-        raise ConfigurationError(f"a filter has at most {_MOST_WORDS:,} of {name}, not {len(given):,}")
-
-    _check_known(name, cast("Collection[str]", given))
-
-
-def _check_known(name: str, words: Collection[str]) -> None:
-    known = _KNOWN.get(name, ())
-    for word in words if known else ():
-        if word not in known:
-            raise ConfigurationError(f"no run has the {name} {_short(word)}: there are {', '.join(known)}")
+    if not isinstance(given, Collection) or not all(isinstance(each, str) for each in given):  # pyright: ignore[reportUnnecessaryIsInstance]
+        yield f"{name} of a filter is a text or a collection of texts, not {_short(given)}"
+    elif not given:
+        yield f"a filter needs one {name} at least, or None"
+    elif len(given) > _MOST_WORDS:
+        yield f"a filter has at most {_MOST_WORDS:,} of {name}, not {len(given):,}"
+    elif (known := _KNOWN.get(name)) and (strange := [word for word in given if word not in known]):
+        yield f"no run has the {name} {any_of(strange)}: there are {', '.join(known)}"
 
 
-def _check_tags(tags: object) -> None:
+def _wrong_tags(tags: object) -> Iterator[str]:
     given = cast("Mapping[object, object]", tags)
     if not isinstance(tags, Mapping):
-        raise ConfigurationError(f"tags of a filter are a mapping from names to texts, not {_short(given)}")
-    for name, value in given.items():
-        if not (isinstance(name, str) and isinstance(value, str)):
-            raise ConfigurationError(f"a tag of a filter is a name and a text, not {_short(name)} and {_short(value)}")
-    if len(given) > MOST_TAGS:
-        raise ConfigurationError(f"no run has more than {MOST_TAGS} tags, and the filter asks for {len(given):,}")
+        yield f"tags of a filter are a mapping from names to texts, not {_short(given)}"
+    elif len(given) > MOST_TAGS:
+        yield f"no run has more than {MOST_TAGS} tags, and the filter asks for {len(given):,}"
+    else:
+        for name, value in given.items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                yield f"a tag of a filter is a name and a text, not {_short(name)} and {_short(value)}"
 
 
-def _check_bounds(name: str, bounds: object) -> None:
+def _wrong_bounds(name: str, bounds: object) -> Iterator[str]:
     given = cast("Mapping[Any, Any]", bounds)
     if not isinstance(bounds, Mapping):
-        raise ConfigurationError(f"{name} of a filter is a mapping from measures to numbers, not {_short(given)}")
+        yield f"{name} of a filter is a mapping from measures to numbers, not {_short(given)}"
+        return
+    if strange := [measure for measure in given if measure not in get_args(Measure)]:
+        yield f"a run has no {any_of(strange)}: there are {', '.join(get_args(Measure))}"
     for measure, bound in given.items():
-        if measure not in get_args(Measure):
-            raise ConfigurationError(f"a run has no {measure!r}: there are {', '.join(get_args(Measure))}")
         is_number = isinstance(bound, int | float) or (isinstance(bound, Decimal) and bound.is_finite())
         # The comparison is also false of NaN.
-        if not is_number or not 0 <= bound * MEASURES[measure][1] <= _LARGEST:
-            raise ConfigurationError(f"the bound {_short(bound)} of {measure} is no size")
+        if measure in MEASURES and not (is_number and 0 <= bound * MEASURES[measure][1] <= _LARGEST):
+            yield f"the bound {_short(bound)} of {measure} is no size"
 
 
 def _short(given: object) -> str:

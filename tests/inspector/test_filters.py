@@ -108,6 +108,7 @@ async def test_a_filter_that_no_run_can_have_is_not_passed_over(opened: Opened, 
         ("since=2026-02-31", "'2026-02-31' is no time: 12h, 7d, 2w ago, or a date such as 2026-03-01"),
         ("cost=much", "Dollars, at least: 'much' is no number"),
         ("order=best", "there is no order 'best': there are newest, "),
+        ("cost=much&steps=few", "Dollars, at least: 'much' is no number; Steps, at least: 'few' is no number"),
     ],
 )
 async def test_a_value_that_no_run_can_have_is_named_beside_the_form_that_still_has_it(

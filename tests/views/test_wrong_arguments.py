@@ -41,6 +41,24 @@ def test_a_filter_of_wrong_types_is_refused(wrong: dict[str, Any], said: str) ->
         RunFilter(**wrong)
 
 
+def test_all_that_is_wrong_with_a_filter_is_said_at_once() -> None:
+    words = {"status": ["lost", "failed", "gone"], "effect": "odd", "agent": 1}
+    rest = {"tags": {"a": 1}, "least": {"cost": "a", "size": 1}, "since": 1, "until": "soon"}
+    with pytest.raises(ConfigurationError) as refused:
+        RunFilter(**words, **rest)  # type: ignore[arg-type]
+    said = str(refused.value).split("; ")
+    assert len(said) == 8
+    assert "no run has the status 'lost' or 'gone': there are pending," in said[0]
+    for word in ("agent", "'odd'", "tag", "'a' of cost", "'size'", "ago, not 1", "'soon'"):
+        assert any(word in each for each in said), word
+
+
+async def test_all_groups_that_there_are_not_are_named() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        with pytest.raises(ConfigurationError, match="not grouped by 'hour' or 'mood': there are "):
+            await trail.views.stats(by=["hour", "agent", "mood"])  # type: ignore[list-item]
+
+
 WRONG: Sequence[Callable[[Any], Any]] = (
     lambda views: views.runs(None),
     lambda views: views.runs({"status": "failed"}),

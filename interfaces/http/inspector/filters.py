@@ -75,10 +75,10 @@ def said_in(query: Mapping[str, str]) -> Mapping[str, str]:
 
 def fits(said: Mapping[str, str]) -> None:
     """Raise the `ConfigurationError` about a value that no run can have: a list of others would be a lie."""
-    for key, value in said.items():
-        if len(value) > _LONGEST or "\0" in value:  # no server takes a NUL in a text
-            label = LABELS.get(key, key)
-            raise ConfigurationError(f"{label}: a text of at most {_LONGEST} characters, without a NUL")
+    # No server takes a NUL in a text.
+    wrong = [LABELS.get(key, key) for key, value in said.items() if len(value) > _LONGEST or "\0" in value]
+    if wrong:
+        raise ConfigurationError(f"{', '.join(wrong)}: a text of at most {_LONGEST} characters, without a NUL")
 
 
 def is_counted(said: Mapping[str, str]) -> bool:
@@ -108,12 +108,27 @@ def counted_filter(said: Mapping[str, str]) -> tuple[RunFilter, RunOrder]:
     if "tag" in said:
         name, _, value = said["tag"].partition("=")
         given["tags"] = {name: value}
-    given["least"] = {key: _number(key, said[key]) for key in _BOUNDS if key in said}
-    given["since"], given["until"] = (since_of(said[key]) if key in said else None for key in ("since", "until"))
+    faults = list[str]()
+    given["least"] = {}
+    for key in (*_BOUNDS, "since", "until"):
+        try:
+            if key in said and key in _BOUNDS:
+                given["least"][key] = _number(key, said[key])
+            elif key in said:
+                given[key] = since_of(said[key])
+        except ConfigurationError as error:
+            faults.append(str(error))
     order = said.get("order", RunOrder.NEWEST.value)
     if order not in list(RunOrder):
-        raise ConfigurationError(f"there is no order {order!r}: there are {', '.join(RunOrder)}")
-    return RunFilter(**given), RunOrder(order)
+        faults.append(f"there is no order {order!r}: there are {', '.join(RunOrder)}")
+    try:
+        found = RunFilter(**given)
+    except ConfigurationError as error:
+        faults.insert(0, str(error))
+    else:
+        if not faults:
+            return found, RunOrder(order)
+    raise ConfigurationError("; ".join(faults))
 
 
 def since_of(text: str) -> datetime | timedelta:
