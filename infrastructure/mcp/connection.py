@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Dial", "McpConnection", "SessionGone"]
 
-Dial: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
-"""Starts or reaches the server."""
+Dial: TypeAlias = "Callable[[Callable[[Exception], None]], AbstractAsyncContextManager[TransportStreams]]"
+"""Starts or reaches the server. It is handed what to tell why nothing more is read of it."""
 
 _MOST_PAGES = 1000
 _SECONDS_TO_LEARN_WHY = 1.0
@@ -112,6 +112,13 @@ class McpConnection:
             self._task.cancel()
         await asyncio.wait({self._task})
 
+    def _refuse(self, error: Exception) -> None:
+        """End it because of what the server has sent."""
+        self._error = error
+        self._over.set()
+        if not self._settled.is_set():
+            self._task.cancel()
+
     async def _hold(self) -> None:
         patience: asyncio.Timeout | None = None
         try:
@@ -121,7 +128,7 @@ class McpConnection:
             from mcp_types import Implementation
 
             ourselves = Implementation(name="steptrail", version=version("steptrail"))
-            transport = _watched(self._dial, self._over, self.unreadable)
+            transport = _watched(self._dial(self._refuse), self._over, self.unreadable)
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._seconds) as patience:
                     client = await stack.enter_async_context(Client(transport, cache=None, client_info=ourselves))
@@ -132,7 +139,7 @@ class McpConnection:
         except Exception as error:
             # The SDK's scopes wrap what passes through them, also that the time is over.
             late = TimeoutError(f"no answer within {self._seconds:g} seconds")
-            self._error = late if patience is not None and patience.expired() else error
+            self._error = self._error or (late if patience is not None and patience.expired() else error)
         finally:
             self._over.set()
             self._settled.set()
@@ -159,8 +166,10 @@ def _why(error: BaseException | None) -> str:
 
 
 @asynccontextmanager
-async def _watched(dial: Dial, over: asyncio.Event, unreadable: dict[str, str]) -> "AsyncGenerator[TransportStreams]":
-    async with dial() as (read, write):
+async def _watched(
+    dialled: "AbstractAsyncContextManager[TransportStreams]", over: asyncio.Event, unreadable: dict[str, str]
+) -> "AsyncGenerator[TransportStreams]":
+    async with dialled as (read, write):
         yield _Watched(read, over, unreadable), write
 
 

@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
 from steptrail.infrastructure.mcp.connection import Dial
+from steptrail.infrastructure.mcp.lines import CODEC, refusing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -25,7 +26,7 @@ def stdio_dial(
     """Return what starts the command; its standard error is ours."""
 
     @asynccontextmanager
-    async def dial() -> "AsyncGenerator[TransportStreams]":
+    async def dial(refuse: Callable[[Exception], None]) -> "AsyncGenerator[TransportStreams]":
         from mcp import StdioServerParameters, stdio_client
 
         server = StdioServerParameters(
@@ -33,7 +34,9 @@ def stdio_dial(
             args=[*args],
             env=None if env is None else {**env},
             cwd=None if cwd is None else os.fspath(cwd),
+            encoding=CODEC,
         )
+        refusing.set(refuse)
         with ExitStack() as stack:
             async with stdio_client(server, errlog=_stderr(stack)) as streams:
                 yield streams
@@ -45,7 +48,8 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
     """Return what opens the address, with these headers on every request."""
 
     @asynccontextmanager
-    async def dial() -> "AsyncGenerator[TransportStreams]":
+    async def dial(refuse: Callable[[Exception], None]) -> "AsyncGenerator[TransportStreams]":
+        del refuse  # a response that is too long raises where it is read
         import httpx2
         from mcp.client.streamable_http import streamable_http_client
 

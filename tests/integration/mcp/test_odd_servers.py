@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptrail.errors import ConfigurationError
+from steptrail.infrastructure.mcp import lines
 from steptrail.infrastructure.mcp.errors import McpServerUnavailable
 from steptrail.runtime.agent.tool_port import ToolFailed
 from steptrail.tools.mcp import McpServer
@@ -31,11 +32,19 @@ for line in sys.stdin:
         if found is None:
             continue
         answer = {"result": found}
-    elif asked["method"] == "tools/call":
+    if kind == "endless" or (kind == "endless answer" and asked["method"] == "tools/call"):
+        while True:
+            sys.stdout.write("x" * 65_536)
+    if kind == "long" and asked["method"] == "tools/list":
+        usual["tools"][0]["description"] = "\u00e9" * 30_000
+    if asked["method"] == "tools/call":
         answer = {"error": {"code": -32000, "message": "the shop is closed"}}
     if "id" in asked:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
 """
+
+
+SMALL = 100_000
 
 
 @pytest.fixture
@@ -85,3 +94,32 @@ async def test_a_server_whose_answer_does_not_end_cannot_be_reached(way: str, sa
         with pytest.raises(McpServerUnavailable, match=said):
             async with McpServer.http(f"{url}/{way}", name="odd"):
                 pass
+
+
+async def test_a_server_that_writes_a_line_without_end_cannot_be_reached(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", SMALL)
+    said = "'odd' cannot be reached: it wrote a line of more than 100,000 bytes"
+    with pytest.raises(McpServerUnavailable, match=said):
+        async with McpServer.stdio(sys.executable, [script, "endless"], name="odd"):
+            pass
+
+
+async def test_a_server_that_answers_without_end_has_ended_during_the_call(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", SMALL)
+    async with McpServer.stdio(sys.executable, [script, "endless answer"], name="odd") as server:
+        outcome = await call(server, "a", {})
+        assert not server.is_connected
+    assert isinstance(outcome, ToolFailed)
+    assert "ended during the call: it wrote a line of more than 100,000 bytes" in outcome.error.message
+
+
+async def test_a_long_line_that_comes_in_pieces_is_read_as_it_was_written(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MOST_BYTES", 2 * SMALL)
+    async with McpServer.stdio(sys.executable, [script, "long"], name="odd") as server:
+        assert by_name(server)["a"].spec.description == 30_000 * "\u00e9"
