@@ -1,12 +1,13 @@
 """The kinds that let a run pass, or not: gates, and guardians with their checks."""
 
 from dataclasses import replace
+from typing import cast
 
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.values import has_type, identity, number_in
-from steptrail.domain.flow.nodes import CheckSpec, GateNode, GuardianNode, OnFail
+from steptrail.domain.flow.nodes import CheckSpec, Expression, GateNode, GuardianNode, OnFail
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
@@ -40,8 +41,8 @@ def guardian(node: GuardianNode, seen: Seen, means: NodeMeans) -> Evaluated:
 def finding(check: CheckSpec, seen: Seen, means: NodeMeans) -> str | None:
     """Return what is wrong with the value that is checked; None for nothing.
 
-    A missing value is wrong for `required` and `expr` alone. Raises `NodeFault` of the class `config` for a pattern, a
-    schema or an expression that cannot be used.
+    What it needs is there: a node without it is not made. A missing value is wrong for `required` and `expr` alone.
+    Raises `NodeFault` of the class `config` for a pattern, a schema or an expression that cannot be used.
     """
     # Only an expression is without a path, and then it looks at the whole run.
     is_there, value = (True, None) if check.path is None else seen.find(check.path)
@@ -69,15 +70,14 @@ def _wrong(check: CheckSpec, value: JsonValue, means: NodeMeans) -> str | None:
             fits = means.patterns.fits(pattern, value if isinstance(value, str) else "")
             return None if fits and isinstance(value, str) else f"it does not fit {pattern!r}"
         case "enum":
-            allowed = settings.get("values")
-            known = map(identity, allowed) if isinstance(allowed, list) else ()
-            return None if identity(value) in known else f"it is none of {identity(allowed)}"
+            allowed = cast("list[JsonValue]", settings["values"])
+            return None if identity(value) in map(identity, allowed) else f"it is none of {identity(allowed)}"
         case "type":
             name = settings.get("type")
             return None if has_type(value, str(name)) else f"it is not of the type {name}"
         case "schema":
-            schema = settings.get("schema")
-            return "; ".join(means.schemas.problems(schema if isinstance(schema, dict) else {}, value)) or None
+            schema = cast("dict[str, JsonValue]", settings["schema"])
+            return "; ".join(means.schemas.problems(schema, value)) or None
         case _:
             return None
 
@@ -92,11 +92,10 @@ def _outside(number: float, check: CheckSpec, words: str) -> str | None:
 
 
 def _expression_holds(check: CheckSpec, seen: Seen, means: NodeMeans, value: JsonValue) -> bool:
-    if check.expression is None:
-        return False
+    expression = cast("Expression", check.expression)
     if check.path is None:
-        return holds(check.expression, seen, means)
-    return holds(check.expression, replace(seen, item=value), means, value)
+        return holds(expression, seen, means)
+    return holds(expression, replace(seen, item=value), means, value)
 
 
 def _past(node: GateNode | GuardianNode, seen: Seen) -> Route | None:

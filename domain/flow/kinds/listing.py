@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 from steptrail.domain.flow.envelope import found
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
 from steptrail.domain.flow.kinds.values import has_type, identity, number_in, text_of
-from steptrail.domain.flow.nodes import FilterNode
+from steptrail.domain.flow.nodes import Expression, FilterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
@@ -20,8 +21,8 @@ _Items = list[JsonValue]
 def filtered(node: FilterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the items that are kept. Raises `NodeFault`: `config` for no value, `validation` for one that is no list.
 
-    An item without a usable value at `by` is never kept by `top_n`, `threshold`, `type` and `match`, and always by
-    `dedupe` and `exclude`.
+    What its operation needs is there: a node without it is not made. An item without a usable value at `by` is never
+    kept by `top_n`, `threshold`, `type` and `match`, and always by `dedupe` and `exclude`.
     """
     items = needed(seen, node.over)
     if not isinstance(items, list):
@@ -41,7 +42,7 @@ def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iter
         case "dedupe":
             yield from _first_of_equals(node, items)
         case "type":
-            types = [str(name) for name in _listed(node, "types")]
+            types = cast("list[str]", node.settings["types"])
             yield from (
                 place
                 for place, item in enumerate(items)
@@ -52,14 +53,14 @@ def _kept(node: FilterNode, items: _Items, seen: Seen, means: NodeMeans) -> Iter
         case "exclude":
             yield from (place for place, item in enumerate(items) if not _fits(node, item, means))
         case "expression":
+            expression = cast("Expression", node.expression)
             for place, item in enumerate(items):
-                inside = replace(seen, item=item, index=place)
-                if node.expression is not None and holds(node.expression, inside, means, item):
+                if holds(expression, replace(seen, item=item, index=place), means, item):
                     yield place
 
 
 def _highest(node: FilterNode, items: _Items) -> list[int]:
-    count = number_in(node.settings.get("n")) or 0
+    count = cast("float", node.settings["n"])
     sign = 1 if node.settings.get("order") == "asc" else -1
     scores = [(sign * score, place) for place, score in _scores(node, items)]
     return [place for _, place in sorted(scores)[: int(count)]]
@@ -98,7 +99,7 @@ def _fits(node: FilterNode, item: JsonValue, means: NodeMeans) -> bool:
         return False
     if pattern is not None and means.patterns.fits(pattern, text_of(value)):
         return True
-    return identity(value) in map(identity, _listed(node, "values"))
+    return identity(value) in map(identity, cast("_Items", node.settings.get("values") or []))
 
 
 def _at(node: FilterNode, item: JsonValue) -> tuple[bool, JsonValue]:
@@ -107,8 +108,3 @@ def _at(node: FilterNode, item: JsonValue) -> tuple[bool, JsonValue]:
     if by is None:
         return True, item
     return found(item, str(by)) if isinstance(item, dict) else (False, None)
-
-
-def _listed(node: FilterNode, name: str) -> _Items:
-    value = node.settings.get(name)
-    return value if isinstance(value, list) else []

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import cast
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.kinds.conditions import value_of
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
 from steptrail.domain.flow.kinds.templates import rendered
-from steptrail.domain.flow.nodes import TransformNode
+from steptrail.domain.flow.nodes import Expression, TransformNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import json_in
@@ -40,8 +41,7 @@ def _computed(node: TransformNode, source: JsonValue, seen: Seen, means: NodeMea
             dropped = _texts(node, "keys")
             return _each(source, lambda value: {key: value[key] for key in value if key not in dropped})
         case "rename":
-            given = node.settings.get("names")
-            names = given if isinstance(given, dict) else {}
+            names = cast("_Object", node.settings["names"])
             return _each(source, lambda value: _once((str(names.get(key, key)), value[key]) for key in value))
         case "flatten":
             return _flat(source, str(node.settings.get("separator", ".")))
@@ -49,15 +49,14 @@ def _computed(node: TransformNode, source: JsonValue, seen: Seen, means: NodeMea
             values = [needed(seen, path) for path in _texts(node, "paths")]
             return _combined([each for each in values if each is not None], node.settings.get("deep") is True)
         case "template":
-            return rendered(str(node.settings.get("template", "")), inside)
+            return rendered(str(node.settings["template"]), inside)
         case "stringify":
             return json.dumps(source, ensure_ascii=False, separators=(",", ":"))
         case "parse":
             return _parsed(source)
         case "expr":
-            if node.expression is None:
-                return None
-            return value_of(node.expression, inside, means, *(() if node.source is None else (source,)))
+            expression = cast("Expression", node.expression)
+            return value_of(expression, inside, means, *(() if node.source is None else (source,)))
 
 
 def _each(source: JsonValue, change: _Change) -> JsonValue:
@@ -131,5 +130,4 @@ def _refuse(what: str, value: JsonValue) -> JsonValue:
 
 
 def _texts(node: TransformNode, name: str) -> list[str]:
-    value = node.settings.get(name)
-    return [str(each) for each in value] if isinstance(value, list) else []
+    return cast("list[str]", node.settings[name])
