@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["Engine", "EngineStatus", "Handler", "TopicStatus", "Wake", "WorkerReport", "topic_of"]
+__all__ = ["Engine", "EngineStatus", "Handler", "TopicStatus", "Wake", "WorkerReport", "topic_of", "wake_of"]
 
 
 class Wake(Struct, frozen=True, kw_only=True):
@@ -123,3 +123,8 @@ class Engine(Protocol):
 def topic_of(row: RunSummary) -> str:
     """Return what a worker must be able to carry on to go on with a stream."""
     return f"{row.kind}:{row.name}"
+
+
+def wake_of(row: RunSummary, *, at: int | None = None, now: int = 0) -> Wake:
+    """Return the wish that somebody looks at a stream: at once, or at an instant `at` of the clock that shows `now`."""
+    return Wake(stream=row.stream, topic=topic_of(row), seconds=0.0 if at is None else max(0.0, (at - now) / 1e6))

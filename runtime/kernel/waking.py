@@ -12,7 +12,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.clock import Clock, SystemClock
-from steptrail.runtime.kernel.engine import Engine, Wake, topic_of
+from steptrail.runtime.kernel.engine import Engine, wake_of
 from steptrail.runtime.kernel.ports import EventStore
 
 __all__ = ["HORIZON_SECONDS", "Waking"]
@@ -54,8 +54,7 @@ class Waking:
     async def wake(self, row: RunSummary, *, due_at: int | None = None) -> None:
         """Wake a stream through the engine, when it is due. Raises `StoreUnavailable`."""
         if self.engine is not None:
-            seconds = 0.0 if due_at is None else max(0.0, (due_at - self._clock.utc()) / 1e6)
-            await self.engine.wake(Wake(stream=row.stream, topic=topic_of(row), seconds=seconds))
+            await self.engine.wake(wake_of(row, at=due_at, now=self._clock.utc()))
 
     async def aclose(self) -> None:
         """Tell what is noted, and release the engine."""

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from contextlib import aclosing, suppress
 from itertools import count
 
+from msgspec.structs import replace
+
 from steptrail.domain.errors import SessionBusy, SteptrailError, StoreError
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.due_look import DueLook
-from steptrail.runtime.kernel.engine import Engine, Wake, WorkerReport, topic_of
+from steptrail.runtime.kernel.engine import Engine, Wake, WorkerReport, topic_of, wake_of
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.left_behind import LeftBehind
@@ -122,7 +124,7 @@ class Woken:
             had_effect = await self._looked_at(wake)
         except SteptrailError as error:
             _log.warning("a wake of %s came to nothing, and comes again: %s", wake.stream, error)
-            await self._put_back(wake, 1.0)
+            await self._put_back(replace(wake, seconds=1.0))
         finally:
             self._without_effect += not had_effect
 
@@ -139,15 +141,15 @@ class Woken:
                 return had_effect
             if row.parent is not None:
                 if (root := await row_of(self._env.store, row.parent.root_stream, now)) is not None and root.due:
-                    await self._put_back(Wake(stream=root.stream, topic=topic_of(root)), 0)
+                    await self._put_back(wake_of(root))
                 return had_effect
             if row.due is None:
                 if row.due_at is not None and now < row.due_at <= now + HORIZON_SECONDS * 1e6:
-                    await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), (row.due_at - now) / 1e6)
+                    await self._put_back(wake_of(row, at=row.due_at, now=now))
                 return had_effect
             taken = NotTaken.ENDING if self._ending.is_set() else await hands.take(row)
             if taken is NotTaken.ENDING:
-                await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), 0)
+                await self._put_back(wake_of(row))
                 return had_effect
             if taken is NotTaken.HELD:
                 continue
@@ -174,11 +176,11 @@ class Woken:
                 waiting[row.stream] = row
         seconds = min(_FIRST_REST_SECONDS * 2.0 ** min(times, 16), _LONGEST_REST_SECONDS)
         spread = 0.75 + random.random() / 2  # noqa: S311 - spreads wakes
-        await self._put_back(Wake(stream=row.stream, topic=topic_of(row)), seconds * spread)
+        await self._put_back(replace(wake_of(row), seconds=seconds * spread))
 
-    async def _put_back(self, wake: Wake, seconds: float) -> None:
+    async def _put_back(self, wake: Wake) -> None:
         try:
-            await self._engine.wake(Wake(stream=wake.stream, topic=wake.topic, seconds=seconds))
+            await self._engine.wake(wake)
         except SteptrailError as error:
             _log.warning("the engine was not told of %s, which the sweep will find: %s", wake.stream, error)
 
@@ -188,7 +190,7 @@ class Woken:
         for place in (*places, None):
             if waiting := self._waiting.get(place):
                 _, row = waiting.popitem(last=False)
-                again = asyncio.create_task(self._put_back(Wake(stream=row.stream, topic=topic_of(row)), 0))
+                again = asyncio.create_task(self._put_back(wake_of(row)))
                 self._again.add(again)
                 again.add_done_callback(self._again.discard)
 
@@ -226,14 +228,7 @@ class Woken:
 
     async def _tell(self, rows: Sequence[RunSummary], now: int) -> None:
         """Have those streams woken of which the engine knows nothing."""
-        wakes = [
-            Wake(
-                stream=row.stream,
-                topic=topic_of(row),
-                seconds=0.0 if row.due is not None or row.due_at is None else max(0.0, (row.due_at - now) / 1e6),
-            )
-            for row in rows
-        ]
+        wakes = [wake_of(row, at=None if row.due is not None else row.due_at, now=now) for row in rows]
         if wakes and (missed := await self._engine.wake_missed(wakes)):
             _log.info("%d sessions were due or will be soon, and the engine %s hears of it", missed, self._engine.name)
         await self._say_what_nobody_serves([row for row in rows if row.due is not None])
