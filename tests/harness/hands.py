@@ -21,6 +21,7 @@ CREATE TEMP TRIGGER hand_changes INSTEAD OF UPDATE ON stored_events BEGIN
     UPDATE events SET position = new.position, version = new.version, at = new.at,
         state = new.state, content = new.content,
         stream = CASE WHEN new.stream IS old.stream THEN stream
+                 WHEN new.stream IN (SELECT number FROM streams) THEN 'none'
                  ELSE coalesce((SELECT number FROM streams WHERE id = new.stream), new.stream, 'none') END,
         type = CASE WHEN new.type IS old.type THEN type
                ELSE coalesce((SELECT number FROM types WHERE name = new.type), 'none') END
@@ -41,7 +42,7 @@ END;
 def by_hand(path: Path) -> Generator[sqlite3.Connection, None, None]:
     """Connect to a store of SQLite with a view `stored_events` that can be changed, and commit at the end.
 
-    An event that is deleted leaves the row of its commit.
+    An event that is deleted leaves the row of its commit. A stream is named by its id; what is no id leads to none.
     """
     connection = sqlite3.connect(path)
     try:

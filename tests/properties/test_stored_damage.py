@@ -324,6 +324,24 @@ def test_where_a_commit_and_its_events_disagree_every_command_ends_and_the_damag
     path.unlink()
 
 
+def test_an_event_that_lays_claim_to_another_stream_is_named_with_both_and_in_the_state_of_neither(
+    template: Template,
+) -> None:
+    path = template.copied()
+    with by_hand(path) as connection:
+        numbers = dict(connection.execute("SELECT id, number FROM streams"))
+        moved = "UPDATE events SET stream = ? WHERE stream = ? AND version = ?"
+        connection.execute(moved, (numbers[OTHER], numbers[HURT], 2))
+    examined = steptrail(path, "doctor", "--json")
+    assert (examined.code, examined.err) == (1, "")
+    named = {finding["stream"] for finding in json.loads(examined.out)["findings"] if finding["damage"]}
+    assert (HURT in named, OTHER in named, GOOD in named) == (True, True, False)
+    assert isinstance(asked(path, lambda store: read_and_folded(store, HURT)), CorruptRecord)
+    assert asked(path, lambda store: read_and_folded(store, OTHER)) == template.states[OTHER]
+    check_that_every_command_answers(path)
+    path.unlink()
+
+
 @examples(40)
 @given(in_columns)
 def test_a_damaged_snapshot_never_changes_a_state(template: Template, damage: Damage) -> None:

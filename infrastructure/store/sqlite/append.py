@@ -25,7 +25,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
 from steptrail.infrastructure.store.core.recorder import PendingCommit, opened_on
-from steptrail.infrastructure.store.sqlite.connections import Connections, Work, in_transaction
+from steptrail.infrastructure.store.sqlite.connections import Connections, Work, fetch_all, in_transaction
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 from steptrail.infrastructure.store.sqlite.events_of_stream import LAST_VERSION, NEWEST_VERSION, OF_STREAM
 
@@ -182,7 +182,7 @@ def newest_head(connection: sqlite3.Connection, stream: str, upto: int = LAST_VE
 
     Raises `CorruptRecord` when the digest is none.
     """
-    version, digest = connection.execute(_HEAD, (stream, upto, upto, stream, upto)).fetchone()
+    ((version, digest),) = fetch_all(connection, _HEAD, (stream, upto, upto, stream, upto))
     return EMPTY_STREAM if version is None else StreamHead(version, checked_digest(stream, version, digest))
 
 

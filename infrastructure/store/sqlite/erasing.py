@@ -18,7 +18,7 @@ from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import encoded_parts
 from steptrail.infrastructure.store.core.index import COLUMNS
 from steptrail.infrastructure.store.sqlite.append import insert_commit
-from steptrail.infrastructure.store.sqlite.connections import Connections
+from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
 from steptrail.infrastructure.store.sqlite.errors import primary_code
 from steptrail.infrastructure.store.sqlite.events_of_stream import EVENTS_OF_COMMITS, LAST_VERSION, NEWEST_VERSION
 
@@ -73,13 +73,15 @@ def _erase(connection: sqlite3.Connection, stream: str, version: int, at: int, b
     def run(statement: str, *values: object) -> None:
         connection.execute(statement, values)
 
-    number, newest, events, digest = connection.execute(
+    found = fetch_all(
+        connection,
         f"SELECT s.number, ({NEWEST_VERSION}), "  # noqa: S608 - a text of ours
         f"(SELECT count(*) FROM {EVENTS_OF_COMMITS} WHERE c.stream = s.number), "
         "(SELECT digest FROM commits WHERE stream = s.number AND version <= ? ORDER BY version DESC LIMIT 1) "
         "FROM streams s WHERE id = ? AND status IS NOT 'erased'",
         (stream, LAST_VERSION, LAST_VERSION, LAST_VERSION, stream),
-    ).fetchone() or (None, None, 0, None)
+    )
+    number, newest, events, digest = found[0] if found else (None, None, 0, None)
     if newest != version:
         raise ConcurrencyConflict(stream, version, newest or 0)
     last = digest if isinstance(digest, bytes) else b""
