@@ -12,7 +12,9 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cache
 from types import NoneType
-from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin
+
+from msgspec import structs
 
 from steptrail.domain.base import Value
 
@@ -32,7 +34,7 @@ def content_of(kind: type[Value]) -> tuple[str, ...]:
 
 
 def _content_of(kind: type[Value]) -> Iterator[str]:
-    fields = _fields(kind)
+    fields = {field.name: field.type for field in structs.fields(kind)}
     for name in kind.CONTENT | kind.STATE:
         if name not in fields or name in kind.CONTENT & kind.STATE:
             why = "is no field of it" if name not in fields else "is said to be both"
@@ -43,12 +45,6 @@ def _content_of(kind: type[Value]) -> Iterator[str]:
         elif name not in kind.STATE:
             for below in _below(annotation, f"{kind.__name__}.{name}"):
                 yield f"{name}.{below}"
-
-
-def _fields(kind: type[Value]) -> dict[str, Any]:
-    """Return the types of the fields by name. This works while a class is being declared, too."""
-    hints = get_type_hints(kind)
-    return {name: annotation for name, annotation in hints.items() if get_origin(annotation) is not ClassVar}
 
 
 def _below(annotation: Any, field: str) -> Iterator[str]:

@@ -1,14 +1,15 @@
 """Encodes the state of a session for snapshots: one line of JSON for the accumulators, one for each message and step.
 
-The lines of messages and steps are decoded when they are first read. So opening a snapshot is quick however long the
-session is. The line of a step follows those of its messages: the two have much text in common, and compression finds
-that only at a short distance. `FORMAT` names the version of the fold as well. It must change when events fold to
-another state than before, or to a state of another shape; otherwise old snapshots would be taken for states of the new
-fold.
+Messages and steps are decoded when they are first read, and the lines of steps are passed over until then, because a
+session goes on without them. So opening a snapshot is quick however long the session is. The line of a step follows
+those of its messages: the two have much text in common, and compression finds that only at a short distance. `FORMAT`
+names the version of the fold as well. It must change when events fold to another state than before, or to a state of
+another shape; otherwise old snapshots would be taken for states of the new fold.
 """
 
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import cast
 
 import msgspec
@@ -35,7 +36,7 @@ class _Head(msgspec.Struct, array_like=True):
     messages: int
     steps: int
     ended_at_version: list[int]
-    origins: list[msgspec.Raw]
+    origins: list[MessageOrigin]
 
 
 def _items(log: object) -> list[object]:
@@ -51,19 +52,16 @@ def _log(_: type, items: list[object]) -> object:
 _ENCODER = msgspec.json.Encoder(enc_hook=_items)
 
 
-def _dump(state: AgentState) -> bytes:
+def _dump(state: AgentState) -> list[bytes]:
     fold, encode = state.fold, _ENCODER.encode
     steps: Log[AgentStep] = fold.execution.steps if fold.execution is not None else Log()
     execution = fold.execution and structs.replace(fold.execution, steps=Log())
     rest = structs.replace(fold, messages=Log(), origins=Log(), ended_at_version=Log(), execution=execution)
-    origins = [msgspec.Raw(line) for line in fold.origins.encoded(0, encode)]
-    return b"\n".join(
-        [
-            encode(_Head(len(fold.messages), len(steps), list(fold.ended_at_version), origins)),
-            encode(rest),
-            *_in_turn(list(fold.messages.encoded(0, encode)), list(steps.encoded(0, encode)), steps),
-        ]
-    )
+    return [
+        encode(_Head(len(fold.messages), len(steps), list(fold.ended_at_version), list(fold.origins))),
+        encode(rest),
+        *_in_turn(list(fold.messages.encoded(0, encode)), list(steps.encoded(0, encode)), steps),
+    ]
 
 
 def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentStep]) -> Iterator[bytes]:
@@ -78,26 +76,32 @@ def _in_turn(messages: list[bytes], written: list[bytes], steps: Iterable[AgentS
     yield from messages[done:]
 
 
-def _load(data: bytes) -> AgentState:
-    first, written, *lines = data.split(b"\n")
+def _load(lines: Iterable[bytes]) -> AgentState:
+    rest = iter(lines)
+    first, written = islice(rest, 2)
     head = decode(first, type=_Head)
-    of_messages, of_steps = list[bytes](), list[bytes]()
-    for line in lines:
-        (of_steps if line.startswith(_A_STEP) else of_messages).append(line)
-    if (len(of_messages), len(of_steps)) != (head.messages, head.steps):
-        said, found = f"{head.messages} messages and {head.steps} steps", f"{len(of_messages)} and {len(of_steps)}"
+    of_messages, steps = list[bytes](), 0
+    for line in rest:
+        if line.startswith(_A_STEP):
+            steps += 1
+        else:
+            of_messages.append(line)
+    if (len(of_messages), steps) != (head.messages, head.steps):
+        said, found = f"{head.messages} messages and {head.steps} steps", f"{len(of_messages)} and {steps}"
         raise ValueError(f"a snapshot of {said} has lines for {found}")
     if len(head.origins) != head.messages:
         raise ValueError(f"a snapshot of {head.messages} messages says where {len(head.origins)} come from")
     fold = decode(written, type=SessionFold, dec_hook=_log)
-    fold.messages = Log[Message].written(of_messages, partial(decode, type=Message))
-    fold.origins = Log[MessageOrigin].written(
-        [bytes(each) for each in head.origins], partial(decode, type=MessageOrigin)
-    )
+    fold.messages = Log[Message].written(len(of_messages), lambda: of_messages, partial(decode, type=Message))
+    fold.origins = Log(head.origins)
     fold.ended_at_version = Log(head.ended_at_version)
     if fold.execution is not None:
-        fold.execution.steps = Log[AgentStep].written(of_steps, partial(decode, type=AgentStep))
+        fold.execution.steps = Log[AgentStep].written(steps, partial(_of_steps, lines), partial(decode, type=AgentStep))
     return AgentState(fold, as_of=fold.updated_at)
+
+
+def _of_steps(lines: Iterable[bytes]) -> list[bytes]:
+    return [line for line in lines if line.startswith(_A_STEP)]
 
 
 SNAPSHOTS: SnapshotCodec[AgentState] = SnapshotCodec(FORMAT, _dump, _load)

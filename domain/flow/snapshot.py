@@ -1,4 +1,4 @@
-"""Encodes the state of a workflow for snapshots, as one JSON text.
+"""Encodes the state of a workflow for snapshots, as one line of JSON.
 
 Views share most of what they hold, and share it with what visits have written. So each view is written as what makes it
 different from a view before it, and a value in it as the number of the visit that has written the value. When they are
@@ -126,14 +126,15 @@ def _read(kind: type[S], form: Any, **instead: Any) -> S:
     return kind(**fields)
 
 
-def _dump(state: FlowState) -> bytes:
+def _dump(state: FlowState) -> list[bytes]:
     run = state.fold.run
-    return _ENCODE(_written(_FOLD, state.fold, run=None if run is None else _run_written(run)))
+    return [_ENCODE(_written(_FOLD, state.fold, run=None if run is None else _run_written(run)))]
 
 
-def _load(data: bytes) -> FlowState:
+def _load(lines: Iterable[bytes]) -> FlowState:
+    (line,) = lines
     try:
-        form: Any = _DECODER.decode(data)
+        form: Any = _DECODER.decode(line)
         fold = _read(FlowFold, form, run=None if form.run is None else _run_read(form.run))
     except (LookupError, RecursionError) as error:
         raise ValueError(f"a snapshot that names what it does not hold: {error}") from error

@@ -25,13 +25,14 @@ class Log(Sequence[T_co]):
         self._length = len(self._buffer)
 
     @classmethod
-    def written(cls, lines: list[bytes], decode: Callable[[bytes], T_co]) -> "Log[T_co]":
-        """Return a log of the items that `lines` hold in encoded form. Each is decoded when it is first read.
+    def written(cls, count: int, lines: Callable[[], list[bytes]], decode: Callable[[bytes], T_co]) -> "Log[T_co]":
+        """Return a log of the `count` items that the lines hold in encoded form.
 
-        Reading an item raises what `decode` raises.
+        The lines are asked for when the first item is read, and each is decoded when it is first read. Reading an item
+        raises what `lines` and `decode` raise.
         """
         view = cls()
-        view._buffer, view._length = _UndecodedItems(lines, decode), len(lines)
+        view._buffer, view._length = _UndecodedItems(count, lines, decode), count
         return view
 
     def appended(self, *items: T_co) -> "Log[T_co]":  # type: ignore[misc]  # safe: the view it is called on never changes
@@ -128,11 +129,12 @@ class _Shown(Log[T]):
 
 
 class _UndecodedItems(list[T]):
-    """A list whose items are bytes until they are first read."""
+    """A list whose items are bytes until they are first read; until the first of them is, they are only counted."""
 
-    def __init__(self, lines: list[bytes], decode: Callable[[bytes], T]) -> None:
-        super().__init__(cast("list[T]", lines))
-        self._decode = decode
+    def __init__(self, count: int, lines: Callable[[], list[bytes]], decode: Callable[[bytes], T]) -> None:
+        super().__init__(cast("list[T]", [b""]) * count)
+        self._count, self._decode = count, decode
+        self._lines: Callable[[], list[bytes]] | None = lines
 
     @overload
     def __getitem__(self, index: SupportsIndex) -> T: ...
@@ -143,6 +145,9 @@ class _UndecodedItems(list[T]):
             return [self[i] for i in range(*index.indices(len(self)))]
         item = super().__getitem__(index)
         if isinstance(item, bytes):
+            self._have_lines()
+            item = super().__getitem__(index)  # again, because another thread may have read it
+        if isinstance(item, bytes):
             item = self[index] = self._decode(item)
         return item
 
@@ -151,4 +156,10 @@ class _UndecodedItems(list[T]):
 
     def undecoded(self, start: int, stop: int) -> list[T | bytes]:
         """Return items as they are in the list, without decoding them."""
+        self._have_lines()
         return cast("list[T | bytes]", super().__getitem__(slice(start, stop)))
+
+    def _have_lines(self) -> None:
+        if (lines := self._lines) is not None:
+            self[: self._count] = cast("list[T]", lines())
+            self._lines = None

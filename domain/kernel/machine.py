@@ -4,7 +4,7 @@ The journal, the loop and the test kit know a machine only by this. All its func
 arrive as data.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from steptrail.domain.kernel.control import Control
@@ -61,15 +61,16 @@ def _as_it_was(state: object, event: E) -> E:
 
 
 class SnapshotCodec(NamedTuple, Generic[S]):
-    """Encodes a committed state and decodes it again.
+    """Encodes a committed state as lines without line breaks in them, and decodes it again.
 
     `format` names the version of the fold and of the encoding. It changes whenever events fold to another state than
-    before, or a state is encoded differently. `load` raises `ValueError` for bytes that hold no such state.
+    before, or a state is encoded differently. `load` raises `ValueError` for lines that hold no such state. It may go
+    through them again later, when somebody looks at what it has passed over.
     """
 
     format: str
-    dump: Callable[[S], bytes]
-    load: Callable[[bytes], S]
+    dump: Callable[[S], Sequence[bytes]]
+    load: Callable[[Iterable[bytes]], S]
 
 
 class Machine(NamedTuple, Generic[S, C, E, F]):

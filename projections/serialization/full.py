@@ -36,7 +36,7 @@ class FullAgentStateSerializer:
     def serialize(self, state: AgentState) -> dict[str, JsonValue]:
         """Return the state as JSON values. Raises `ConfigurationError` for anything else."""
         a_kind_of(AgentState, state, "what is serialized")
-        head, fold, *lines = [msgspec.json.decode(line) for line in SNAPSHOTS.dump(state).split(b"\n")]
+        head, fold, *lines = [msgspec.json.decode(line) for line in SNAPSHOTS.dump(state)]
         whole = _spelt(fold, {})
         execution, step = whole["execution"], whole["step"]
         *_, ended, origins = head
@@ -74,7 +74,7 @@ class FullAgentStateSerializer:
         head = [len(messages), len(steps), document.value("endedAtVersion"), document.value("origins")]
         try:
             lines = [msgspec.json.encode(each) for each in (head, fold, *messages, *steps)]
-            state = SNAPSHOTS.load(b"\n".join(lines))
+            state = SNAPSHOTS.load(lines)
             # Looked at now: a snapshot decodes them when somebody asks, and there the error would name nothing.
             for _ in (*state.messages, *state.message_origins, *state.steps):
                 pass

@@ -8,6 +8,7 @@ keeping one fails, the run goes on.
 
 import logging
 import zlib
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from steptrail.domain.errors import StoreError
@@ -15,7 +16,7 @@ from steptrail.domain.kernel.machine import FoldedState, Machine, SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Snapshots", "packed", "restore", "unpacked"]
+__all__ = ["Snapshots", "Unpacked", "packed", "restore"]
 
 S = TypeVar("S", bound=FoldedState)
 
@@ -29,8 +30,8 @@ _LEVEL = 4
 """
 _BARE = -zlib.MAX_WBITS
 """Without the checksum of zlib: the seal of a snapshot is one."""
-_MOST = 1_032
-"""How many times as long as its packed form a text is at most."""
+_PIECE = 4_096
+"""How many bytes are unpacked at a time. A text of megabytes would take as long to make room for as to unpack."""
 
 _log = logging.getLogger("steptrail.store")
 
@@ -98,22 +99,45 @@ def restore(codec: SnapshotCodec[S], snapshot: Snapshot) -> S | None:
     """
     if snapshot.format != codec.format:
         return None
-    state = codec.load(unpacked(snapshot.state))
+    state = codec.load(Unpacked(snapshot.state))
     if state.version != snapshot.head.version:
         msg = f"it holds the state at version {state.version}, not {snapshot.head.version}"
         raise ValueError(msg)
     return state
 
 
-def packed(text: bytes) -> bytes:
-    """Return a text as a snapshot holds it: its length, a blank, and the text in packed form."""
+def packed(lines: Iterable[bytes]) -> bytes:
+    """Return lines as a snapshot holds them: the length of their text, a blank, and the text in packed form."""
+    text = b"\n".join(lines)
     return b"%d " % len(text) + zlib.compress(text, _LEVEL, wbits=_BARE)
 
 
-def unpacked(state: bytes) -> bytes:
-    """Return the text of a snapshot. Raises `ValueError`. The length spares the text from being copied as it grows."""
-    size, _, text = state.partition(b" ")
-    try:
-        return zlib.decompress(text, wbits=_BARE, bufsize=max(1, min(int(size), _MOST * len(text))))
-    except (ValueError, zlib.error) as error:
-        raise ValueError(f"it cannot be unpacked: {error}") from error
+class Unpacked:
+    """The lines of a snapshot. They are unpacked each time that somebody goes through them, and none is kept.
+
+    Going through them raises `ValueError` when they cannot be unpacked.
+    """
+
+    def __init__(self, state: bytes) -> None:
+        self._state = state
+
+    def __iter__(self) -> Iterator[bytes]:
+        state, text = self._state, zlib.decompressobj(_BARE)
+        blank = state.index(b" ")
+        left = int(state[:blank])
+        begun: list[bytes] = []
+        for place in range(blank + 1, len(state), _PIECE):
+            try:
+                piece = text.decompress(state[place : place + _PIECE])
+            except zlib.error as error:
+                raise ValueError(f"it cannot be unpacked: {error}") from error
+            left -= len(piece)
+            end, *lines = piece.split(b"\n")
+            begun.append(end)
+            if lines:
+                yield b"".join(begun)
+                begun = [lines.pop()]
+                yield from lines
+        if left or not text.eof:
+            raise ValueError("it cannot be unpacked: it is cut off, or is not as long as it says")
+        yield b"".join(begun)

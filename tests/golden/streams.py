@@ -99,7 +99,7 @@ def folds() -> dict[str, str]:
         state = initial(stream.stem)
         for record in read(stream):
             state = evolve_all(state, [record])
-            counts, fold, *lines = SNAPSHOTS.dump(state).split(b"\n")
+            counts, fold, *lines = SNAPSHOTS.dump(state)
             kept = orjson.loads(fold)
             if kept.get("execution") is not None:
                 kept["execution"].get("hooks_ran", []).sort(key=str)  # a set

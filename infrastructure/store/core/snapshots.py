@@ -30,7 +30,9 @@ def seal(stream: str, snapshot: Snapshot) -> bytes:
     """Return the seal of a snapshot."""
     head, kind, state = snapshot
     said = f"{len(stream)} {stream} {head.version} {head.digest.hex()} {len(kind)} {kind} "
-    return sha256(said.encode(errors="backslashreplace") + state).digest()
+    whole = sha256(said.encode(errors="backslashreplace"))
+    whole.update(state)
+    return whole.digest()
 
 
 def unsealed(stream: str, row: SnapshotRow) -> Snapshot:

@@ -73,25 +73,21 @@ def test_the_next_execution_takes_none_of_them_away() -> None:
     assert origins(again)[-1].execution == 2
 
 
-def test_they_are_read_from_a_snapshot_when_somebody_looks_at_them() -> None:
+def test_they_come_back_from_a_snapshot() -> None:
     scenario = given(*opened(), *answered(), done(1), finished())
-    loaded = SNAPSHOTS.load(SNAPSHOTS.dump(scenario.state).replace(b"[[%d," % (START + SECOND), b'[["x",'))
-    assert len(loaded.message_origins) == 2
-    with pytest.raises(ValueError, match="Expected `int`"):
-        loaded.message_origins[0]
     again = SNAPSHOTS.load(SNAPSHOTS.dump(scenario.state))
     assert list(again.message_origins) == origins(scenario)
     more = evolve_all(again, given(*opened(), *answered(), done(1), finished(), NOTE).records[-1:])
     assert more.message_origins[-1].hook == "critic"
 
 
-@pytest.mark.parametrize("damage", [b"[]", b"null"])
+@pytest.mark.parametrize("damage", [b"[]", b"null", b'[["x",1]]'])
 def test_a_snapshot_that_does_not_know_where_its_messages_come_from_is_refused(damage: bytes) -> None:
-    written = SNAPSHOTS.dump(given(*opened()).state)
+    written, *lines = SNAPSHOTS.dump(given(*opened()).state)
     origin = b"[[%d,1,null,null,null,null,null,0.0,false]]" % (START + SECOND)
     assert origin in written
-    with pytest.raises(ValueError, match=r"Expected `array`|come from"):
-        SNAPSHOTS.load(written.replace(origin, damage))
+    with pytest.raises(ValueError, match=r"Expected `(array|int)`|come from"):
+        SNAPSHOTS.load([written.replace(origin, damage), *lines])
 
 
 def test_a_session_without_messages_has_no_origins() -> None:

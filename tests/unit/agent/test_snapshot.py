@@ -1,5 +1,6 @@
 """A state as lines: what is in them, when they are read, and which are refused."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,9 +21,9 @@ def state() -> AgentState:
 
 
 def test_messages_and_steps_are_read_when_somebody_looks_at_them(state: AgentState) -> None:
-    counts, fold, *lines = SNAPSHOTS.dump(state).split(b"\n")
+    counts, fold, *lines = SNAPSHOTS.dump(state)
     lines[0] = b"damaged"
-    loaded = SNAPSHOTS.load(b"\n".join([counts, fold, *lines]))
+    loaded = SNAPSHOTS.load([counts, fold, *lines])
     assert len(loaded.messages) == len(state.messages)
     assert loaded.messages[1] == state.messages[1]
     assert loaded.messages[-1] is loaded.messages[-1]
@@ -31,8 +32,37 @@ def test_messages_and_steps_are_read_when_somebody_looks_at_them(state: AgentSta
         loaded.messages[0]
 
 
+class Gone(list[bytes]):
+    """Lines that say how often somebody has gone through them."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_the_lines_of_steps_are_passed_over_until_somebody_looks_at_a_step(state: AgentState) -> None:
+    lines = Gone(SNAPSHOTS.dump(state))
+    loaded = SNAPSHOTS.load(lines)
+    fold = loaded.fold.copied()
+    assert fold.execution is not None
+    fold.execution.steps = fold.execution.steps.appended(state.steps[0])
+    assert (len(loaded.steps), list(loaded.messages), fold.execution.steps.last) == (
+        2,
+        list(state.messages),
+        state.steps[0],
+    )
+    assert lines.times == 1
+    assert (loaded.steps[1], loaded.steps[0]) == (state.steps[1], state.steps[0])
+    assert loaded.steps[0] is loaded.steps[0]
+    assert [*fold.execution.steps] == [*state.steps, state.steps[0]]
+    assert SNAPSHOTS.dump(loaded) == lines
+    assert lines.times == 2
+
+
 def test_a_step_stands_behind_the_messages_it_came_to(state: AgentState) -> None:
-    _, _, *lines = SNAPSHOTS.dump(state).split(b"\n")
+    _, _, *lines = SNAPSHOTS.dump(state)
     who = [(plain.get("role"), plain.get("number")) for plain in map(orjson.loads, lines)]
     assert who == [
         ("user", None),
@@ -56,8 +86,8 @@ def test_every_state_on_the_way_comes_back(stream: Path) -> None:
 
 
 def test_messages_go_out_as_they_came_in_and_are_not_read_for_it(state: AgentState) -> None:
-    counts, fold, first, *lines = SNAPSHOTS.dump(state).split(b"\n")
-    damaged = b"\n".join([counts, fold, b"damaged", *lines])
+    counts, fold, first, *lines = SNAPSHOTS.dump(state)
+    damaged = [counts, fold, b"damaged", *lines]
     loaded = SNAPSHOTS.load(damaged)
     assert loaded.messages[1] == state.messages[1]
     assert SNAPSHOTS.dump(loaded) == damaged
@@ -73,23 +103,23 @@ def test_two_ways_to_go_on_from_one_loaded_state_do_not_meet(state: AgentState) 
     assert early == evolve_all(initial("golden"), records[:12])
 
 
-@pytest.mark.parametrize("cut", ["", "[1,1,[]]", "\n", "[9,9,[]]\n{}"])
-def test_what_is_no_state_is_refused(cut: str) -> None:
+@pytest.mark.parametrize("lines", [[], [b"[0,0,[],[]]"], [b"", b""], [b"[9,9,[],[]]", b"{}"]])
+def test_what_is_no_state_is_refused(lines: list[bytes]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        SNAPSHOTS.load(cut.encode())
+        SNAPSHOTS.load(lines)
 
 
 @pytest.mark.parametrize("line", [0, 1])
 def test_a_state_with_a_damaged_line_is_refused(state: AgentState, line: int) -> None:
-    lines = SNAPSHOTS.dump(state).split(b"\n")
+    lines = SNAPSHOTS.dump(state)
     for damage in (b"", b"null", lines[line][:-1], lines[line][1:], lines[1 - line]):
         with pytest.raises(ValueError, match=r".+"):
-            SNAPSHOTS.load(b"\n".join([*lines[:line], damage, *lines[line + 1 :]]))
+            SNAPSHOTS.load([*lines[:line], damage, *lines[line + 1 :]])
 
 
 def test_a_state_that_lost_a_line_is_refused(state: AgentState) -> None:
     with pytest.raises(ValueError, match="of 5 messages and 2 steps has lines for 5 and 1"):
-        SNAPSHOTS.load(SNAPSHOTS.dump(state).rpartition(b"\n")[0])
+        SNAPSHOTS.load(SNAPSHOTS.dump(state)[:-1])
 
 
 def test_what_the_golden_streams_fold_to_is_what_the_format_stands_for() -> None:

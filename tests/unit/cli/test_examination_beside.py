@@ -18,7 +18,7 @@ from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.findings import Finding
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.snapshots import Snapshots, packed, unpacked
+from steptrail.runtime.kernel.snapshots import Snapshots, Unpacked, packed
 from tests.harness.hands import change_by_hand
 from tests.runner.kit import agent_of
 
@@ -145,7 +145,7 @@ async def test_given_a_snapshot_beyond_what_is_stored_then_it_is_named(path: Pat
 
 async def test_given_a_forged_snapshot_then_the_events_show_it(path: Path) -> None:
     snapshot = await snapshot_of(path, "agent:s1")
-    forged = unpacked(snapshot.state).replace(b'"done"', b'"sold"')
+    forged = [line.replace(b'"done"', b'"sold"') for line in Unpacked(snapshot.state)]
     await keep(path, "agent:s1", snapshot._replace(state=packed(forged)))
     (found,) = await findings(path)
     assert (found.check, found.stream, found.position) == ("snapshots", "agent:s1", snapshot.head.version)
@@ -156,7 +156,7 @@ async def test_given_a_forged_snapshot_then_the_events_show_it(path: Path) -> No
 async def test_given_a_sealed_snapshot_that_is_no_state_then_it_is_named(path: Path) -> None:
     snapshot = await snapshot_of(path, "agent:s1")
     of_no_length, cut_off = snapshot.state.partition(b" ")[2], snapshot.state[:-1]
-    for rubbish in (b"rubbish", of_no_length, cut_off, packed(b"rubbish"), packed(unpacked(snapshot.state)[:-1])):
+    for rubbish in (b"rubbish", of_no_length, cut_off, packed([b"rubbish"]), packed([*Unpacked(snapshot.state)][:-1])):
         await keep(path, "agent:s1", snapshot._replace(state=rubbish))
         (found,) = await findings(path)
         assert found.what.startswith("the snapshot cannot be read: ")

@@ -52,9 +52,9 @@ def test_views_share_what_they_shared_before() -> None:
 
 def test_a_value_is_written_once_and_held_once() -> None:
     state = fan_out(width=20, before=20)
-    written = SNAPSHOTS.dump(state)
+    (written,) = SNAPSHOTS.dump(state)
     assert written.count(b'"value of c3"') == 1
-    run = SNAPSHOTS.load(written).run
+    run = SNAPSHOTS.load([written]).run
     assert run is not None
     held = [run.ended[4].delta.sets["c3"], *(view.vars["c3"] for view in run.views.values())]
     assert len(held) > 20
@@ -62,14 +62,20 @@ def test_a_value_is_written_once_and_held_once() -> None:
 
 
 def test_the_bytes_of_a_wide_run_grow_with_its_width() -> None:
-    once, twice = (len(SNAPSHOTS.dump(fan_out(width, before=100))) for width in (100, 200))
+    once, twice = (len(SNAPSHOTS.dump(fan_out(width, before=100))[0]) for width in (100, 200))
     assert twice < 2.2 * once
 
 
 @pytest.mark.parametrize("data", [b"", b"null", b"{}", b"[]", b"[" * 100_000, b"\xff", b'["f"]'])
 def test_what_is_no_state_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        SNAPSHOTS.load(data)
+        SNAPSHOTS.load([data])
+
+
+@pytest.mark.parametrize("lines", [[], [b"null", b"null"]])
+def test_anything_but_one_line_is_refused(lines: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="values to unpack"):
+        SNAPSHOTS.load(lines)
 
 
 def _views(plain: Any) -> Any:
@@ -94,21 +100,21 @@ def _no_number(plain: Any) -> None:
 
 @pytest.mark.parametrize("change", [_no_such_base, _no_such_visit, _no_such_message, _no_number])
 def test_a_view_that_names_what_is_not_there_is_refused(state: FlowState, change: Callable[[Any], None]) -> None:
-    plain = json.loads(SNAPSHOTS.dump(state))
+    plain = json.loads(SNAPSHOTS.dump(state)[0])
     change(plain)
     with pytest.raises(ValueError, match=r".+"):
-        SNAPSHOTS.load(json.dumps(plain).encode())
+        SNAPSHOTS.load([json.dumps(plain).encode()])
 
 
 @examples(200)
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=3)), min_size=1, max_size=4))
 def test_changed_bytes_are_refused_or_hold_another_state(state: FlowState, changes: list[tuple[int, bytes]]) -> None:
-    data = SNAPSHOTS.dump(state)
+    (data,) = SNAPSHOTS.dump(state)
     for place, other in changes:
         at = place % len(data)
         data = data[:at] + other + data[at + 1 :]
     try:
-        SNAPSHOTS.load(data)
+        SNAPSHOTS.load([data])
     except ValueError:
         pass
 
