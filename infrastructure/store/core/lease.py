@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 
 from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import file_error
-from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, look_at_leases
+from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, lock_files, look_at_leases
 
 __all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "give_back", "owner_here", "session_in"]
 
@@ -81,7 +81,7 @@ class FileLeases:
         with self._guard():
             name = _file_name(stream)
             # What has no number was put there by somebody else, and is left as it is.
-            generations = sorted((path for path in self._folder.glob(f"{name}.*.lock") if _number(path)), key=_number)
+            generations = sorted((path for path in lock_files(self._folder, name) if _number(path)), key=_number)
             held = [path for path in generations if not _cleared(path)]
             if held and not take_over:
                 raise SessionBusy(session_in(stream), _read_owner(held[-1]))
@@ -225,7 +225,7 @@ def _file_name(stream: str) -> str:
 
 
 def _look(folder: Path, patience: float, stream: str | None) -> list[SeenLease] | None:
-    return look_at_leases(folder, patience=patience, names="*" if stream is None else _file_name(stream))
+    return look_at_leases(folder, patience=patience, name="" if stream is None else _file_name(stream))
 
 
 def _cleared(path: Path) -> bool:

@@ -5,13 +5,14 @@ it tries for a moment could be taken for an owner.
 """
 
 import json
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-__all__ = ["SeenLease", "is_locked", "look_at_leases"]
+__all__ = ["SeenLease", "is_locked", "lock_files", "look_at_leases"]
 
 _POLL_SECONDS = 0.01
 
@@ -25,8 +26,14 @@ class SeenLease:
     is_live: bool
 
 
-def look_at_leases(folder: Path, *, patience: float, names: str = "*") -> list[SeenLease] | None:
-    """Return the leases in `folder` whose file names begin like `names`; None when that cannot be known.
+def lock_files(folder: Path, name: str = "") -> list[Path]:
+    """Return the lock files in `folder` whose names begin like `name`, in order. Reads no pattern for each lease."""
+    names = [each for each in sorted(os.listdir(folder)) if each.startswith(name) and each.endswith(".lock")]
+    return [folder / each for each in names if each.count(".") > 1]
+
+
+def look_at_leases(folder: Path, *, patience: float, name: str = "") -> list[SeenLease] | None:
+    """Return the leases in `folder` whose file names begin like `name`; None when that cannot be known.
 
     `patience` is how long to wait for another process that is taking or looking, in seconds.
     """
@@ -36,7 +43,7 @@ def look_at_leases(folder: Path, *, patience: float, names: str = "*") -> list[S
         if not guard.exists():
             return []
         with FileLock(guard, thread_local=False, timeout=patience).acquire(poll_interval=_POLL_SECONDS):
-            return [_seen(path) for path in sorted(folder.glob(f"{names}.*.lock"))]
+            return [_seen(path) for path in lock_files(folder, name)]
     except (Timeout, OSError):
         return None
 

@@ -66,6 +66,7 @@ async def test_given_many_who_look_then_nobody_who_takes_is_told_that_it_is_busy
 
 def test_given_lease_files_that_are_not_what_they_seem_then_the_owner_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "guard").touch()
+    (tmp_path / "of-nobody.lock").touch()
     (tmp_path / "aa.1.lock").touch()
     (tmp_path / "bb.1.lock").touch()
     (tmp_path / "bb.1.owner").write_text("[1", encoding="utf-8")
