@@ -139,14 +139,15 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """
         try:
             async with self._lease(journal, looks=looks):
-                if await self.has_grown_since(journal):
+                fresh = await self._reloaded(journal)
+                if fresh.committed.version != journal.committed.version:
                     return None
-                return await self._drive(journal, begin, perform)
+                return await self._drive(fresh, begin, perform)
         except SessionBusy:
             if not take_over:
                 raise
         async with self._lease(journal, take_over=True):
-            return await self._drive(journal, begin, perform, took_over=True)
+            return await self._drive(await self._reloaded(journal), begin, perform, took_over=True)
 
     async def request(self, command: Pause | Stop) -> S:
         """Ask for a pause or a stop, of this stream and of those that it began; return the state as it is stored.
@@ -176,6 +177,9 @@ class StreamControl(StreamCommands[S, C, E, F]):
                 await self._below(child).unpause(Unpause(by=command.by, reason=command.reason))
         return journal.committed
 
+    async def _reloaded(self, journal: Journal[S, E]) -> Journal[S, E]:
+        return await journal.reloaded(actor=self._env.worker)
+
     def _lease(
         self, journal: Journal[S, E], *, take_over: bool = False, looks: int = LOOKS
     ) -> AbstractAsyncContextManager[None]:
@@ -185,8 +189,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
     async def _drive(
         self, journal: Journal[S, E], begin: Begin[S, C], perform: Perform[S, E, F], *, took_over: bool = False
     ) -> S:
-        """Open a segment and drive it to its end. Called only under the lease."""
-        journal = await journal.reloaded(actor=self._env.worker)
+        """Open a segment and drive it to its end. Called only under the lease, and the journal was reloaded there."""
         # What another run of this stream left behind, whose owner died or was cancelled first, is not that of the next.
         await self._stop_children(journal.committed)
         segment = await open_segment(self.machine, journal, begin, took_over=took_over)
@@ -208,7 +211,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
             reopening = None if needs_no_segment else self._control.reopen(state, self._env.worker, took_over)
             return (command,) if reopening is None else (reopening, command)
 
-        return await self._drive(journal, begin, self._alone)
+        return await self._drive(await self._reloaded(journal), begin, self._alone)
 
     # A pause or a stop that is stored while the owner is letting go may never be seen by it. So two sides look for one:
     # each owner after it has released the lease, and each requester after it has stored its request. The last of the

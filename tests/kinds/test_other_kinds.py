@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -16,14 +17,16 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import AmbiguousId, ConfigurationError, SessionNotFound
 from steptrail.infrastructure.broadcast.envelope_reader import EnvelopeReader
+from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.lifecycle_reader import LifecycleReader
 from steptrail.projections.broadcast import BroadcastConfig
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.clock import SystemClock
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.kinds import KINDS
-from tests.kinds.bell import BELL, Bell, BellEvent, BellHung, BellRang, BellTold, put
+from tests.kinds.bell import BELL, KIND, Bell, BellEvent, BellHung, BellRang, BellTold, put
 from tests.runner.kit import agent_of
 
 STARTED, HUNG = SessionStarted(name="bell"), BellHung(worker="w")
@@ -124,6 +127,22 @@ async def test_a_subscription_to_one_stream_takes_its_name() -> None:
         assert [entry.record.version for entry in entries] == [1, 2, 3, 4]
 
 
+async def test_who_owns_it_looks_again_when_it_has_grown_since_the_look() -> None:
+    store = open_store("sqlite:///:memory:")
+    await put(store, "bell:b", STARTED, HUNG)
+    control = KIND.control(Environment(store=store), "bell:b")
+    journal = await control.existing()
+    await put(store, "bell:b", FOR_A_PERSON)
+    assert await control.own_as_seen(journal, lambda state, took_over: (), lambda segment: never()) is None
+    now = await journal.reloaded()
+    assert await control.own_as_seen(now, lambda state, took_over: (), lambda segment: never()) == now.committed
+    await store.close()
+
+
+def never() -> NoReturn:
+    raise AssertionError("nothing is to be performed")
+
+
 async def test_following_it_ends_with_its_run_and_not_with_a_wait() -> None:
     async with asyncio.timeout(PATIENCE), Steptrail.open("sqlite:///:memory:") as trail:
         await put(trail.store, "bell:b", STARTED, HUNG, FOR_A_PERSON)
@@ -182,6 +201,7 @@ def doctor(url: str, *, named: bool) -> subprocess.CompletedProcess[str]:
     naming = "KINDS.add('bell:', 'tests.kinds.bell:KIND')" if named else ""
     code = f"""
 import sys
+from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
 from steptrail.runtime.kernel.kinds import KINDS
 {naming}
