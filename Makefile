@@ -72,6 +72,7 @@ fast: setup lint
 # All tests, and how much of each layer they run: it may not become less.
 coverage: setup others
 	@rm -rf $(MEASURED) && mkdir -p $(MEASURED)
+	$(BIN)/python -m scripts.measuring
 	STEPTRAIL_MEASURED=$(MEASURED) $(BIN)/python -m pytest -p scripts.measuring $(ALL_TESTS) $(PYTEST_ARGS)
 	$(BIN)/python -m scripts.coverage_of_layers $(MEASURED)
 

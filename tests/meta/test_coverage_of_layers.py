@@ -1,6 +1,7 @@
 """Each layer is held to the share of its lines and branches that tests run."""
 
 import json
+import sys
 import tomllib
 from contextlib import suppress
 from importlib import util
@@ -11,7 +12,7 @@ import pytest
 
 import steptrail.domain
 from scripts.coverage_of_layers import Layer, complaints, main, measured, report_of
-from scripts.measuring import Finder, measured_library
+from scripts.measuring import Finder, compiled, measured_library
 
 
 def file(lines: tuple[int, int], branches: tuple[int, int]) -> dict[str, Any]:
@@ -68,6 +69,25 @@ def test_what_workers_saw_is_added_up(tmp_path: Path) -> None:
     assert both["missing_branches"] == []
     assert set(both["executed_lines"]) == {*report["executed_lines"], *other["executed_lines"]}
     assert both["missing_lines"], "nobody asked for the seconds between two instants"
+
+
+def test_what_was_compiled_is_kept_until_the_text_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path / "kept"))
+    module = tmp_path / "module.py"
+    module.write_text("if __name__:\n    x = 1\n", encoding="utf-8")
+    first = compiled(str(module))
+    assert (first.lines, first.branches) == ({1, 2}, {(1, 2), (1, 0)})
+    with monkeypatch.context() as without_slipcover:
+        without_slipcover.delattr("scripts.measuring.preinstrument")
+        assert compiled(str(module)) == first
+
+    module.write_text("if __name__:\n    x = 1\n    y = 2\n", encoding="utf-8")
+    second = compiled(str(module))
+    assert second.lines == {1, 2, 3}
+
+    (kept,) = (path for path in (tmp_path / "kept").rglob("*") if path.is_file())
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert compiled(str(module)) == second
 
 
 def test_a_run_without_workers_measures_nothing_and_says_so(tmp_path: Path) -> None:
