@@ -23,7 +23,12 @@ def kept_text(text: str) -> str:
     """Return the text without credentials and without blanks around it, at most `MAX_MESSAGE` characters."""
     # Twice the bound is enough text to take the result from, and quick to search, however long the whole is.
     text = without_secrets(unicode_text(text[: 2 * MAX_MESSAGE])).strip()
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    return cut_text(text, MAX_MESSAGE)
+
+
+def cut_text(text: str, most: int) -> str:
+    """Return the text cut to `most` characters. Half a character in it is then written out."""
+    return unicode_text(text if len(text) <= most else text[: most - 1] + "…")
 
 
 def unicode_text(text: str) -> str:

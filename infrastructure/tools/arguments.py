@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from steptrail.domain.exception_words import cut_text
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.agent.tool_port import ToolContext
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Bindable", "InvalidArguments", "bind_arguments"]
 
 _SHOWN_ERRORS = 10
-_SHOWN_CHARACTERS = 200
+_cut = partial(cut_text, most=200)
 
 
 class Bindable(Protocol):
@@ -68,9 +70,3 @@ def _line(error: "ErrorDetails") -> str:
     shown = json.dumps(error["input"], ensure_ascii=False, default=repr)
     text = f"{_cut(error['msg'])} (got {_cut(shown)})"
     return f"{place}: {text}" if place else text
-
-
-def _cut(text: str) -> str:
-    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
-    # Half of a surrogate pair is legal in JSON and cannot be stored as text.
-    return text.encode(errors="backslashreplace").decode()

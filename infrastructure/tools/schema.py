@@ -13,12 +13,12 @@ from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_h
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.errors import PydanticErrorMixin
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import to_json
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.docstring import parameter_docs
+from steptrail.runtime.agent.stored_types import BareSchema
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.json_form import to_json_value
 
@@ -29,17 +29,6 @@ _REFUSED_KINDS: dict[object, str] = {
     inspect.Parameter.VAR_POSITIONAL: "is variadic, and a schema has to name every parameter",
     inspect.Parameter.VAR_KEYWORD: "is variadic, and a schema has to name every parameter",
 }
-
-
-class _ToolSchema(GenerateJsonSchema):
-    """Leaves out the title of each field, which repeats its name, and defaults that JSON cannot hold."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        """Say no."""
-        return False
-
-    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Say nothing about the default of a parameter that is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +102,7 @@ def parameters_of(function: Callable[..., object], namespace: Mapping[str, objec
 def schema_of_model(model: type[BaseModel], label: str) -> dict[str, JsonValue]:
     """Return the schema of the arguments that are a model. Raises `ConfigurationError` for one that is no object."""
     try:
-        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=_ToolSchema)))
+        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=BareSchema)))
     except Exception as error:  # types bring code of their own, which may raise anything
         raise ConfigurationError(f"the parameters of {label} have no JSON schema: {_message(error)}") from error
     if schema.get("type") != "object":
@@ -187,7 +176,7 @@ def _schema(
     hints: Mapping[str, tuple[object, inspect.Parameter]],
 ) -> dict[str, JsonValue]:
     try:
-        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=_ToolSchema)))
+        schema = cast(dict[str, JsonValue], to_json_value(model.model_json_schema(schema_generator=BareSchema)))
     except NotStorable as error:
         raise ConfigurationError(f"the parameters of tool function {label!r} have no JSON schema: {error}") from error
     except Exception as error:  # as above
@@ -205,7 +194,7 @@ def _unsupported(
     for name, (hint, _) in hints.items():
         try:
             adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, hint))
-            adapter.json_schema(schema_generator=_ToolSchema)
+            adapter.json_schema(schema_generator=BareSchema)
         except Exception as cause:
             return _refused(label, name, f"has a type that has no JSON schema: {_message(cause)}")
     return ConfigurationError(f"the parameters of tool function {label!r} have no JSON schema: {_message(error)}")

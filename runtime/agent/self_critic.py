@@ -15,7 +15,7 @@ from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.exception_words import words_of
+from steptrail.domain.exception_words import unicode_text, words_of
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
@@ -143,7 +143,7 @@ class SelfCritic:
                 critique = _checked(await given if inspect.isawaitable(given) else given)
         except Exception as error:
             return Critique(approved=True, problem=f"the judge failed: {type(error).__name__}: {words_of(error)}")
-        return replace(critique, feedback=_storable(critique.feedback))
+        return replace(critique, feedback=unicode_text(critique.feedback))
 
     async def _ask(
         self, driver: ModelDriver, task: str, answer: str, iteration: int, timeout: float | None
@@ -155,9 +155,9 @@ class SelfCritic:
         models = (ModelUsage.of_reply(driver.describe().model, reply.response_model, reply.usage),)
         said = _VERDICT.match(reply.text)
         if said is None:
-            problem = _storable(f"the judge said neither APPROVE nor REVISE: {reply.text[:200]!r}")
+            problem = unicode_text(f"the judge said neither APPROVE nor REVISE: {reply.text[:200]!r}")
             return Critique(approved=True, usage=reply.usage, models=models, problem=problem)
-        feedback = _storable(said[2].strip())
+        feedback = unicode_text(said[2].strip())
         return Critique(approved=said[1] is not None, feedback=feedback, usage=reply.usage, models=models)
 
 
@@ -180,7 +180,3 @@ def _checked(critique: object) -> Critique:
     if not isinstance(cast(object, critique.feedback), str):
         raise TypeError(f"its feedback is {type(critique.feedback).__name__}, not a text")
     return critique
-
-
-def _storable(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()

@@ -1,6 +1,7 @@
 """A type whose values are stored as JSON: its schema, and how JSON becomes a value. Imported when an agent has one."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -10,6 +11,7 @@ from pydantic_core import from_json, to_json
 from pydantic_core.core_schema import CallSchema
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.exception_words import cut_text
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
@@ -21,7 +23,7 @@ T = TypeVar("T")
 
 _INSTEAD = {"context": ": let `with_resources` open what needs it"}
 _MOST_PROBLEMS = 20
-_MOST_CHARACTERS = 300
+_cut = partial(cut_text, most=300)
 
 
 class BareSchema(GenerateJsonSchema):
@@ -34,6 +36,8 @@ class BareSchema(GenerateJsonSchema):
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
         """Say nothing about the default of a field that is left out."""
 
+
+class _StoredSchema(BareSchema):
     def call_schema(self, schema: CallSchema) -> JsonSchemaValue:
         """Refuse a function, which would be called with what a model says. A named tuple is made by such a call too."""
         if not isinstance(schema["function"], type):
@@ -51,7 +55,7 @@ class StoredType(Generic[T]):
         self.name, self._role = _name_of(kind), role
         try:
             self._adapter: TypeAdapter[T] = kind if isinstance(kind, TypeAdapter) else TypeAdapter(kind)
-            schema = self._adapter.json_schema(schema_generator=BareSchema)
+            schema = self._adapter.json_schema(schema_generator=_StoredSchema)
             self.schema = cast("dict[str, JsonValue]", storable(cast("JsonValue", schema), "schema"))
         except Exception as error:  # types bring code of their own, which may raise anything
             text = error.message if isinstance(error, PydanticErrorMixin) else str(error)
@@ -135,9 +139,3 @@ def _first(node: JsonValue, at: str, is_it: Callable[[dict[str, JsonValue]], boo
         return at
     found = (_first(each, f"{at}.{key}" if at else key, is_it) for key, each in node.items() if key != "default")
     return next((place for place in found if place is not None), None)
-
-
-def _cut(text: str) -> str:
-    text = text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
-    # Half of a surrogate pair is legal in JSON and cannot be stored as text.
-    return text.encode(errors="backslashreplace").decode()
