@@ -76,7 +76,6 @@ class Explainer(Protocol):
 
 
 def _lacks_nothing(explainer: Any) -> Mapping[str, bytes]:
-    del explainer
     return {}
 
 
@@ -137,7 +136,6 @@ class StateStops(NamedTuple):
 
 
 def _asks_nobody(stream: str, state: object) -> "Sequence[Question]":
-    del stream, state
     return ()
 
 

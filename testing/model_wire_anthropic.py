@@ -47,7 +47,6 @@ class AnthropicWire:
 
     def events(self, reply: WireReply, request: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
         """Yield the events, those of the blocks' pieces side by side; arguments come as pieces of JSON text."""
-        del request
         whole, usage = self.body(reply), _usage(reply)
         begun: JsonValue = {**_head(reply), "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
         yield _named({"type": "message_start", "message": begun})

@@ -47,7 +47,6 @@ class ResponsesWire:
 
     def events(self, reply: WireReply, request: Mapping[str, JsonValue]) -> Iterator[SseEvent]:
         """Yield the events, those of the items' pieces side by side, and last the whole response."""
-        del request
         items = list(_items(reply))
         yield _named({"type": "response.created", "response": {**_head(reply, "in_progress"), "output": []}})
         for place, item in enumerate(items):

@@ -62,7 +62,6 @@ class ReplayModel:
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes, the recorded one first."""
-        del schema, with_tools
         first = [self._output.mode] if self._output is not None else []
         return (*first, *(mode for mode in OutputMode if mode not in first))
 

@@ -125,7 +125,6 @@ class _ReplayedTool:
         capture: Capture,
     ) -> ToolOutcome:
         """Return the recorded outcome; see `RunnableTool`."""
-        del context, timeout, capture
         given = dict(arguments) if arguments is not None else None
         asked = ToolExecution(position=0, call=ToolCallPart(id="", name=self._spec.name, arguments=given, raw=raw))
         live = self._shelf.live

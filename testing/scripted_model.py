@@ -67,7 +67,6 @@ class ScriptedModel:
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return all modes: a script says what it says, however it is asked."""
-        del schema, with_tools
         return tuple(OutputMode)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply, None]:

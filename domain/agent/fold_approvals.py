@@ -23,7 +23,6 @@ APPROVAL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 @APPROVAL_HANDLERS.of(ToolCallHeld)
 def _held(fold: SessionFold, event: ToolCallHeld, at: int) -> None:
-    del at
     move_call(fold, event.position, event, hold=Hold(event.rule, event.hook))
 
 
@@ -63,7 +62,6 @@ def _denied(fold: SessionFold, event: ApprovalDenied, at: int) -> None:
 
 @APPROVAL_HANDLERS.of(ApprovalExpired)
 def _expired(fold: SessionFold, event: ApprovalExpired, at: int) -> None:
-    del at
     if (asked := _asked_about(fold, event.approval_id)) is not None:
         call, approval = asked
         text = "This call was not run: nobody approved it in time."

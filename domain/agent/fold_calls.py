@@ -90,7 +90,6 @@ def _change(fold: SessionFold, before: ToolExecution, **changes: Any) -> None:
 
 @CALL_HANDLERS.of(ToolExecutionStarted)
 def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
-    del at
     before = move_call(
         fold,
         event.position,
@@ -107,14 +106,12 @@ def _started(fold: SessionFold, event: ToolExecutionStarted, at: int) -> None:
 
 @CALL_HANDLERS.of(ToolExecutionCompleted)
 def _completed(fold: SessionFold, event: ToolExecutionCompleted, at: int) -> None:
-    del at
     text, seconds = _shown(event.result, event.shown_characters), event.duration_seconds
     end_call(fold, event.position, event, event.usage, result=event.result, text=text, duration_seconds=seconds)
 
 
 @CALL_HANDLERS.of(ToolExecutionFailed)
 def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
-    del at
     before = end_call(
         fold, event.position, event, event.usage, error=event.error, duration_seconds=event.duration_seconds
     )
@@ -124,13 +121,11 @@ def _failed(fold: SessionFold, event: ToolExecutionFailed, at: int) -> None:
 
 @CALL_HANDLERS.of(ToolRetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: ToolRetryScheduled, at: int) -> None:
-    del at
     move_call(fold, event.position, event, error=None, due_at=event.due_at)
 
 
 @CALL_HANDLERS.of(ToolExecutionInterrupted)
 def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) -> None:
-    del at
     before = move_call(fold, event.position, event)
     if before is None:
         return
@@ -143,13 +138,11 @@ def _interrupted(fold: SessionFold, event: ToolExecutionInterrupted, at: int) ->
 
 @CALL_HANDLERS.of(ToolExecutionSuspended)
 def _suspended(fold: SessionFold, event: ToolExecutionSuspended, at: int) -> None:
-    del at
     end_call(fold, event.position, event, event.usage, suspension=Suspension(event.session, event.reason, event.until))
 
 
 @CALL_HANDLERS.of(ToolExecutionSettledLate)
 def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -> None:
-    del at
     calls = fold.step.calls if fold.step is not None else []
     call = next((call for call in calls if call.effect_id == event.effect_id), None)
     if call is None or call.attempt != event.attempt:
@@ -160,21 +153,18 @@ def _settled_late(fold: SessionFold, event: ToolExecutionSettledLate, at: int) -
 
 @CALL_HANDLERS.of(ToolCallBlocked)
 def _blocked(fold: SessionFold, event: ToolCallBlocked, at: int) -> None:
-    del at
     error = ErrorInfo(type=ErrorType.TOOL, error_class="steptrail:ToolCallBlocked", message=event.reason)
     end_call(fold, event.position, event, error=error)
 
 
 @CALL_HANDLERS.of(ToolCallAmended)
 def _amended(fold: SessionFold, event: ToolCallAmended, at: int) -> None:
-    del at
     if (before := move_call(fold, event.position, event)) is not None:
         _change(fold, before, call=structs.replace(before.call, arguments=event.arguments, raw=None))
 
 
 @CALL_HANDLERS.of(ToolCallCancelled)
 def _cancelled(fold: SessionFold, event: ToolCallCancelled, at: int) -> None:
-    del at
     before = end_call(fold, event.position, event, text=f"This call was not run: {event.reason}.", suspension=None)
     if before is not None and event.over_the_limit and fold.execution is not None:
         fold.execution.tool_calls_refused += 1

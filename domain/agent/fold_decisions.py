@@ -20,7 +20,6 @@ DECISION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 @DECISION_HANDLERS.of(EvaluationsRecorded)
 def _evaluations_recorded(fold: SessionFold, event: EvaluationsRecorded, at: int) -> None:
-    del at
     if fold.execution is None or event.phase == "end":
         return
     if event.phase == "resume":
@@ -54,7 +53,6 @@ def _continuation_evaluated(fold: SessionFold, event: ContinuationEvaluated, at:
 
 @DECISION_HANDLERS.of(RetryScheduled)
 def _retry_scheduled(fold: SessionFold, event: RetryScheduled, at: int) -> None:
-    del at
     if fold.execution is not None:
         fold.execution.retry = event
 

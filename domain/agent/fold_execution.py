@@ -80,7 +80,6 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
 
 @EXECUTION_HANDLERS.of(MetadataChanged)
 def _metadata_changed(fold: SessionFold, event: MetadataChanged, at: int) -> None:
-    del at
     kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
     fold.metadata = {**kept, **event.changes}
 

@@ -47,7 +47,6 @@ def _step_started(fold: SessionFold, event: StepStarted, at: int) -> None:
 
 @STEP_HANDLERS.of(InferenceStarted)
 def _inference_started(fold: SessionFold, event: InferenceStarted, at: int) -> None:
-    del at
     if fold.step is not None:
         fold.step.inference_attempt, fold.step.inference_in_doubt = event.attempt, False
         fold.step.model, fold.step.output_mode = event.model, event.output_mode
@@ -83,7 +82,6 @@ def _name_of_answers(step: StepFold, execution: ExecutionFold) -> str | None:
 
 @STEP_HANDLERS.of(InferenceFailed)
 def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> None:
-    del at
     fold.inferences += 1
     if fold.step is not None:
         fold.step.inference_error = event.error
@@ -93,7 +91,6 @@ def _inference_failed(fold: SessionFold, event: InferenceFailed, at: int) -> Non
 
 @STEP_HANDLERS.of(InferenceInterrupted)
 def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: int) -> None:
-    del at
     if fold.step is not None:
         fold.step.inference_in_doubt = False
         fold.step.inference_given_up = event.is_given_up
@@ -102,14 +99,12 @@ def _inference_interrupted(fold: SessionFold, event: InferenceInterrupted, at: i
 
 @STEP_HANDLERS.of(InferenceRequestAmended)
 def _inference_request_amended(fold: SessionFold, event: InferenceRequestAmended, at: int) -> None:
-    del at
     if fold.step is not None:
         fold.step.amendments = (*fold.step.amendments, event)
 
 
 @STEP_HANDLERS.of(UsageRecorded)
 def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
-    del at
     fold.usage = fold.usage + event.usage
     if fold.execution is not None:
         fold.execution.bill(event.usage, *event.usage.models)
@@ -117,7 +112,6 @@ def _usage_recorded(fold: SessionFold, event: UsageRecorded, at: int) -> None:
 
 @STEP_HANDLERS.of(HooksRan)
 def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
-    del at
     if fold.execution is not None:
         ran = (event.hook_type, event.step, event.position)
         fold.execution.hooks_ran = fold.execution.hooks_ran | {ran}
@@ -131,7 +125,6 @@ def _hooks_ran(fold: SessionFold, event: HooksRan, at: int) -> None:
 
 @STEP_HANDLERS.of(AnswerAccepted)
 def _answer_accepted(fold: SessionFold, event: AnswerAccepted, at: int) -> None:
-    del at
     step, execution = fold.step, fold.execution
     if step is None or execution is None or step.reply is None:
         return
@@ -153,7 +146,6 @@ def _answer_in(reply: ModelReply, execution: ExecutionFold, position: int | None
 
 @STEP_HANDLERS.of(AnswerRejected)
 def _answer_rejected(fold: SessionFold, event: AnswerRejected, at: int) -> None:
-    del at
     if fold.step is None or fold.execution is None:
         return
     fold.step.output = StepOutput(verdict=OutputVerdict.REJECTED, problems=event.problems)

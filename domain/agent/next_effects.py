@@ -53,7 +53,6 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
 
 
 def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
-    del state, execution, now
     return ()
 
 

@@ -92,7 +92,6 @@ def _asked(state: FlowState) -> Pause | Stop | None:
 
 def _stop_grace(state: FlowState) -> float | None:
     """Return None: a stop is seen when the log has grown, and the machine itself says what is cut off when."""
-    del state
     return None
 
 

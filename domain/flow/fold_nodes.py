@@ -150,7 +150,6 @@ def _failed(fold: FlowFold, event: NodeFailed, at: int) -> None:
 
 @NODE_HANDLERS.of(NodeSkipped)
 def _skipped(fold: FlowFold, event: NodeSkipped, at: int) -> None:
-    del at
     run, visit = fold.run, _visit(fold.run, event.node, event.visit)
     if run is not None and visit is not None:
         _close(run, visit, Delta(), event.enables)
@@ -158,7 +157,6 @@ def _skipped(fold: FlowFold, event: NodeSkipped, at: int) -> None:
 
 @NODE_HANDLERS.of(NodeCancelled)
 def _cancelled(fold: FlowFold, event: NodeCancelled, at: int) -> None:
-    del at
     if fold.run is not None:
         for key in [key for key in fold.run.tasks if key[:2] == (event.node, event.visit)]:
             del fold.run.tasks[key]

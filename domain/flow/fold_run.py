@@ -50,7 +50,6 @@ def _session_started(fold: FlowFold, event: SessionStarted, at: int) -> None:
 
 @RUN_HANDLERS.of(MetadataChanged)
 def _metadata_changed(fold: FlowFold, event: MetadataChanged, at: int) -> None:
-    del at
     kept = {key: value for key, value in fold.metadata.items() if key not in event.removed}
     fold.metadata = {**kept, **event.changes}
 

@@ -213,14 +213,12 @@ def _retry_scheduled(fold: FlowFold, event: NodeRetryScheduled, at: int) -> None
 
 @TASK_HANDLERS.of(NodeAttemptSettledLate)
 def _settled_late(fold: FlowFold, event: NodeAttemptSettledLate, at: int) -> None:
-    del at
     if fold.run is not None:
         fold.run.charge(None, event.usage, None)
 
 
 @TASK_HANDLERS.of(NodeEvaluated)
 def _evaluated(fold: FlowFold, event: NodeEvaluated, at: int) -> None:
-    del at
     task = fold.run.tasks.get((event.node, event.visit, None)) if fold.run is not None else None
     if fold.run is not None and task is not None:
         _moved(fold.run, task, event)
@@ -269,7 +267,6 @@ def _step_held(fold: FlowFold, event: StepHeld, at: int) -> None:
 
 @TASK_HANDLERS.of(ApprovalGranted)
 def _approval_granted(fold: FlowFold, event: ApprovalGranted, at: int) -> None:
-    del at
     fold.remember(event.key, f"approve {event.approval_id}")
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
@@ -281,7 +278,6 @@ def _approval_granted(fold: FlowFold, event: ApprovalGranted, at: int) -> None:
 
 @TASK_HANDLERS.of(ApprovalDenied)
 def _approval_denied(fold: FlowFold, event: ApprovalDenied, at: int) -> None:
-    del at
     fold.remember(event.key, f"deny {event.approval_id}")
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
@@ -292,7 +288,6 @@ def _approval_denied(fold: FlowFold, event: ApprovalDenied, at: int) -> None:
 
 @TASK_HANDLERS.of(ApprovalExpired)
 def _approval_expired(fold: FlowFold, event: ApprovalExpired, at: int) -> None:
-    del at
     if (asked := _asked(fold, event.approval_id)) is not None:
         run, task, approval = asked
         task.approval = structs.replace(approval, answer="expired")

@@ -37,7 +37,6 @@ class EventTypeMatcher:
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return whether the hook type is one of them."""
-        del state
         return hook_type in self._types
 
 

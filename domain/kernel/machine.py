@@ -56,7 +56,6 @@ def _nothing_late(event: Event, call: CallInFlight, segment: int) -> None:
 
 
 def _as_it_was(state: object, event: E) -> E:
-    del state
     return event
 
 

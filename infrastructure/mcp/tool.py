@@ -31,7 +31,6 @@ class _ByName:
         self._spec = spec
 
     def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
-        del context
         if (wrong := misnamed(self._spec, arguments)) is not None:
             raise InvalidArguments(f"Invalid arguments: {wrong}")
         return {}

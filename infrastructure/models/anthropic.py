@@ -50,7 +50,6 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type. A schema is kept to if it is strict, and does not refer to itself."""
-        del with_tools
         others = (OutputMode.TOOL, OutputMode.PROMPTED)
         try:
             fits = not is_recursive(strict_schema(schema))

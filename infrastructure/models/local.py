@@ -73,7 +73,6 @@ class LocalModel:
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type. Under a schema the model calls no tools, so they come first."""
-        del schema
         if with_tools:
             return (OutputMode.LAST, OutputMode.PROMPTED)
         return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.PROMPTED)

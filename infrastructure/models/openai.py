@@ -37,7 +37,6 @@ class OpenAIModel(OpenAIClientModel):
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type. Compatible servers lose the tools where they are given a schema."""
-        del schema
         if with_tools and not self._is_the_providers_own:
             return (OutputMode.LAST, OutputMode.TOOL, OutputMode.PROMPTED)
         return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)

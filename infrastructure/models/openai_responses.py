@@ -36,10 +36,8 @@ class OpenAIResponsesModel(OpenAIClientModel):
 
     def output_modes(self, schema: Mapping[str, JsonValue], *, with_tools: bool) -> Sequence[OutputMode]:
         """Return the modes for answers of a type: a schema goes together with tools."""
-        del schema, with_tools
         return (OutputMode.NATIVE, OutputMode.TOOL, OutputMode.LAST, OutputMode.PROMPTED)
 
     def _turn(self, request: ModelRequest, host: str) -> OneBody:
-        del host
         body = render_request(self._info.model, request, self._info.parameters)
         return OneBody(body, ResponsesAssembly, parse_body)

@@ -57,7 +57,6 @@ class _Input:
 
     def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:
         """Return the fields of the input. Raises `pydantic.ValidationError`, and what a validator raises."""
-        del context
         values = self._model.model_validate_json(to_json(arguments))
         return values.model_dump(mode="json", by_alias=True)
 

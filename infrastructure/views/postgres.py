@@ -220,7 +220,6 @@ class PostgresSeries:
 
     def public(self, number: int) -> Database:
         """Return where the public views are read, whatever their generation is by then."""
-        del number
         return self._database
 
     def publish(self, number: int, faces: Sequence[Face]) -> None:

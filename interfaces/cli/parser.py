@@ -79,7 +79,6 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file: Any = None) -> None:
         """Print the help. Raises `Refusal` where it cannot be written."""
-        del file
         _tell(self.format_help().rstrip("\n"))
 
 

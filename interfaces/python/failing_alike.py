@@ -58,5 +58,4 @@ async def with_same_failure(explanation: X, store: EventStore, stream: str, now:
 
 
 async def _as_it_is(views: Views, fresh: object) -> Views:
-    del fresh
     return views

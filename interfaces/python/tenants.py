@@ -38,4 +38,3 @@ async def tenant_of(store: EventStore, row: RunSummary) -> str | None:
 
 def _passed(error: Exception) -> None:
     """Pass a record that cannot be read: what cannot be told is not shown to a tenant."""
-    del error

@@ -80,13 +80,11 @@ def _place(of: nodes.FlowNodeEvent | NodeDelta | NodeProgress) -> Payload:
 
 @_SAID.of(nodes.FlowNodeStarted)
 def _started(config: BroadcastConfig, event: nodes.FlowNodeStarted) -> Message:
-    del config
     return "flow.node.started", {**_place(event), "items": event.items}
 
 
 @_SAID.of(nodes.FlowNodeCompleted)
 def _completed(config: BroadcastConfig, event: nodes.FlowNodeCompleted) -> Message:
-    del config
     chosen: Payload = {"targets": list(event.targets), "item_errors": event.item_errors}
     return "flow.node.completed", {**_place(event), **chosen}
 
@@ -103,19 +101,16 @@ _SAID.of(nodes.FlowNodeFailureRecorded)(_failure)
 
 @_SAID.of(nodes.FlowNodeSkipped)
 def _skipped(config: BroadcastConfig, event: nodes.FlowNodeSkipped) -> Message:
-    del config
     return "flow.node.skipped", {**_place(event), "by": event.by}
 
 
 @_SAID.of(nodes.FlowNodeCancelled)
 def _cancelled(config: BroadcastConfig, event: nodes.FlowNodeCancelled) -> Message:
-    del config
     return "flow.node.cancelled", {**_place(event), "reason": event.reason}
 
 
 @_SAID.of(nodes.FlowAttemptStarted)
 def _tried(config: BroadcastConfig, event: nodes.FlowAttemptStarted) -> Message:
-    del config
     return "flow.attempt.started", {**_place(event), "attempt": event.attempt}
 
 
@@ -128,7 +123,6 @@ def _try_ended(config: BroadcastConfig, event: nodes.FlowAttemptEnded) -> Messag
 
 @_SAID.of(nodes.FlowRetryScheduled)
 def _retries(config: BroadcastConfig, event: nodes.FlowRetryScheduled) -> Message:
-    del config
     due: Payload = {"attempt": event.attempt, "due_at": to_datetime(event.due_at).isoformat()}
     return "flow.retry.scheduled", {**_place(event), **due}
 
@@ -151,7 +145,6 @@ def _asks(config: BroadcastConfig, event: nodes.FlowQuestionAsked) -> Message:
 
 @_SAID.of(nodes.FlowQuestionAnswered)
 def _answered(config: BroadcastConfig, event: nodes.FlowQuestionAnswered) -> Message:
-    del config
     said: Payload = {"question_id": event.question_id, "kind": event.kind, "answer": event.answer, "by": event.by}
     return "flow.question.answered", {**_place(event), **said}
 
@@ -170,7 +163,6 @@ def _answered(config: BroadcastConfig, event: nodes.FlowQuestionAnswered) -> Mes
 )
 def _unsaid(config: BroadcastConfig, event: FlowRunEvent) -> None:
     """Say nothing: the messages of a status say all that front ends are to know of these."""
-    del config, event
 
 
 _TABLE = complete(nodes.FlowLifecycleEvent, _SAID)

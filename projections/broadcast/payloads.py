@@ -89,20 +89,17 @@ def chunk_payload(delta: ReplyDelta, index: int) -> Payload:
 @_MESSAGES.of(executions.MessagesAdded)
 def _message(config: BroadcastConfig, event: executions.MessagesAdded) -> Message:
     """Say that something was said, and not what: the stored conversation has it."""
-    del config
     return MESSAGE, {"count": event.count, "source": event.source.value}
 
 
 @_MESSAGES.of(steps.AgentStepStarted)
 def _step_started(config: BroadcastConfig, event: steps.AgentStepStarted) -> Message:
-    del config
     counted: Payload = {"message_count": event.messages, "available_tools": event.tools}
     return STEP_STARTED, {"step_number": event.step, **counted}
 
 
 @_MESSAGES.of(steps.AgentStepCompleted)
 def _step_completed(config: BroadcastConfig, event: steps.AgentStepCompleted) -> Message:
-    del config
     return STEP_COMPLETED, {
         "step_number": event.step,
         "has_tool_calls": event.has_tool_calls,
@@ -183,7 +180,6 @@ def _tool_cancelled(config: BroadcastConfig, event: tools.CallCancelled) -> Mess
 )
 def _unsaid(config: BroadcastConfig, event: RunEvent) -> None:
     """Say nothing: the messages of a status, of a step and of a call say all that front ends are to know of these."""
-    del config, event
 
 
 _TABLE = complete(LifecycleEvent, _MESSAGES)

@@ -114,7 +114,6 @@ def flow_lifecycle_events(flow_id: str, records: Iterable[Recorded[FlowEvent]]) 
 )
 def _untold(moment: _Moment, event: Event) -> _Events:
     """Return no lifecycle events: a later event leads to one, or no listener needs to know."""
-    del moment, event
     return ()
 
 
@@ -125,7 +124,6 @@ def _started(moment: _Moment, event: stored.FlowStarted) -> _Events:
 
 @_HANDLERS.of(stored.FlowRetried)
 def _retried(moment: _Moment, event: stored.FlowRetried) -> _Events:
-    del event
     yield runs.FlowExecutionStarted(**moment.head(), flow=moment.state.name, is_retry=True)
 
 

@@ -43,7 +43,6 @@ _WITHOUT_LIFECYCLE = LifecycleHandlers()
 )
 def _without_lifecycle(moment: Moment, event: Event) -> LifecycleEvents:
     """Return no lifecycle events: a later event leads to one, or no listener needs to know."""
-    del moment, event
     return ()
 
 

@@ -88,7 +88,6 @@ def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: Run
 @AGENT_RUN_HANDLERS.of(stored.UsageRecorded)
 def _used(memory: StreamMemory, event: stored.UsageRecorded, moment: RunMoment) -> None:
     """Count what a hook used. It is written with the next row of the execution."""
-    del moment
     if (run := memory.run) is not None:
         run.own.add(event.usage, event.usage.models)
 
@@ -96,4 +95,3 @@ def _used(memory: StreamMemory, event: stored.UsageRecorded, moment: RunMoment) 
 @AGENT_RUN_HANDLERS.of(stored.MessagesAppended, stored.InferenceRequestAmended)
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: it is content."""
-    del memory, event, moment

@@ -104,4 +104,3 @@ def _decided(memory: StreamMemory, event: ContinuationEvaluated, moment: RunMome
 @DECISION_HANDLERS.of(RetryScheduled)
 def _nothing(memory: StreamMemory, event: RetryScheduled, moment: RunMoment) -> None:
     """Change nothing: the decision said that the step is tried again, and a wait says until when."""
-    del memory, event, moment

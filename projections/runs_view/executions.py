@@ -211,7 +211,6 @@ def _put_tags(run: RunMemory, tags: Mapping[str, str], moment: RunMoment) -> Non
 
 @SHARED_HANDLERS.of(SessionStarted)
 def _session_started(memory: StreamMemory, event: SessionStarted, moment: RunMoment) -> None:
-    del moment
     memory.name, memory.parent = plain(event.name), event.parent
     change_metadata(memory, event.metadata)
 
@@ -233,7 +232,6 @@ def _metadata_changed(memory: StreamMemory, event: MetadataChanged, moment: RunM
 @SHARED_HANDLERS.of(PauseRequested, StopRequested)
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: a later event leads to a change."""
-    del memory, event, moment
 
 
 @SHARED_HANDLERS.of(ExecutionPaused)

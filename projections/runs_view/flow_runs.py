@@ -65,7 +65,6 @@ def _finished(memory: StreamMemory, event: stored.ExecutionFinished, moment: Run
 
 @FLOW_RUN_HANDLERS.of(stored.ApprovalRequested, stored.HumanRequested)
 def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
-    del event
     if (run := memory.run) is not None:
         run.approvals += 1
 
@@ -82,4 +81,3 @@ def _asked(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
 )
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: the wait for it ends, or the run does."""
-    del memory, event, moment

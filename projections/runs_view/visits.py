@@ -221,7 +221,6 @@ def _try_suspended(memory: StreamMemory, event: stored.NodeAttemptSuspended, mom
 @VISIT_HANDLERS.of(stored.NodeAttemptSettledLate)
 def _settled_late(memory: StreamMemory, event: stored.NodeAttemptSettledLate, moment: RunMoment) -> None:
     """Count what was used. It is written with the next row of the execution."""
-    del moment
     if (run := memory.run) is not None and event.usage is not None:
         run.own.add(event.usage, event.usage.models)
 
@@ -229,7 +228,6 @@ def _settled_late(memory: StreamMemory, event: stored.NodeAttemptSettledLate, mo
 @VISIT_HANDLERS.of(stored.NodeRetryScheduled, stored.NodeEvaluated)
 def _nothing(memory: StreamMemory, event: Event, moment: RunMoment) -> None:
     """Change nothing: another try, or the end of the visit, comes later."""
-    del memory, event, moment
 
 
 def _kind(failure: FailureClass, node: str, message: str, error: ErrorInfo | None) -> ErrorKind:

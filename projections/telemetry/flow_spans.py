@@ -17,7 +17,6 @@ class FlowSpans:
     """Begins and ends the spans of one stream of runs. It remembers names and numbers of nodes, and nothing else."""
 
     def __init__(self, stream: str, spans: OpenSpans, content: SpanContent | None) -> None:
-        del stream
         self._spans, self._content = spans, content
         self._flow = ""
         self._unfinished: dict[int, tuple[str, int]] = {}

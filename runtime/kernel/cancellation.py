@@ -26,7 +26,6 @@ class Uncancellable(asyncio.Future[T]):
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Return False. The waiting task remembers its cancellation and raises it once the future is done."""
-        del msg
         if self.on_cancel is not None:
             self.on_cancel()
         return False

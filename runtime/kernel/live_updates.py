@@ -34,7 +34,6 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
 
 def writes_nothing(update: LiveUpdate) -> bool:
     """Tell that no update is of a reply that is being written."""
-    del update
     return False
 
 

@@ -92,7 +92,6 @@ class Looking:
         self._changed.set()
 
     def _note_end(self, stream: str, places: tuple[Place, ...]) -> None:
-        del stream, places
         self._changed.set()
 
     async def _give(self, hands: Hands) -> float:

@@ -142,7 +142,6 @@ class Subscription(Iteration[LogEntry]):
         self._growths += 1  # what came before is not told
 
     def _note_growth(self, end: int | None) -> None:
-        del end
         self._growths += 1
         self._wake()
 

@@ -186,7 +186,6 @@ class Woken:
 
     def _note_end(self, stream: str, places: tuple[Place, ...]) -> None:
         """Wake one of those that waited for each place that has become free."""
-        del stream
         for place in (*places, None):
             if waiting := self._waiting.get(place):
                 _, row = waiting.popitem(last=False)

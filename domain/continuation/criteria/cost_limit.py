@@ -68,7 +68,6 @@ class CostLimit(Limit, Struct, frozen=True):
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
         """Return the next amount above the cost, with a hint at the missing prices if they were why it forbade."""
-        del now
         said: list[str] = []
         changes: dict[str, object] = {}
         cost, most = (Decimal(str(context[key])) for key in ("costUsd", "maxCostUsd"))

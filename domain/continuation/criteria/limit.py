@@ -83,7 +83,6 @@ class _NumberLimit(Limit, Struct, Generic[N], frozen=True):
     @classmethod
     def more(cls, setting: str, context: Context, now: Any) -> More:
         """Return the next whole number above the used amount."""
-        del now
         value = int(number(context, cls.keys[0])) + 1
         return More(f"{setting}={value}{' seconds' if cls.unit == 'seconds' else ''} or more", {setting: value})
 

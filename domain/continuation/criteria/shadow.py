@@ -42,7 +42,6 @@ class Shadow:
 
     def decide(self, state: StateView, /) -> ContinuationDecision:
         """Return `allow`."""
-        del state
         return ContinuationDecision.ALLOW
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:

@@ -90,7 +90,6 @@ _REFERENCES = msgspec.json.Decoder(_References)
 
 def no_blobs(digest: bytes) -> None:
     """Return the body of a store that holds none."""
-    del digest
 
 
 Parts = tuple[str, int, bytes, bytes | None]

@@ -67,7 +67,6 @@ class WorkThreads(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Do what was put in before, and end. Safe to call twice."""
-        del cancel_futures
         with self._lock:
             threads = list(self._threads)
             if not self._is_shut:

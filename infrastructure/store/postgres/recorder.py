@@ -138,7 +138,6 @@ class PostgresRecorder:
 
     def append_at_once(self, commit: PendingCommit) -> None:
         """Store nothing: the server has to be waited for."""
-        del commit
 
     def _sent(self, connection: Connection, commits: Sequence[PendingCommit]) -> list[tuple[bytes | None, ...]]:
         self._number_types(connection, {topic for commit in commits for topic, _, _, _ in commit.states})
