@@ -35,15 +35,15 @@ _FLOOR_COLUMNS = {
     "key_id": "text",
     "digest": "bytea",
 }
-_EVENTS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content FROM steptrail.events e "
-    "JOIN steptrail.streams s ON s.number = e.stream JOIN steptrail.types t ON t.number = e.type "
+_COLUMNS = "e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content"
+_FROM = (
+    "FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream "
+    "JOIN steptrail.types t ON t.number = e.type "
 )
+_EVENTS = f"SELECT {_COLUMNS} {_FROM}"
 """The log as a projector reads it that looks at no head of a commit."""
 _ROWS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content, "
-    "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM steptrail.events e "
-    "JOIN steptrail.streams s ON s.number = e.stream JOIN steptrail.types t ON t.number = e.type "
+    f"SELECT {_COLUMNS}, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest {_FROM}"
     "LEFT JOIN steptrail.commits c ON c.stream = e.stream AND c.version = e.version "
 )
 

@@ -20,17 +20,14 @@ from benchmarks.rows import Row, Rows, split_commits
 __all__ = ["SqlitePlace", "SqliteSite"]
 
 
+_COLUMNS = "e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content"
+_FROM = "FROM events e JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
+_EVENTS = f"SELECT {_COLUMNS} {_FROM}"
+"""The log as a projector reads it that looks at no head of a commit."""
 _ROWS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content, "
-    "c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest FROM events e "
-    "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
+    f"SELECT {_COLUMNS}, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest {_FROM}"
     "LEFT JOIN commits c ON c.stream = e.stream AND c.version = e.version "
 )
-_EVENTS = (
-    "SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content FROM events e "
-    "JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
-)
-"""The log as a projector reads it that looks at no head of a commit."""
 _FLOOR = (
     "CREATE TABLE floor (position INTEGER PRIMARY KEY, stream TEXT NOT NULL, version INTEGER NOT NULL, "
     "type TEXT NOT NULL, at INTEGER NOT NULL, state BLOB NOT NULL, content BLOB, commit_id TEXT, actor TEXT, "

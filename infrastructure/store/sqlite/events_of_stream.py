@@ -18,6 +18,12 @@ EVENTS_OF_COMMITS = (
     "AND e.stream = c.stream"
 )
 
+COMMIT_OF_EVENT = (
+    "c.stream = e.stream AND c.version = "
+    "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version)"
+)
+"""The commit of an event, for questions that begin with events."""
+
 BEGIN_OF = f"coalesce((SELECT max(version) FROM commits WHERE {OF_STREAM} AND version <= ?), 0)"  # noqa: S608
 """The version where the commit begins that holds an event of a stream. The parameters are the id and the version."""
 

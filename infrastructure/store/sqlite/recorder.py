@@ -34,6 +34,7 @@ from steptrail.infrastructure.store.sqlite.erasing import erase_streams, erasure
 from steptrail.infrastructure.store.sqlite.errors import translated
 from steptrail.infrastructure.store.sqlite.events_of_stream import (
     BEGIN_OF,
+    COMMIT_OF_EVENT,
     EVENTS_OF_COMMITS,
     LAST_VERSION,
     NEWEST_VERSION,
@@ -263,8 +264,7 @@ class SqliteRecorder:
         """Return the id of each stream, or `STRAY` and its number, with events of no commit, and the first of them."""
         found = self._fetch(
             f"SELECT coalesce(s.id, '{STRAY}' || e.stream), min(e.version) FROM events e "  # noqa: S608 - a text of ours
-            "LEFT JOIN streams s ON s.number = e.stream LEFT JOIN commits c ON c.stream = e.stream AND c.version = "
-            "(SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version) "
+            f"LEFT JOIN streams s ON s.number = e.stream LEFT JOIN commits c ON {COMMIT_OF_EVENT} "
             "WHERE (e.version < c.version + c.size AND e.position = c.position + e.version - c.version) IS NOT TRUE "
             "GROUP BY e.stream",
             (),

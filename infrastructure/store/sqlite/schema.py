@@ -9,6 +9,7 @@ import sqlite3
 from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld
 from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS, MIN_READER
 from steptrail.infrastructure.store.sqlite.connections import SECURE_DELETE, SYNC_ON_MACOS, in_transaction
+from steptrail.infrastructure.store.sqlite.events_of_stream import COMMIT_OF_EVENT
 
 __all__ = [
     "APPLICATION_ID",
@@ -105,16 +106,16 @@ _KEYS = {
     "waits": "PRIMARY KEY (stream, id)) WITHOUT ROWID",
 }
 
-_VIEW = """
+_VIEW = f"""
 CREATE VIEW IF NOT EXISTS stored_events AS
 SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content,
     c.version AS commit_version, c.commit_id, c.actor, c.causation, c.segment, c.key_id, c.digest
 FROM commits c
 JOIN streams s ON s.number = c.stream
-JOIN events e ON e.stream = c.stream AND e.position >= c.position AND e.position < c.position + c.size
-    AND c.version = (SELECT max(version) FROM commits WHERE stream = e.stream AND version <= e.version)
+JOIN events e ON e.position >= c.position AND e.position < c.position + c.size
+    AND {COMMIT_OF_EVENT}
 JOIN types t ON t.number = e.type
-"""
+"""  # noqa: S608 - a text of ours
 """It says twice which commit an event belongs to: from the commit to its events, for questions of a stream, and from an
 event to its commit, for questions of positions."""
 
