@@ -23,8 +23,6 @@ from benchmarks.several import Fleet
 from benchmarks.sqlite_place import SqliteSite
 from benchmarks.tables import markdown, table
 
-__all__ = ["main"]
-
 SMOKE = Plan(
     passes=1,
     sizes=(3, 12),

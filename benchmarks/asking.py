@@ -16,8 +16,6 @@ from steptrail.projections.asking.statements import Statement
 from tests.harness.asked_questions import asked_questions
 from tests.harness.asked_views import AskedViews
 
-__all__ = ["AnswerFigures", "measure_asking"]
-
 _AGAIN = 5
 
 

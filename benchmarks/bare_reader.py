@@ -5,9 +5,6 @@
 
 import sys
 
-__all__ = ["main"]
-
-
 _ROWS = (
     "SELECT e.state, e.content FROM {0}events e JOIN {0}streams s ON s.number = e.stream WHERE s.id = {1} "
     "ORDER BY e.version"

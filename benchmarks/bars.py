@@ -11,8 +11,6 @@ from benchmarks.importing import ImportFigures
 from benchmarks.meter import Compared
 from benchmarks.results import Results, StoreResults
 
-__all__ = ["Bar", "bars", "bars_table", "held_or_not"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bar:

@@ -16,8 +16,6 @@ from benchmarks.meter import now
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["KILLED", "main"]
-
 KILLED = 9
 """The exit status of `kill`."""
 

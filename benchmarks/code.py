@@ -5,8 +5,6 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-__all__ = ["describe_code"]
-
 _ROOT = Path(__file__).parents[1]
 _MEASURED = ("domain", "projections", "runtime", "infrastructure", "interfaces", "testing", "src", "benchmarks")
 

@@ -21,8 +21,6 @@ from steptrail.domain.messages import (
     ToolResultPart,
 )
 
-__all__ = ["content_bytes"]
-
 
 def content_bytes(messages: Iterable[Message]) -> int:
     """Return the bytes of content in the messages."""

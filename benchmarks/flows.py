@@ -21,8 +21,6 @@ from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.workflow import BuiltWorkflow, Envelope, NodeContext, RunOptions, Workflow
 
-__all__ = ["ChainFigures", "FanFigures", "measure_chains", "measure_fans"]
-
 _AT_ONCE = 8
 _SAID = "What a node says that has looked something up, in about a hundred characters, so that a row is no stub."
 _EVENT_BY_EVENT = FLOW._replace(snapshots=None)

@@ -19,8 +19,6 @@ from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["FollowerFigures", "measure_followers"]
-
 CaughtUp = Callable[[int], Awaitable[None]]
 
 

@@ -11,8 +11,6 @@ from statistics import fmean
 
 from benchmarks.meter import Cost
 
-__all__ = ["SETTLED", "SHORTEST", "Growth", "growth", "step_costs"]
-
 SETTLED = 10
 """The first step of the early window."""
 

@@ -15,8 +15,6 @@ from benchmarks.places import Place, Site
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["ImportFigures", "measure_imports"]
-
 _NOT_BEFORE_USED = frozenset(
     {
         "eventsourcing.postgres",

@@ -25,8 +25,6 @@ from steptrail.domain.kernel.record import CommitHead
 from steptrail.infrastructure.store.core.contents import joined
 from steptrail.infrastructure.store.core.digest import commit_digest
 
-__all__ = ["main"]
-
 
 class Event(NamedTuple):
     """An event of a run, whole and in its parts."""

@@ -24,8 +24,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call
 
-__all__ = ["IndexFigures", "ListFigures", "asking", "measure_index", "measure_lists", "store_again"]
-
 _ASKED = 20
 """So often each list is asked in a pass."""
 _AT_ONCE = 256

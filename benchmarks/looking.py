@@ -24,8 +24,6 @@ from steptrail.testing import ScriptedModel
 from tests.harness.postgres_server import PostgresServer
 from tests.harness.waiting_rows import WaitingRows
 
-__all__ = ["main"]
-
 _HOUR = 3_600_000_000
 _PAUSE_SECONDS = 0.1
 

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from statistics import median
 
-__all__ = ["describe_machine"]
-
 
 def describe_machine(folder: Path) -> dict[str, str]:
     """Return processor, cores, Python, SQLite, and the disk that holds `folder` with how long it takes to sync."""

@@ -18,20 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
-__all__ = [
-    "Compared",
-    "Cost",
-    "Pair",
-    "Stopwatch",
-    "between",
-    "compared",
-    "keeping_bytecode",
-    "now",
-    "progress",
-    "run_process",
-    "stopwatch",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Cost:

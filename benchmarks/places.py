@@ -5,8 +5,6 @@ from typing import Protocol
 from benchmarks.meter import Cost
 from benchmarks.rows import Rows
 
-__all__ = ["Place", "Site"]
-
 
 class Place(Protocol):
     """One store, made when it is first opened, and its address."""

@@ -6,8 +6,6 @@ from typing import Any
 
 from benchmarks.results import Results, StoreResults
 
-__all__ = ["draw"]
-
 _OURS, _FLOOR = "#1f5fa8", "#b0562c"
 
 

@@ -17,8 +17,6 @@ import orjson
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
 
-__all__ = ["PostgresPlace", "PostgresSite", "connected", "floor_statements", "floor_table"]
-
 _FLOOR = "benchmark_floor"
 _LOCK = 5_374_726_569
 _FLOOR_COLUMNS = {

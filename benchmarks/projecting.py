@@ -28,8 +28,6 @@ from steptrail.interfaces.python.views_of_runs import views_of_runs
 from steptrail.projections.kernel.table import Scalar, Table
 from steptrail.projections.runs_view.view import RunsView
 
-__all__ = ["BesideFigures", "ProjectorFigures", "main", "measure_beside", "measure_projector"]
-
 _AT_ONCE = 5_000
 """So many rows are in one transaction of the floor."""
 

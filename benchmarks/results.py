@@ -18,8 +18,6 @@ from benchmarks.steps import GrowthFigures, StepFigures, measure_steps
 from benchmarks.syncs import SyncFigures, measure_syncs
 from benchmarks.waiting import WaitingFigures, measure_waiting
 
-__all__ = ["Plan", "Results", "StoreResults", "measure_store"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

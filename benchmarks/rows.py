@@ -6,8 +6,6 @@ Columns are taken as the store has them. The first, the position, is left out: e
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Row", "Rows", "bytes_by_step", "split_commits"]
-
 Row = tuple[object, ...]
 
 _STEP = "step.started."

@@ -9,8 +9,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.opening import open_store
 from tests.harness.postgres_server import PostgresServer
 
-__all__ = ["VARIABLE", "NoServer", "open_postgres"]
-
 VARIABLE = "STEPTRAIL_BENCH_POSTGRES"
 """The environment variable with the address of a server, whose user may create databases."""
 

@@ -15,8 +15,6 @@ from benchmarks.sync_counter import counted_syncs
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["SessionFigures", "measure_sessions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFigures:

@@ -20,8 +20,6 @@ from benchmarks.rows import Rows
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["Fleet", "SeveralFigures", "measure_several", "write_together"]
-
 _STARTING_SECONDS = 120
 _SESSIONS_A_PROCESS = 1_000
 

@@ -17,9 +17,6 @@ import orjson
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.rows import Row, Rows, split_commits
 
-__all__ = ["SqlitePlace", "SqliteSite"]
-
-
 _COLUMNS = "e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content"
 _FROM = "FROM events e JOIN streams s ON s.number = e.stream JOIN types t ON t.number = e.type "
 _EVENTS = f"SELECT {_COLUMNS} {_FROM}"

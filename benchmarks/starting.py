@@ -13,8 +13,6 @@ from benchmarks.places import Place, Site
 from benchmarks.work import session_name
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 
-__all__ = ["ResumeFigures", "measure_resume"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeFigures:

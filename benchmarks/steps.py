@@ -23,8 +23,6 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.journal import fold_stream
 
-__all__ = ["GrowthFigures", "StepFigures", "measure_steps"]
-
 _EVENT_BY_EVENT = AGENT._replace(snapshots=None)
 _POINTS = 50
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SyncCount", "counted_syncs"]
-
 
 @dataclass(slots=True)
 class SyncCount:

@@ -17,8 +17,6 @@ from benchmarks.sync_counter import counted_syncs
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["SyncFigures", "measure_syncs", "syncs_in"]
-
 _CALL = re.compile(r"\bf(?:data)?sync\(")
 
 

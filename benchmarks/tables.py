@@ -7,8 +7,6 @@ from benchmarks.importing import ImportFigures
 from benchmarks.meter import Compared
 from benchmarks.results import Results, StoreResults
 
-__all__ = ["markdown", "table"]
-
 Line = Sequence[str]
 
 

@@ -7,8 +7,6 @@ alone, has the same length at every step, and is made before any clock starts.
 import random
 from functools import cache
 
-__all__ = ["ANSWER", "QUESTION", "TOOL", "arguments", "reply_text", "tool_result", "warm"]
-
 TOOL = "lookup"
 QUESTION = "Compare each shipment with its invoice and tell me which of them disagree."
 ANSWER = "Two shipments disagree with their invoices."

@@ -21,8 +21,6 @@ from benchmarks.places import Site
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["WaitingFigures", "main", "measure_waiting"]
-
 _STATM = Path("/proc/self/statm")
 
 

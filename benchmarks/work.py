@@ -12,8 +12,6 @@ from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import Usage
 
-__all__ = ["agent", "run", "session_name"]
-
 _FAR_AWAY = 1e6
 _USAGE = Usage(input=10, output=10)
 

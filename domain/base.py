@@ -35,25 +35,6 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = [
-    "CENTURY_SECONDS",
-    "LARGEST",
-    "BoundedCount",
-    "BoundedPositive",
-    "BoundedSeconds",
-    "Count",
-    "Draw",
-    "Positive",
-    "PositiveSeconds",
-    "Seconds",
-    "Settings",
-    "Value",
-    "full_form",
-    "made",
-    "place_and_fault",
-    "refuse_wrong_types",
-]
-
 LARGEST = 2**63 - 1
 """The largest number that a setting may hold: every reader of JSON can hold it too."""
 

@@ -8,8 +8,6 @@ from msgspec import Struct
 from steptrail.domain.base import full_form
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["camel", "fields_by_key", "in_camel_case"]
-
 
 @cache
 def camel(name: str) -> str:

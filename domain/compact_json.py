@@ -3,8 +3,6 @@
 import msgspec
 import orjson
 
-__all__ = ["compact_json"]
-
 
 def compact_json(value: object) -> bytes:
     """Return a value as JSON. Raises `TypeError` for what has no JSON form."""

@@ -18,8 +18,6 @@ from msgspec import structs
 
 from steptrail.domain.base import Value
 
-__all__ = ["content_of"]
-
 _STATE_BY_TYPE = frozenset({int, float, bool, Decimal, NoneType})
 
 

@@ -14,8 +14,6 @@ from msgspec import Struct, structs
 
 from steptrail.domain.kernel.log import Log
 
-__all__ = ["own"]
-
 T = TypeVar("T")
 
 _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})

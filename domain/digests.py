@@ -6,8 +6,6 @@ import msgspec
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["digest_of"]
-
 _compact = msgspec.json.Encoder(order="sorted").encode
 
 

@@ -56,55 +56,6 @@ from steptrail.domain.instants import to_datetime
 if TYPE_CHECKING:
     from steptrail.domain.flow.diagnostic import Diagnostic
 
-__all__ = [
-    "AmbiguousId",
-    "AppendOutcomeUnknown",
-    "ArgumentsAltered",
-    "ChannelForbidden",
-    "CommandRejected",
-    "ConcurrencyConflict",
-    "ConfigurationError",
-    "CorruptRecord",
-    "DeliveryError",
-    "ErasureRefused",
-    "ExecutionFailed",
-    "FollowerBusy",
-    "InvalidSetting",
-    "InvalidStateData",
-    "InvalidWorkflow",
-    "MessageRefused",
-    "MissingExtra",
-    "MissingRecord",
-    "NotARecording",
-    "NotAStore",
-    "NotExported",
-    "NotStorable",
-    "OwnershipLost",
-    "ProjectionStopped",
-    "QueryRefused",
-    "RecordTooNew",
-    "SessionBusy",
-    "SessionErased",
-    "SessionNotFound",
-    "SteptrailError",
-    "StoreAway",
-    "StoreDamaged",
-    "StoreError",
-    "StoreFull",
-    "StoreLocked",
-    "StoreReadOnly",
-    "StoreTooNew",
-    "StoreTooOld",
-    "StoreUnavailable",
-    "StoredContextInvalid",
-    "StoredOutputInvalid",
-    "StreamBroken",
-    "TransportUnavailable",
-    "ViewsBusy",
-    "shown",
-]
-
-
 _SHOWN = 100
 
 

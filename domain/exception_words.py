@@ -4,8 +4,6 @@ from typing import Final
 
 from steptrail.domain.secrets import without_secrets
 
-__all__ = ["MAX_MESSAGE", "kept_text", "unicode_text", "words_of"]
-
 MAX_MESSAGE: Final = 2000
 """How many characters of a message are kept."""
 

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from steptrail.domain.base import Seconds, Value
 
-__all__ = ["ErrorInfo", "ErrorType", "StepError"]
-
 
 class ErrorType(StrEnum):
     """The class of an error, on which the error policy decides."""

@@ -14,8 +14,6 @@ from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
 from steptrail.domain.usage import Usage
 
-__all__ = ["FinishReason", "ModelDelta", "ModelInfo", "ModelReply", "ModelRequest", "ToolChoice", "ToolChoiceName"]
-
 
 class ToolChoice(StrEnum):
     """Whether the model may call tools."""

@@ -6,8 +6,6 @@ It never reads a clock: the present instant is always an argument.
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-__all__ = ["Datetime", "from_datetime", "from_iso", "seconds_between", "to_datetime"]
-
 Datetime: TypeAlias = datetime
 """An aware `datetime` in UTC."""
 

@@ -12,24 +12,6 @@ from msgspec import Struct
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = [
-    "DeltaKind",
-    "LiveUpdate",
-    "NodeDelta",
-    "NodeProgress",
-    "NodeReply",
-    "OutputPartial",
-    "Place",
-    "Progress",
-    "ReplyDelta",
-    "ReplyKey",
-    "StepReply",
-    "TextDelta",
-    "ToolProgress",
-    "UpdatesLost",
-    "Writing",
-]
-
 DeltaKind = Literal["text", "reasoning"]
 """The kind of text that is being written: the answer, or the reasoning before it. Tool calls are not shown in pieces:
 they come with the stored reply."""

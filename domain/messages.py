@@ -12,21 +12,6 @@ from steptrail.domain.base import Value
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 
-__all__ = [
-    "CitationPart",
-    "MediaPart",
-    "Message",
-    "MessageRole",
-    "Part",
-    "ProviderPart",
-    "ReasoningPart",
-    "TextPart",
-    "ToolCallPart",
-    "ToolResultPart",
-    "text_of",
-    "tool_calls_of",
-]
-
 
 class MessageRole(StrEnum):
     """The role of the one who speaks."""

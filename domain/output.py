@@ -11,17 +11,6 @@ from steptrail.domain.base import Count, Settings, Value
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 
-__all__ = [
-    "OutputMode",
-    "OutputProblem",
-    "OutputSpec",
-    "OutputVerdict",
-    "StepOutput",
-    "asked_in_the_end",
-    "json_in",
-    "problem_text",
-]
-
 WRAPPED_IN = "value"
 """The key of an answer on the wire whose type is no object."""
 

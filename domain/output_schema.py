@@ -9,8 +9,6 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["NotStrict", "is_recursive", "object_schema", "strict_schema"]
-
 _MOST_PROPERTIES: Final = 5_000
 _MOST_LEVELS: Final = 10
 _MOST_ENUM_VALUES: Final = 1_000

@@ -17,18 +17,6 @@ from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import ModelUsage, Usage
 
-__all__ = [
-    "Cost",
-    "ModelPrice",
-    "PriceTable",
-    "Unpriced",
-    "Usd",
-    "next_microdollar",
-    "usd_left",
-    "usd_text",
-    "without_price",
-]
-
 _PER_TOKEN = 10**6
 """Picodollars a token for one dollar per million tokens."""
 

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple, cast
 
 from steptrail.domain.exception_words import unicode_text
 
-__all__ = ["ProviderError", "read_error"]
-
 _DEEPEST: Final = 5
 """How many levels of nesting are searched."""
 _SAY_NOTHING: Final = frozenset({"error", "none"})

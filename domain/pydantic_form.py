@@ -10,8 +10,6 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from steptrail.domain.base import Value, place_and_fault
 
-__all__ = ["core_schema_of", "json_schema_of"]
-
 
 def core_schema_of(kind: type[Value]) -> CoreSchema:
     """Return the schema by which pydantic checks and writes values of this class."""

@@ -18,8 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["hide_from_now_on", "hide_keys_of", "without_secret_values", "without_secrets"]
-
 _HIDDEN: Final = "…"
 
 _SHORTEST, _MOST_IN_USE = 8, 1000

@@ -12,8 +12,6 @@ from typing import Any, Final, cast
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Convert", "NoJsonForm", "is_unicode", "storable", "type_name"]
-
 Convert = Callable[[object], object]
 """Converts a value that is no JSON into a value nearer to JSON, or raises `NoJsonForm`."""
 

@@ -11,9 +11,6 @@ from steptrail.domain.base import BoundedPositive, Count, PositiveSeconds, Setti
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 
-__all__ = ["ApprovalRule", "OnUnknown", "ToolEffect", "ToolRetry", "ToolSpec", "failure_text", "misnamed"]
-__all__ += ["result_text"]
-
 
 class ToolEffect(StrEnum):
     """The effect of a tool on the outside world, which decides what may happen after a crash in the middle of it."""

@@ -4,8 +4,6 @@ from collections.abc import Iterable, Sequence
 
 from steptrail.domain.base import Count, Value
 
-__all__ = ["BilledUsage", "ModelUsage", "Usage", "billed_together"]
-
 
 class Usage(Value, frozen=True, kw_only=True):
     """Token counts of one or more model calls.

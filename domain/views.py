@@ -11,8 +11,6 @@ from steptrail.domain.inference import FinishReason
 from steptrail.domain.output import OutputProblem, OutputVerdict
 from steptrail.domain.usage import ModelUsage, Usage
 
-__all__ = ["StateView", "StepView", "StopRequestView"]
-
 
 class StepView(Protocol):
     """A recorded step."""

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from httpx2 import Response
 
-__all__ = ["ASKS_FOR", "MOST_BYTES", "bounded"]
-
 MOST_BYTES: Final = 64 * 1024 * 1024
 """The longest that one body may be, unpacked."""
 

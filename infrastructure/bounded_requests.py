@@ -7,8 +7,6 @@ since the status was said before it.
 import time
 from typing import Any, Final
 
-__all__ = ["MOST_BYTES", "bound"]
-
 MOST_BYTES: Final = 64 * 1024
 """The longest that one body may be, unpacked."""
 _MOST_SECONDS: Final = 10.0

@@ -5,8 +5,6 @@ from typing import Any
 
 from steptrail.domain.errors import MissingExtra
 
-__all__ = ["from_extra"]
-
 
 def from_extra(module: str, extra: str, feature: str, package: str) -> Any:
     """Return a module of a package of an extra. Raises `MissingExtra`, which names the feature that needs it."""

@@ -15,8 +15,6 @@ from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 
-__all__ = ["Portal", "refuse_inside_a_loop"]
-
 T = TypeVar("T")
 
 _left_behind: list[asyncio.AbstractEventLoop] = []

@@ -6,8 +6,6 @@ from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["lifecycle_at"]
-
 
 async def lifecycle_at(store: EventStore, stream: str, version: int) -> Lifecycle | None:
     """Return the lifecycle of a stream after its event `version`; None when its kind is not known here.

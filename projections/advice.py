@@ -13,8 +13,6 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.policy.context import ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = ["Advice", "Change", "advise"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:

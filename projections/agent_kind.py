@@ -9,8 +9,6 @@ from steptrail.projections.explanation import MARKED_TYPES, AgentExplainer
 from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle, StateStops, StopWord
 from steptrail.projections.questions import questions
 
-__all__ = ["PROJECTIONS_OF_AGENTS"]
-
 
 def _lifecycle(state: AgentState) -> Lifecycle:
     # Imported when somebody listens: a run that nobody listens to starts sooner.

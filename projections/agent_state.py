@@ -8,8 +8,6 @@ from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["project_agent_state"]
-
 
 def project_agent_state(
     session_id: str, records: Iterable[Recorded[AgentEvent]], *, at: int | None = None

@@ -7,8 +7,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.waterfall import Bar, Lane, RowDecision, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
 
-__all__ = ["agent_waterfall"]
-
 
 def agent_waterfall(records: Sequence[Recorded[stored.AgentEvent]]) -> Waterfall:
     """Return the waterfall of a stretch of the events of a session."""

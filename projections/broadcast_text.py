@@ -11,8 +11,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 from steptrail.projections.serialization.cutting import cut
 
-__all__ = ["args_summary", "cut_args", "result_summary", "timestamp_text"]
-
 _SHOWN_ARGUMENTS = 3
 _LONGEST_ARGUMENT = 30
 _LONGEST_RESULT = 100

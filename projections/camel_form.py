@@ -11,8 +11,6 @@ from steptrail.domain.camel_case import camel
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["camel_fields", "camel_form"]
-
 _PLAIN = (str, int, float, bool)
 
 

@@ -13,8 +13,6 @@ from steptrail.domain.continuation.limits import LIMITS
 from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["DecisionPanel", "PanelVote", "decision_panel"]
-
 _MONEY = ("costUsd", "maxCostUsd")
 _AMOUNTS: Final[Mapping[str, tuple[str, str]]] = {
     kind.__name__: getattr(kind, "keys", _MONEY) for kind in LIMITS.values()

@@ -19,8 +19,6 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["CallRow", "DecisionRow", "Decisions", "EndRow", "project_decisions"]
-
 
 class DecisionRow(NamedTuple):
     """One decision: after which step, whether the run went on, by whom, and why it stopped if it did."""

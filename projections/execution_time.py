@@ -10,8 +10,6 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["ExecutionTime", "project_execution_time"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionTime:

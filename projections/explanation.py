@@ -43,9 +43,6 @@ from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import by_whom, crash_text, error_data, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
-__all__ = ["MARKED_TYPES", "AgentExplainer", "AgentExplanation", "ShadowStop", "Spent", "approval_text", "explain"]
-
-
 _SHOWN_CHARACTERS = 300
 """How much of a rejected answer is told."""
 

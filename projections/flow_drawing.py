@@ -8,8 +8,6 @@ from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.camel_form import camel_fields
 
-__all__ = ["COLOURS", "DrawnEdge", "DrawnFlow", "DrawnNode", "NodeMark"]
-
 NodeMark = Literal["untouched", "open", "waiting", "ran", "tolerated", "skipped", "failed", "cancelled"]
 """The fate of a node: of several visits, that of the newest."""
 

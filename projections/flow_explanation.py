@@ -45,8 +45,6 @@ from steptrail.projections.looked_at import looked_at
 from steptrail.projections.rendering import by_whom, crash_text, instant_text, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
-__all__ = ["MARKED_TYPES", "FlowAttempt", "FlowExplainer", "FlowExplanation", "FlowSpent", "verdict_of"]
-
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
 

@@ -33,8 +33,6 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import Node
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode, NodeMark
 
-__all__ = ["DRAWN_TYPES", "drawn_flow", "drawn_run"]
-
 DRAWN_TYPES = tuple(
     kind.TYPE
     for kind in (

@@ -17,8 +17,6 @@ from steptrail.projections.flow_questions import questions_of_flow
 from steptrail.projections.flow_waterfall import ends_visit, flow_waterfall
 from steptrail.projections.kinds import Bill, ExplainerOfState, KindProjections, Lifecycle, StateStops, StopWord
 
-__all__ = ["PROJECTIONS_OF_FLOWS"]
-
 
 def _lifecycle(state: FlowState) -> Lifecycle:
     # Imported when somebody listens: a run that nobody listens to starts sooner.

@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode
 
-__all__ = ["HEIGHT", "MOST_BENDS", "Layout", "shown_id"]
-
 HEIGHT, _MARGIN = 50.0, 24.0
 _BETWEEN, _BESIDE = 54.0, 26.0
 _SWEEPS = 12

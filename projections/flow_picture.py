@@ -7,8 +7,6 @@ from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.projections.flow_drawing import COLOURS, DrawnEdge, DrawnFlow, DrawnNode
 from steptrail.projections.flow_layout import HEIGHT, Layout, shown_id
 
-__all__ = ["picture"]
-
 
 def picture(drawn: DrawnFlow) -> str:
     """Return a drawing as SVG."""

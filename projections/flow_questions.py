@@ -18,8 +18,6 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.questions import Question
 
-__all__ = ["questions_of_flow"]
-
 
 def questions_of_flow(stream: str, state: FlowState) -> tuple[Question, ...]:
     """Return the open questions of a run, in the order in which they were asked."""

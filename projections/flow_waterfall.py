@@ -10,8 +10,6 @@ from steptrail.projections.rendering import many
 from steptrail.projections.waterfall import Bar, Lane, Outcome, Waterfall, WaterfallRow, end_newest
 from steptrail.projections.waterfall_rests import Rests
 
-__all__ = ["ends_visit", "flow_waterfall"]
-
 
 def flow_waterfall(records: Sequence[Recorded[stored.FlowEvent]]) -> Waterfall:
     """Return the waterfall of a stretch of the events of a workflow's runs."""

@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from steptrail.projections.questions import Question
     from steptrail.projections.waterfall import Waterfall
 
-__all__ = [
-    "PROJECTIONS",
-    "Bill",
-    "Explainer",
-    "ExplainerOfState",
-    "Explanation",
-    "KindProjections",
-    "Lifecycle",
-    "StateStops",
-    "StopWord",
-]
-
 
 class Explanation(Protocol):
     """Why a stream stands where it stands, of whatever kind it is.

@@ -10,8 +10,6 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.secrets import without_secret_values
 
-__all__ = ["looked_at", "looked_at_text"]
-
 _MOST_VALUES, _MOST_ENTRIES, _MOST_CHARACTERS, _DEEPEST = 5, 10, 300, 3
 _WORD = re.compile(r"[^\W\d]\w*")
 

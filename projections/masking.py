@@ -19,8 +19,6 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.secrets import without_secret_values, without_secrets
 
-__all__ = ["HIDDEN", "Mask", "Masking", "Show"]
-
 HIDDEN: Final = "••••"
 """The text in the place of a value that is hidden."""
 

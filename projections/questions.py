@@ -12,8 +12,6 @@ from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.camel_form import camel_fields
 
-__all__ = ["ASKS_PEOPLE", "OnExpiry", "Question", "questions"]
-
 ASKS_PEOPLE = ("approval", "unknown_outcome", "human", "step")
 """The kinds of waits that a person ends."""
 

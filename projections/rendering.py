@@ -9,22 +9,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.shared.requests import Request
 
-__all__ = [
-    "by_whom",
-    "crash_text",
-    "error_data",
-    "error_lines",
-    "few",
-    "instant_text",
-    "lasting",
-    "many",
-    "owner_text",
-    "request_data",
-    "since_text",
-    "wait_texts",
-    "why_cut",
-]
-
 _MOST_CAUSES = 3
 _MOST_DOING = 5
 _UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"))

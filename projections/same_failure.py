@@ -8,8 +8,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.camel_form import camel_fields
 
-__all__ = ["LATELY", "SameFailure", "TellsSameFailure"]
-
 LATELY: Final = timedelta(days=7)
 """How far back failures are counted, by the instant at which their runs began."""
 

@@ -7,8 +7,6 @@ from typing import Literal, NamedTuple
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 
-__all__ = ["MOST_CHANGES", "StateChange", "StateDifference", "state_difference"]
-
 MOST_CHANGES = 500
 """How many changes a difference holds at most."""
 

@@ -7,8 +7,6 @@ from steptrail.domain.agent.events import AgentEvent, ExecutionFinished, Executi
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
-__all__ = ["STOP_REASON_TYPES", "ExecutionStop", "project_stop_reasons"]
-
 STOP_REASON_TYPES = (ExecutionStarted.TYPE, ExecutionFinished.TYPE)
 """The stored types of the events that are looked at."""
 

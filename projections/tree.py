@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.domain.usage import Usage
 
-__all__ = ["RunTree"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTree:

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-__all__ = ["Bar", "Lane", "Outcome", "Rest", "RowDecision", "TimeAxis", "Waterfall", "WaterfallRow"]
-
 Outcome: TypeAlias = Literal["open", "completed", "failed", "interrupted", "suspended", "refused", "kept"]
 """How a try ended; `refused` is a call that never ran."""
 

@@ -9,8 +9,6 @@ from steptrail.domain.shared.events import ExecutionFinished, ExecutionPaused, W
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.projections.waterfall import Rest, Waterfall, WaterfallRow
 
-__all__ = ["Rests"]
-
 
 class Rests(ABC):
     """Draws the rests of a waterfall, and has `apply` draw the rows between them."""

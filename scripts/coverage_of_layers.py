@@ -19,8 +19,6 @@ from slipcover import (  # type: ignore[import-untyped]  # pyright: ignore[repor
     merge_coverage,  # pyright: ignore[reportUnknownVariableType]
 )
 
-__all__ = ["Layer", "complaints", "main", "measured", "report_of"]
-
 _ROOT = Path(__file__).parents[1]
 _PACKAGE = Path("src/steptrail")
 _SLACK = 2

@@ -18,8 +18,6 @@ from tests.harness.flow_workload import FlowVariant
 from tests.harness.store_urls import store_to_use_up
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the matrix and write the page, or with `--check` say whether it has the rows of the code."""

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["BASE", "LAYERS", "complaint", "main"]
-
 BASE = "origin/main"
 LAYERS = ("domain", "infrastructure", "interfaces", "projections", "runtime", "src", "testing")
 """The folders that are shipped."""

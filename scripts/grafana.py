@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["FOLDER", "PANELS", "SOURCES", "Panel", "dashboard", "main"]
-
 FOLDER = Path(__file__).parents[1] / "docs" / "dashboards"
 
 # `${__from}` and `${__to}` are the ends of the time that is looked at, in milliseconds, whatever the data source. Near

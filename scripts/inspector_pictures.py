@@ -27,8 +27,6 @@ from steptrail.domain.usage import Usage
 from steptrail.testing import ManualClock, Reply, ScriptedModel, calls, say
 from steptrail.tools import ApprovalRule
 
-__all__ = ["main"]
-
 _ROOT = Path(__file__).parents[1]
 _PLACE = _ROOT / "docs" / "guides" / "pictures"
 _MOST_BYTES: Final = 150_000

@@ -24,8 +24,6 @@ from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.testing import ScriptedModel, call
 from tests.harness.asked_views import AskedViews
 
-__all__ = ["main"]
-
 _SCROLLED = """() => new Promise((done) => {
   const times = [];
   let last = performance.now();

@@ -27,8 +27,6 @@ from slipcover.version import (  # type: ignore[import-untyped]  # pyright: igno
     __version__ as _slipcover,  # pyright: ignore[reportUnknownVariableType]
 )
 
-__all__ = ["FOLDER", "Compiled", "Finder", "Loader", "compiled", "measured_library"]
-
 FOLDER = "STEPTRAIL_MEASURED"
 """The variable that names the folder, which exists."""
 

@@ -9,8 +9,6 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 
-__all__ = ["Site", "is_alive", "mutated", "sites"]
-
 _COMPARED: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=",
     ast.NotEq: "==",

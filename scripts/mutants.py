@@ -33,8 +33,6 @@ from coverage import CoverageData
 
 from scripts.mutant_sites import Site, is_alive, mutated, sites
 
-__all__ = ["main"]
-
 _ROOT = Path(__file__).parents[1]
 _PATHS = ("domain/agent", "runtime", "projections", "infrastructure/store")
 _TESTS = (
@@ -54,7 +52,7 @@ _SURVIVED, _KILLED, _TIMEOUT, _UNSEEN = "survived", "killed", "timeout", "no tes
 
 
 @dataclass
-class Map:
+class _Map:
     """Which tests run which line of which file, and how long they take. Line 0 stands for any line of the file."""
 
     seconds: dict[str, float]
@@ -77,7 +75,7 @@ class Map:
 
 
 @dataclass
-class Result:
+class _Result:
     """What became of one change."""
 
     site: Site
@@ -88,7 +86,7 @@ class Result:
 
 
 @dataclass
-class Sandbox:
+class _Sandbox:
     """A copy of the tree in which tests run, and files may be broken."""
 
     tree: Path
@@ -164,11 +162,11 @@ def _digest(tree: Path, given: argparse.Namespace) -> str:
     return hashed.hexdigest()[:16]
 
 
-def _map(tree: Path, given: argparse.Namespace, scratch: Path) -> Map:
+def _map(tree: Path, given: argparse.Namespace, scratch: Path) -> _Map:
     """Return the map of the tree as it is, made now if there is none."""
     kept = _KEPT / f"map-{_digest(tree, given)}.json"
     if not kept.exists():
-        box = Sandbox(tree, scratch / "map")
+        box = _Sandbox(tree, scratch / "map")
         box.make()
         sources = "".join(f"    {(box.copy / path).resolve()}\n" for path in given.paths)
         (box.folder / "coveragerc").write_text(_COVERAGE.format(folder=box.folder) + sources, encoding="utf-8")
@@ -187,10 +185,10 @@ def _map(tree: Path, given: argparse.Namespace, scratch: Path) -> Map:
         print(f"the map took {time.monotonic() - started:.0f} seconds: {kept}", flush=True)
     read = json.loads(kept.read_text(encoding="utf-8"))
     lines = {path: {int(line): tests for line, tests in of.items()} for path, of in read["lines"].items()}
-    return Map(read["seconds"], lines)
+    return _Map(read["seconds"], lines)
 
 
-def _gathered(box: Sandbox, times: dict[str, dict[str, float]]) -> Map:
+def _gathered(box: _Sandbox, times: dict[str, dict[str, float]]) -> _Map:
     good = {name: seconds for name, seconds in times["seconds"].items() if name not in times["failed"]}
     numbers = {name: number for number, name in enumerate(good)}
     found: defaultdict[str, defaultdict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
@@ -203,7 +201,7 @@ def _gathered(box: Sandbox, times: dict[str, dict[str, float]]) -> Map:
                 tests = {numbers[context] for context in contexts if context in numbers}
                 of_file[line] |= tests
                 of_file[0] |= tests
-    return Map(good, {path: {line: sorted(each) for line, each in of.items()} for path, of in found.items()})
+    return _Map(good, {path: {line: sorted(each) for line, each in of.items()} for path, of in found.items()})
 
 
 def _candidates(tree: Path, paths: Iterable[str]) -> Iterator[Site]:
@@ -230,10 +228,10 @@ def _chosen(tree: Path, given: argparse.Namespace) -> list[Site]:
     return chosen
 
 
-def _try(box: Sandbox, site: Site, known: Map, most_seconds: float) -> Result:
+def _try(box: _Sandbox, site: Site, known: _Map, most_seconds: float) -> _Result:
     tests = known.tests_of(site, most_seconds)
     if not tests:
-        return Result(site, _UNSEEN)
+        return _Result(site, _UNSEEN)
     source = (box.tree / site.path).read_text(encoding="utf-8")
     chosen = box.folder / "chosen"
     # File by file, or pytest would set up again and again what the tests of a file share.
@@ -250,12 +248,12 @@ def _try(box: Sandbox, site: Site, known: Map, most_seconds: float) -> Result:
         box.write(site.path, source)
     took = time.monotonic() - started
     if ended is None:
-        return Result(site, _TIMEOUT, tests=len(tests), seconds=took)
+        return _Result(site, _TIMEOUT, tests=len(tests), seconds=took)
     if ended == 0:
-        return Result(site, _SURVIVED, tests=len(tests), seconds=took)
+        return _Result(site, _SURVIVED, tests=len(tests), seconds=took)
     told = box.folder / "tests.json"
     failed: list[str] = json.loads(told.read_text(encoding="utf-8"))["failed"] if told.exists() else []
-    return Result(site, _KILLED, by=failed[0] if failed else "the import", tests=len(tests), seconds=took)
+    return _Result(site, _KILLED, by=failed[0] if failed else "the import", tests=len(tests), seconds=took)
 
 
 def _difference(tree: Path, site: Site) -> str:
@@ -265,7 +263,7 @@ def _difference(tree: Path, site: Site) -> str:
     return "\n".join(lines)
 
 
-def _table(results: Sequence[Result]) -> str:
+def _table(results: Sequence[_Result]) -> str:
     by_folder: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for each in results:
         for name in (str(Path(each.site.path).parent), "all"):
@@ -279,7 +277,7 @@ def _table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def _written(tree: Path, results: Sequence[Result], out: Path) -> None:
+def _written(tree: Path, results: Sequence[_Result], out: Path) -> None:
     rows = [asdict(each) for each in results]
     out.with_suffix(".json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
     lived = [each for each in results if each.status in (_SURVIVED, _UNSEEN)]
@@ -307,20 +305,23 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
         known = _map(tree, given, Path(scratch))
-        boxes = SimpleQueue[Sandbox]()
+        boxes = SimpleQueue[_Sandbox]()
         for number in range(given.workers):
-            box = Sandbox(tree, Path(scratch) / str(number))
+            box = _Sandbox(tree, Path(scratch) / str(number))
             box.make()
             boxes.put(box)
 
-        def tried(site: Site) -> Result:
+        def tried(site: Site) -> _Result:
             box = boxes.get()
             try:
                 return _try(box, site, known, given.seconds)
             finally:
                 boxes.put(box)
 
-        results, out = list[Result](), _KEPT / (f"{tree.name}-only" if given.only else f"{tree.name}-seed-{given.seed}")
+        results, out = (
+            list[_Result](),
+            _KEPT / (f"{tree.name}-only" if given.only else f"{tree.name}-seed-{given.seed}"),
+        )
         with ThreadPoolExecutor(given.workers) as pool:
             for result in pool.map(tried, chosen):
                 results.append(result)

@@ -11,8 +11,6 @@ from scripts.reliability_page import PAGE, Cut, rewrite
 from tests.harness.power_cut import states
 from tests.harness.power_cut_audit import DURABILITIES, making, record_run, run_audit
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Go through all states and write the page; 0 when every promise was kept."""

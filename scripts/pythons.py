@@ -15,8 +15,6 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-__all__ = ["interpreter", "main", "supported"]
-
 _ROOT = Path(__file__).parents[1]
 # A shim of pyenv has the name of a Python that does not answer.
 _ASKED = "import ensurepip, sys, venv; print(*sys.version_info[:2], sep='.')"

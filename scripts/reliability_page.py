@@ -12,18 +12,6 @@ from typing import NamedTuple, TypeVar
 from tests.harness.crash_matrix import COLUMNS, SUBJECTS, Row, table
 from tests.harness.store_urls import STORES
 
-__all__ = [
-    "PAGE",
-    "Cut",
-    "Soaked",
-    "complaints",
-    "page",
-    "read_cuts",
-    "read_rows",
-    "read_soak",
-    "rewrite",
-]
-
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 
 T = TypeVar("T")

@@ -26,8 +26,6 @@ from tests.harness.soak import contest, random_kills, take_overs, tide
 from tests.harness.store_urls import store_to_use_up
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["main"]
-
 _KILLS_OF_A_SESSION = 6
 _EVENTS_BETWEEN_KILLS = 2500
 _SECONDS_BETWEEN_KILLS = 3.0

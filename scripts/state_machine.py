@@ -26,8 +26,6 @@ from steptrail.domain.flow.phases import Goal, RunPhase, TaskTarget
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.kernel.event import Event
 
-__all__ = ["PAGE", "events", "events_of_flows", "main", "page"]
-
 Machine: TypeAlias = Mapping[Any, Mapping[Any, StrEnum]]
 """A phase -> an event, or an event and how it turned out -> the phase that follows."""
 
@@ -85,12 +83,12 @@ def meanings(enum: str, module: ModuleType = phases) -> dict[str, str]:
     return found
 
 
-def table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def event_of(key: Any) -> str:
+def _event_of(key: Any) -> str:
     """Return how a key of a table reads: the stored type, with the outcome of a decision or what the event says."""
     match key:
         case (event, word):
@@ -99,20 +97,20 @@ def event_of(key: Any) -> str:
             return str(key.TYPE)
 
 
-def shown(target: StrEnum) -> str:
+def _shown(target: StrEnum) -> str:
     return f"*{target.value}*" if isinstance(target, Target | Goal | TaskTarget) else target.value
 
 
-def transitions(machine: Machine) -> Iterator[tuple[str, ...]]:
+def _transitions(machine: Machine) -> Iterator[tuple[str, ...]]:
     for phase, targets in machine.items():
         for key, target in targets.items():
-            yield f"`{phase.value}`", f"`{event_of(key)}`", shown(target)
+            yield f"`{phase.value}`", f"`{_event_of(key)}`", _shown(target)
 
 
-def diagram(machine: Machine) -> Iterator[str]:
-    shared = Counter((event_of(key), target) for targets in machine.values() for key, target in targets.items())
+def _diagram(machine: Machine) -> Iterator[str]:
+    shared = Counter((_event_of(key), target) for targets in machine.values() for key, target in targets.items())
     drawn_once = {edge for edge, count in shared.items() if count >= SHARED_BY}
-    boxed = {p for p, t in machine.items() if any((event_of(key), target) in drawn_once for key, target in t.items())}
+    boxed = {p for p, t in machine.items() if any((_event_of(key), target) in drawn_once for key, target in t.items())}
     yield "stateDiagram-v2"
     yield f"    [*] --> {next(iter(machine)).value}"
     if boxed:
@@ -121,18 +119,18 @@ def diagram(machine: Machine) -> Iterator[str]:
         yield "    }"
     for phase, targets in machine.items():
         for key, target in targets.items():
-            if (event_of(key), target) not in drawn_once:
-                yield f"    {phase.value} --> {target.value}: {event_of(key)}"
+            if (_event_of(key), target) not in drawn_once:
+                yield f"    {phase.value} --> {target.value}: {_event_of(key)}"
     for name, target in sorted(drawn_once):
         yield f"    open --> {target.value}: {name}"
 
 
-def moved_by(event: type[Event], machine: Machine) -> list[str]:
+def _moved_by(event: type[Event], machine: Machine) -> list[str]:
     moved = [p for p, t in machine.items() if any(event in (key if isinstance(key, tuple) else (key,)) for key in t)]
     return [f"`{phase.value}`" for phase in moved]
 
 
-def fields(event: type[Event]) -> Iterator[str]:
+def _fields(event: type[Event]) -> Iterator[str]:
     """Yield the fields of an event, each with what of it is content."""
     for name in event.__struct_fields__:
         below = [path.removeprefix(f"{name}.") for path in content_of(event) if path.startswith(f"{name}.")]
@@ -150,74 +148,76 @@ def page() -> str:
         [
             HEAD,
             "## Phases\n",
-            table(("phase", "what the session is in the middle of"), ((f"`{p.value}`", said[p.name]) for p in Phase)),
+            _table(("phase", "what the session is in the middle of"), ((f"`{p.value}`", said[p.name]) for p in Phase)),
             "## Transitions\n",
             "Where a decision is the event, the transition also goes by how it turned out: "
             + ", ".join(f"`{o.value}` ({_clause(outcomes[o.name])})" for o in Outcome)
             + ". Targets that are no phase: "
             + "; ".join(f"*{t.value}* is {_clause(targets[t.name])}" for t in Target)
             + ".\n",
-            table(("in", "event", "leads to"), transitions(machine)),
+            _table(("in", "event", "leads to"), _transitions(machine)),
             "## Diagram\n",
             f"A transition of {SHARED_BY} phases or more is drawn once, from the box; an arrow of a phase's own goes "
             "before it.\n",
-            "```mermaid\n" + "\n".join(diagram(machine)) + "\n```\n",
+            "```mermaid\n" + "\n".join(_diagram(machine)) + "\n```\n",
             "## Phases of a tool call\n",
             CALLS,
-            table(
+            _table(
                 ("phase", "what the call is in the middle of"), ((f"`{p.value}`", of_calls[p.name]) for p in CallPhase)
             ),
             "## Transitions of a tool call\n",
             "An interruption also goes by what the event says that follows, and other events by a word of theirs: "
             + ", ".join(f"`{word.value}` ({_clause(words[word.name])})" for word in Said)
             + ".\n",
-            table(("in", "event", "leads to"), transitions(calls)),
+            _table(("in", "event", "leads to"), _transitions(calls)),
             "## Events\n",
             "The stored type and the names of the fields are the storage format. Content is what people and models "
             "said, the arguments and results of tools, and the texts of errors; all else is state.\n",
-            event_table(events(), "a session", machine, "a call", calls),
-            *of_flows(),
+            _event_table(events(), "a session", machine, "a call", calls),
+            *_of_flows(),
         ]
     )
 
 
-def of_flows() -> Iterator[str]:
+def _of_flows() -> Iterator[str]:
     """Yield the sections about workflows."""
     runs, tasks = flow_phases.TRANSITIONS, flow_phases.TASK_TRANSITIONS
     of_runs, of_tasks = meanings("RunPhase", flow_phases), meanings("TaskPhase", task)
     goals, targets = meanings("Goal", flow_phases), meanings("TaskTarget", flow_phases)
     yield "## Phases of a run of a workflow\n"
     yield FLOWS
-    yield table(("phase", "what the run is in the middle of"), ((f"`{p.value}`", of_runs[p.name]) for p in RunPhase))
+    yield _table(("phase", "what the run is in the middle of"), ((f"`{p.value}`", of_runs[p.name]) for p in RunPhase))
     yield "## Transitions of a run of a workflow\n"
     yield "A target that is no phase: " + "; ".join(f"*{g.value}* is {_clause(goals[g.name])}" for g in Goal) + ".\n"
-    yield table(("in", "event", "leads to"), transitions(runs))
-    yield "```mermaid\n" + "\n".join(diagram(runs)) + "\n```\n"
+    yield _table(("in", "event", "leads to"), _transitions(runs))
+    yield "```mermaid\n" + "\n".join(_diagram(runs)) + "\n```\n"
     yield "## Phases of a task\n"
-    yield table(("phase", "what the task is in the middle of"), ((f"`{p.value}`", of_tasks[p.name]) for p in TaskPhase))
+    yield _table(
+        ("phase", "what the task is in the middle of"), ((f"`{p.value}`", of_tasks[p.name]) for p in TaskPhase)
+    )
     yield "## Transitions of a task\n"
     said = "; ".join(f"*{target.value}* is {_clause(targets[target.name])}" for target in TaskTarget)
     yield f"Targets that are no phase: {said}. An event that ends a visit ends its tasks in any phase.\n"
-    yield table(("in", "event", "leads to"), transitions(tasks))
-    yield "```mermaid\n" + "\n".join(diagram(tasks)) + "\n```\n"
+    yield _table(("in", "event", "leads to"), _transitions(tasks))
+    yield "```mermaid\n" + "\n".join(_diagram(tasks)) + "\n```\n"
     yield "## Events of workflows\n"
-    yield event_table(events_of_flows(), "a run", runs, "a task", tasks)
+    yield _event_table(events_of_flows(), "a run", runs, "a task", tasks)
 
 
-def event_table(shown_of: tuple[type[Event], ...], whole: str, machine: Machine, part: str, parts: Machine) -> str:
+def _event_table(shown_of: tuple[type[Event], ...], whole: str, machine: Machine, part: str, parts: Machine) -> str:
     """Return the events, each with the phases of the whole, and of a part of it, that it moves."""
     rows = (
         (
             f"`{event.TYPE}`",
             inspect.cleandoc(event.__doc__ or "").splitlines()[0],
-            ", ".join(fields(event)) or "none",
-            ", ".join(moved_by(event, machine)) or "no phase",
-            ", ".join(moved_by(event, parts)) or "no phase",
+            ", ".join(_fields(event)) or "none",
+            ", ".join(_moved_by(event, machine)) or "no phase",
+            ", ".join(_moved_by(event, parts)) or "no phase",
         )
         for event in sorted(shown_of, key=lambda event: event.TYPE)
     )
     moves = (f"moves {whole} that is in", f"moves {part} that is in")
-    return table(("stored type", "what happened", "fields", *moves), rows)
+    return _table(("stored type", "what happened", "fields", *moves), rows)
 
 
 def _clause(sentence: str) -> str:

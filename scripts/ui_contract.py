@@ -12,8 +12,6 @@ from typing import Any, cast
 
 from steptrail.ui import UiConversation, UiFlowRun
 
-__all__ = ["FILES", "FLOW_SCHEMA", "SCHEMA", "contract", "main", "schema", "types"]
-
 FOLDER = Path(__file__).parents[1] / "docs" / "ui"
 SCHEMA, FLOW_SCHEMA, TYPES = "steptrail-ui.schema.json", "steptrail-ui-flow.schema.json", "steptrail-ui.d.ts"
 FILES = (SCHEMA, FLOW_SCHEMA, TYPES)

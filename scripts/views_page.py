@@ -13,8 +13,6 @@ from pathlib import Path
 from steptrail.infrastructure.views.public import face_page
 from steptrail.projections.runs_view.face import RUNS_FACE
 
-__all__ = ["COLUMNS", "PAGE", "broken", "listed", "main", "page"]
-
 _ROOT = Path(__file__).parents[1]
 PAGE = _ROOT / "docs" / "views.md"
 COLUMNS = _ROOT / "tests" / "golden" / "view_columns.txt"

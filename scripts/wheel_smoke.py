@@ -17,8 +17,6 @@ import tempfile
 import venv
 from pathlib import Path
 
-__all__ = ["HEAVY", "check_archives", "check_installed", "main"]
-
 LAYERS = ("domain", "infrastructure", "interfaces", "projections", "runtime", "testing")
 NEEDS_AN_EXTRA = "steptrail.testing"
 HEAVY = (

@@ -4,8 +4,6 @@ from datetime import UTC, datetime, timedelta
 
 from steptrail.runtime.kernel.clock import SystemClock
 
-__all__ = ["ManualClock"]
-
 _BEGINNING = datetime.fromtimestamp(0, tz=UTC)
 
 

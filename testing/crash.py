@@ -27,17 +27,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import FAULT_POINTS, Reach
 
-__all__ = [
-    "Fault",
-    "Ledger",
-    "LedgerEntry",
-    "PointCounter",
-    "finished_effects",
-    "kill_at",
-    "repeated",
-    "trail_with_fault",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:

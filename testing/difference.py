@@ -14,8 +14,6 @@ from steptrail.domain.messages import Message, ToolCallPart, ToolResultPart
 from steptrail.domain.storable import storable
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["difference_of_requests", "difference_of_values"]
-
 _AROUND: Final = 60
 """Characters that are shown on either side of the place where two texts part."""
 

@@ -13,8 +13,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import AT, Noted, Opener, Written, commit_of, run_on
 
-__all__ = ["ErasureContract"]
-
 _GONE, _KEPT, _THIRD = "agent:gone", "agent:kept", "agent:third"
 _PARENT = ParentRef(kind="agent", session="gone", execution="gone:1", effect="gone:1:1:0", call="c")
 

@@ -9,8 +9,6 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Rec
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["store_past"]
-
 _UNKNOWN = CommitHead(commit_id="past", actor="replay")
 
 

@@ -13,8 +13,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import AT, Noted, Opener, commit_of, run_on
 
-__all__ = ["IndexContract"]
-
 _WORKING = RunSummary(
     kind="agent",
     session_id="a",

@@ -9,8 +9,6 @@ from steptrail.domain.errors import SessionBusy
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Opener, run_on
 
-__all__ = ["LeaseContract"]
-
 
 class LeaseContract:
     """The right to drive a stream, which one has at a time."""

@@ -17,8 +17,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
 
-__all__ = ["LogContract", "SharedLogContract"]
-
 _STREAM = "agent:followed"
 _OTHER = "agent:other"
 _COMMITS = 200

@@ -1,7 +1,5 @@
 """The error of a replay that parts from its recording."""
 
-__all__ = ["ReplayMismatch"]
-
 
 class ReplayMismatch(BaseException):
     """The run asks for something that was not recorded. The text names the first difference.

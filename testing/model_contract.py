@@ -14,8 +14,6 @@ from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
-__all__ = ["HISTORIES", "LOOKUP", "ModelDriverContract", "StreamingModelDriverContract", "lookup_request", "streamed"]
-
 _PATIENCE: Final = 30.0
 """Seconds after which a call that was cancelled counts as one that never ends."""
 

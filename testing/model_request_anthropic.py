@@ -12,8 +12,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_request_schema import why_no_schema
 
-__all__ = ["why_refused", "without_own"]
-
 _FIELDS: Final = frozenset(
     {
         "cache_control",

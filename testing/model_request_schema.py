@@ -5,8 +5,6 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["why_no_schema"]
-
 _NEVER: Final = frozenset({"allOf", "default", "not", "oneOf", "patternProperties", "prefixItems"})
 _BOUNDS: Final = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maxLength", "maximum", "minLength", "minimum"})
 

@@ -11,8 +11,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["why_mistyped"]
-
 
 def why_mistyped(path: str, body: JsonValue) -> str | None:
     """Return the parts of a request for `path` that the SDK's own types do not allow; None when they allow all."""

@@ -9,26 +9,6 @@ from typing import TypeAlias
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = [
-    "ScriptedReply",
-    "answer",
-    "context_overflow",
-    "cut_off",
-    "failed_inside",
-    "hang",
-    "json_body",
-    "not_json",
-    "overloaded",
-    "quota_exhausted",
-    "rate_limited",
-    "refused",
-    "sse_body",
-    "tool_calls",
-    "unauthorized",
-    "unfinished",
-    "without_choices",
-]
-
 ScriptedReply: TypeAlias = dict[str, JsonValue]
 """One entry of a script, as JSON, so that a script can also be written to a file by hand."""
 

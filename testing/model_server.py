@@ -31,8 +31,6 @@ from steptrail.testing.model_wire_anthropic import AnthropicWire
 from steptrail.testing.model_wire_chat import ChatWire
 from steptrail.testing.model_wire_responses import ResponsesWire
 
-__all__ = ["ModelServer", "RecordedRequest"]
-
 _WIRES: Final[Mapping[str, Wire]] = {wire.path: wire for wire in (ChatWire(), ResponsesWire(), AnthropicWire())}
 _SCRIPT: TypeAdapter[list[ScriptedReply]] = TypeAdapter(list[ScriptedReply])
 

@@ -11,8 +11,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_list, as_object
 from steptrail.testing.model_script import ScriptedReply
 
-__all__ = ["SseEvent", "Wire", "WireCall", "WireCitation", "WireReply", "in_turns", "pieces_of", "sse"]
-
 
 class WireCall(NamedTuple):
     """A tool call with its id, if it has one, and the text of its arguments."""

@@ -7,8 +7,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_anthropic import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
 
-__all__ = ["AnthropicWire"]
-
 _STOP: Mapping[str, str] = {
     "stop": "end_turn",
     "length": "max_tokens",

@@ -6,8 +6,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireCall, WireReply, in_turns, pieces_of
 
-__all__ = ["ChatWire"]
-
 
 class ChatWire:
     """The protocol behind `/v1/chat/completions`."""

@@ -6,8 +6,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.testing.model_request_responses import why_refused, without_own
 from steptrail.testing.model_wire import SseEvent, WireReply, in_turns, pieces_of
 
-__all__ = ["ResponsesWire"]
-
 _INCOMPLETE: Mapping[str, str] = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 

@@ -14,8 +14,6 @@ from steptrail.domain.agent import events as stored
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["normalise"]
-
 _OF_ONE_PROCESS: dict[str, object] = {
     "attempt": 1,
     "deadline": None,

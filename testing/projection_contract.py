@@ -27,8 +27,6 @@ from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Scalar, Table
 from steptrail.testing.store_samples import AT
 
-__all__ = ["ProjectionContract", "TablesInMemory", "project", "sample_log"]
-
 _TYPES: Mapping[ColumnKind, type] = {ColumnKind.INTEGER: int, ColumnKind.TEXT: str, ColumnKind.BOOLEAN: bool}
 
 

@@ -25,8 +25,6 @@ from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.replay import replay
 from steptrail.testing.replay_model import Match
 
-__all__ = ["Cassettes", "TestTrail", "pytest_addoption", "steptrail_cassette", "steptrail_session"]
-
 _OPTION = "--steptrail-record"
 _SESSION = "recorded"
 

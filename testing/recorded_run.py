@@ -45,17 +45,6 @@ from steptrail.domain.messages import Message
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.recorded_requests import recorded_requests
 
-__all__ = [
-    "Command",
-    "InferenceEnd",
-    "RecordedCall",
-    "RecordedEffect",
-    "RecordedInference",
-    "RecordedRun",
-    "ToolEnd",
-    "ended_by_itself",
-]
-
 InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
 ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended
 _COMMANDS = (

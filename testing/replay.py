@@ -48,8 +48,6 @@ from steptrail.testing.recorded_run import Command, RecordedEffect, RecordedRun,
 from steptrail.testing.replay_model import Match
 from steptrail.testing.replay_tools import replayed
 
-__all__ = ["Replay", "replay"]
-
 _LONGEST_WAIT_FOR_A_COMMIT = 10.0
 """Seconds. Only a run that differs from its recording ever waits that long."""
 

@@ -17,8 +17,6 @@ from steptrail.testing.difference import difference_of_requests
 from steptrail.testing.mismatch import ReplayMismatch
 from steptrail.testing.recorded_run import RecordedEffect, RecordedInference, RecordedRun
 
-__all__ = ["Live", "Match", "ReplayModel", "until_cut"]
-
 Match = Literal["strict", "structural"]
 """How a request is held against the recorded one: by its digest, or by its shape."""
 

@@ -14,8 +14,6 @@ from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["ReplayedOutput"]
-
 
 class ReplayedOutput:
     """The output of an agent whose recorded verdicts hold. An answer to another output than the recorded is judged."""

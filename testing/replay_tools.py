@@ -38,8 +38,6 @@ from steptrail.testing.recorded_run import RecordedCall, RecordedRun
 from steptrail.testing.replay_model import Live, Match, ReplayModel, until_cut
 from steptrail.testing.replay_output import ReplayedOutput
 
-__all__ = ["replay_tools", "replayed"]
-
 
 def replayed(agent: AnyAgent, recording: Recording, *, match: Match = "strict", live: Live | None = None) -> AnyAgent:
     """Return the agent with the recorded model and tools in place of its own; all else is the agent's of today.

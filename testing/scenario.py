@@ -20,8 +20,6 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["SECOND", "START", "AgentScenario", "Given", "Next", "When", "given"]
-
 SECOND = 1_000_000
 """Microseconds."""
 START = 1_767_225_600 * SECOND

@@ -18,8 +18,6 @@ from steptrail.domain.messages import TextPart, ToolCallPart
 from steptrail.domain.output import OutputMode
 from steptrail.domain.usage import Usage
 
-__all__ = ["Reply", "ScriptedModel", "call", "calls", "say"]
-
 Reply = str | ModelReply | Exception | Callable[[ModelRequest], "str | ModelReply"]
 """Text, a whole reply, an exception to raise, or a function of the request."""
 

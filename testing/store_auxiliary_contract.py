@@ -12,8 +12,6 @@ from steptrail.infrastructure.store.core.blobs import LIMIT
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, Opener, Written, commit_of, run_on
 
-__all__ = ["StoreAuxiliaryContract"]
-
 STREAM = "agent:contract"
 
 

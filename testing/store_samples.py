@@ -9,8 +9,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.kernel.record import Commit, CommitHead
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["AT", "Noted", "Opener", "Written", "closing", "commit_of", "run_on"]
-
 AT = 1_700_000_000_000_000
 
 Opener = Callable[[], EventStore]

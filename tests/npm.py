@@ -8,8 +8,6 @@ from pathlib import Path
 
 from filelock import FileLock
 
-__all__ = ["command", "installed"]
-
 _FOLDER = Path(__file__).parents[1] / ".npm"
 
 

@@ -5,8 +5,6 @@ The profiles are in `tests/conftest.py`: fewest with `--fast`, most by night.
 
 from hypothesis import settings
 
-__all__ = ["examples"]
-
 
 def examples(number: int) -> settings:
     """Return the settings of a property that takes `number` examples where others take 100."""

@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-__all__ = ["smallest"]
-
 M = TypeVar("M", bound=Struct)
 _PLAIN: dict[object, object] = {str: "text", int: 1, float: 0.5, bool: True, Decimal: Decimal(1)}
 

@@ -24,8 +24,6 @@ from benchmarks.servers import open_postgres
 from benchmarks.several import write_together
 from benchmarks.tables import table
 
-__all__ = ["main", "report", "report_idle"]
-
 _IDLE_WORKERS = 2
 _ROOT = Path(__file__).parents[2]
 

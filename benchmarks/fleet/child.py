@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-__all__ = ["CONCURRENCY", "Job", "began", "script"]
-
 CONCURRENCY = 8
 """So many sessions a worker carries on at once."""
 

@@ -15,8 +15,6 @@ from benchmarks.peers.catalogue import PEERS
 from benchmarks.peers.environments import NotInstalled, installed_versions, python_of
 from benchmarks.postgres_place import PostgresPlace, connected
 
-__all__ = ["FLOOR", "Condition", "Contender", "carry_on", "contenders", "working"]
-
 FLOOR = "the rows of Steptrail, written by as many processes"
 
 _ROOT = Path(__file__).parents[2]

@@ -10,8 +10,6 @@ from benchmarks.fleet.child import CONCURRENCY, Job, began, script
 from benchmarks.peers.run_dbos import loop_of
 from benchmarks.texts import QUESTION, warm
 
-__all__ = ["fill", "work"]
-
 _QUEUE = "benchmark"
 _POLL_SECONDS = 0.1
 

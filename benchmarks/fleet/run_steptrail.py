@@ -9,8 +9,6 @@ from benchmarks.texts import QUESTION, warm
 from benchmarks.work import agent, session_name
 from steptrail import Steptrail
 
-__all__ = ["fill", "work"]
-
 
 def fill(job: Job) -> None:
     """Start all sessions."""

@@ -17,8 +17,6 @@ from benchmarks.meter import progress
 from benchmarks.postgres_place import PostgresPlace, PostgresSite, connected
 from steptrail import Steptrail
 
-__all__ = ["IdleFigures", "measure_idle"]
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 _WAYS = ("work", "woken")
 

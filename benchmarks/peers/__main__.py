@@ -23,8 +23,6 @@ from benchmarks.peers.scenarios import Scenario
 from benchmarks.peers.tables import condition_table, promise_table, rival_of, verdict
 from benchmarks.tables import table
 
-__all__ = ["Compared", "Found", "main", "report", "save"]
-
 _ROOT = Path(__file__).parents[2]
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from benchmarks.peers.scenarios import Scenario
 
-__all__ = ["OURS", "PEERS", "Peer", "Work"]
-
 
 @dataclass(frozen=True, slots=True)
 class Work:

@@ -14,8 +14,6 @@ from pathlib import Path
 from benchmarks.meter import Cost, stopwatch
 from benchmarks.texts import warm
 
-__all__ = ["Figures", "Task", "file_bytes", "script", "watched"]
-
 
 class Task(argparse.Namespace):
     """What a script is asked for: a variant, steps in each session, sessions at once, an empty folder for its files.

@@ -17,8 +17,6 @@ from benchmarks.peers.disks import with_shim
 from benchmarks.peers.environments import NotInstalled, installed_versions, python_of
 from benchmarks.peers.scenarios import Scenario
 
-__all__ = ["FLOOR", "FULL", "NORMAL", "Condition", "Contender", "contenders", "measure"]
-
 FLOOR, FULL, NORMAL = "floor", "steptrail, full", "steptrail, normal"
 
 _ROOT = Path(__file__).parents[2]

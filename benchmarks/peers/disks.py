@@ -12,8 +12,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["NoShim", "build_shim", "with_shim"]
-
 _SOURCE = Path(__file__).with_name("slow_sync.c")
 
 

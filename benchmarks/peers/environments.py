@@ -6,8 +6,6 @@ from pathlib import Path
 
 from benchmarks.peers.catalogue import Peer
 
-__all__ = ["NotInstalled", "installed_versions", "python_of"]
-
 
 class NotInstalled(Exception):
     """The packages of a peer could not be installed; says why."""

@@ -10,8 +10,6 @@ from burr.core.persistence import SQLitePersister
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
-
 
 def measure(task: Task) -> Figures:
     """Run the application in each session once; sessions at once have a thread and a connection each."""

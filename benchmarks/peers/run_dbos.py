@@ -10,8 +10,6 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["configure", "loop_of", "measure"]
-
 
 def loop_of(steps: int) -> Any:
     """Return the loop of an agent as a workflow, with the model call and the tool as its steps."""

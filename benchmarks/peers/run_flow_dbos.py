@@ -9,8 +9,6 @@ from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.peers.run_dbos import configure
 from benchmarks.texts import QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
-
 
 def measure(task: Task) -> Figures:
     """Run the workflow; what runs at once does so in threads of DBOS."""

@@ -9,8 +9,6 @@ from langgraph.graph import END, START, StateGraph
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
-
 
 class Held(TypedDict, total=False):
     """What the nodes share."""

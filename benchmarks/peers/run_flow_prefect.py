@@ -13,8 +13,6 @@ from benchmarks.meter import Cost
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import QUESTION, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
-
 
 def measure(task: Task) -> Figures:
     """Run the flow; what runs at once are tasks of a loop."""

@@ -10,8 +10,6 @@ from benchmarks.texts import QUESTION, TOOL, arguments, reply_text, tool_result
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.workflow import BuiltWorkflow, Envelope, Workflow
 
-__all__ = ["measure"]
-
 
 @tool(name=TOOL, effect=ToolEffect.KEYED)
 async def _lookup(step: int, table: str, query: str) -> str:

@@ -15,8 +15,6 @@ from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, TOOL, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
-
 
 class Model(BaseChatModel):
     """A chat model with ready answers."""

@@ -11,8 +11,6 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from benchmarks.peers.child import Figures, Task, file_bytes, script, watched
 from benchmarks.texts import ANSWER, QUESTION, TOOL, arguments, reply_text, tool_result
 
-__all__ = ["measure"]
-
 
 class ReadyMade(Model):
     """A model with ready answers."""

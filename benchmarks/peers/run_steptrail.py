@@ -7,8 +7,6 @@ from benchmarks.sqlite_place import SqlitePlace
 from benchmarks.work import agent, run, session_name
 from steptrail import Steptrail
 
-__all__ = ["measure"]
-
 
 def measure(task: Task) -> Figures:
     """Run the sessions once; the floor then writes what they stored, and leaves nothing on the disk."""

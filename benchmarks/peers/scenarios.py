@@ -6,8 +6,6 @@ world, and a function makes the answer of what the tool returned. Each is durabl
 
 from enum import StrEnum
 
-__all__ = ["Scenario"]
-
 _NODES = 3
 
 

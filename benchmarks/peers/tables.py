@@ -10,8 +10,6 @@ from statistics import median
 from benchmarks.peers.child import Figures
 from benchmarks.peers.contenders import FLOOR, FULL, NORMAL, Condition, Contender
 
-__all__ = ["condition_table", "promise_table", "rival_of", "verdict"]
-
 _ALMOST = 0.9
 
 

@@ -6,8 +6,6 @@ from steptrail.domain.agent.events import ToolCallCancelled
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.output import OutputMode
 
-__all__ = ["BROKEN_VALIDATOR", "answer_to_judge"]
-
 BROKEN_VALIDATOR = "output_validator"
 """The type of the hooks that `HooksRan` names when a validator broke. Then the answer is not judged again."""
 

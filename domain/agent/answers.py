@@ -22,8 +22,6 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.approvals import Approval, NotAsked
 from steptrail.domain.tools import misnamed
 
-__all__ = ["answer_approval", "settle"]
-
 
 def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
     """Return the events of a verdict on a parked call."""

@@ -24,8 +24,6 @@ from steptrail.domain.agent.step import Hold, ToolExecution
 from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.shared.approvals import Approval
 
-__all__ = ["ask", "asked_or_failed", "hear", "must_ask"]
-
 
 def must_ask(execution: ExecutionFold, step: StepFold, first: ToolExecution) -> bool:
     """Tell whether people have to answer before the call can start whose turn it is."""

@@ -34,8 +34,6 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.tools import Then
 
-__all__ = ["CALL_TRANSITIONS", "CANCELLABLE", "CallKey", "CallPhase", "Said", "call_phase_after", "key_of"]
-
 
 class CallPhase(StrEnum):
     """The phase of a tool call: the point of its life that it has reached."""

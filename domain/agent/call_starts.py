@@ -12,8 +12,6 @@ from steptrail.domain.errors import ArgumentsAltered
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.run import CutBy
 
-__all__ = ["no_room_for", "refuse_altered", "start_calls"]
-
 
 def start_calls(state: AgentState, positions: tuple[int, ...], *, cut_by: CutBy | None) -> tuple[AgentEvent, ...]:
     """Return one event for each of these calls, in order: that it has started, or why it does not run.

@@ -45,8 +45,6 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.policy.backoff import Backoff
 
-__all__ = ["Judges", "RequestBuilder", "conclude"]
-
 
 class RequestBuilder(Protocol):
     """Builds the request of a model call from the state, and knows its digest."""

@@ -12,8 +12,6 @@ from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["AgentSnapshot", "ContextSpec", "HookSpec", "changes_between"]
-
 
 class HookSpec(Settings, frozen=True, kw_only=True):
     """A registered hook: its name in the log, the moment at which it runs, and its priority (higher runs first)."""

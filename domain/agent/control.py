@@ -12,8 +12,6 @@ from steptrail.domain.kernel.control import Control
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = ["CONTROL"]
-
 
 def _asked(state: AgentState) -> Pause | Stop | None:
     if (stop := state.stop_request) is not None:

@@ -6,8 +6,6 @@ from typing import NamedTuple
 from steptrail.domain.agent.fold import ExecutionFold, StepFold
 from steptrail.domain.shared.run import CutBy
 
-__all__ = ["Deadline", "deadline_of"]
-
 
 class Deadline(NamedTuple):
     """The instant, in microseconds of UTC, beyond which a call does not run, and which time is up then."""

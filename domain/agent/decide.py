@@ -44,8 +44,6 @@ from steptrail.domain.shared.steering import (
 )
 from steptrail.domain.version import VERSION
 
-__all__ = ["decide"]
-
 
 def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     """Return the events that follow from the command; none when the command was accepted before.

@@ -9,8 +9,6 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.context import ErrorHandlingDecision
 
-__all__ = ["decided", "ends_with_an_answer"]
-
 
 def decided(state: AgentState, due: TakeDecision, cast: tuple[ContinuationEvaluation, ...]) -> ContinuationEvaluated:
     """Return the decision `due`, from the votes `cast` by the criteria and those that hooks have cast before."""

@@ -8,8 +8,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.shared.run import ExecutionStatus
 
-__all__ = ["deciding_error"]
-
 
 def deciding_error(state: AgentState) -> StepError | None:
     """Return the error that made the last execution fail or wait for a retry; None when no error did.

@@ -10,20 +10,6 @@ from steptrail.domain.agent.events.decisions import DecisionPhase
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.shared.events import WaitKind
 
-__all__ = [
-    "CallModel",
-    "Effect",
-    "JudgeAnswer",
-    "KeepWaiting",
-    "Record",
-    "RunCalls",
-    "RunHooks",
-    "ScheduleRetry",
-    "ScheduleToolRetry",
-    "StartInference",
-    "TakeDecision",
-]
-
 
 class Record(Struct, frozen=True):
     """Record these events, which follow from the state alone."""

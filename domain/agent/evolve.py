@@ -19,8 +19,6 @@ from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
-
 HANDLERS = complete(AgentEvent, EXECUTION_HANDLERS, STEP_HANDLERS, CALL_HANDLERS, APPROVAL_HANDLERS, DECISION_HANDLERS)
 """Event class -> the function that applies such an event, for every event of a session."""
 

@@ -28,8 +28,6 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
-__all__ = ["ExecutionFold", "ForkRef", "SessionFold", "StepFold"]
-
 HookPhase = tuple[str, int, int | None]
 """Hook type, step number and position of the tool call: they identify one run of the hooks of one moment."""
 

@@ -16,8 +16,6 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.standing import answered
 from steptrail.domain.shared.approvals import Approval
 
-__all__ = ["APPROVAL_HANDLERS"]
-
 APPROVAL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 

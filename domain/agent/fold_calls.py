@@ -32,8 +32,6 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["CALL_HANDLERS", "cut_calls", "end_call", "move_call", "unknown_outcome"]
-
 CALL_HANDLERS = Handlers[SessionFold, [int], None]()
 
 

@@ -13,8 +13,6 @@ from steptrail.domain.agent.standing import waits_of
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.standing import answered
 
-__all__ = ["DECISION_HANDLERS"]
-
 DECISION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 

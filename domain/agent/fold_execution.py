@@ -28,8 +28,6 @@ from steptrail.domain.shared.keys import said
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import billed_together
 
-__all__ = ["EXECUTION_HANDLERS"]
-
 EXECUTION_HANDLERS = Handlers[SessionFold, [int], None]()
 
 

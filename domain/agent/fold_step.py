@@ -27,8 +27,6 @@ from steptrail.domain.messages import Message, MessageRole
 from steptrail.domain.output import OutputMode, OutputVerdict, StepOutput, asked_in_the_end, json_in, problem_text
 from steptrail.domain.usage import ModelUsage
 
-__all__ = ["STEP_HANDLERS"]
-
 STEP_HANDLERS = Handlers[SessionFold, [int], None]()
 
 _AROUND_INFERENCE = frozenset({HookType.BEFORE_INFERENCE, HookType.AFTER_INFERENCE})

@@ -3,8 +3,6 @@
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 
-__all__ = ["why_no_fork"]
-
 
 def why_no_fork(state: AgentState) -> str | None:
     """Return why a session cannot be forked after the events of a state, and where it can be; None when it can."""

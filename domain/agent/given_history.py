@@ -13,8 +13,6 @@ from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.messages import Message, Part, ToolCallPart, ToolResultPart
 
-__all__ = ["in_order", "refuse_disorder"]
-
 
 def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with a result for each call, and without results that belong to no call.

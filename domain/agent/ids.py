@@ -9,20 +9,6 @@ from typing import NewType
 
 from steptrail.domain.kernel.names import checked_name, is_name
 
-__all__ = [
-    "STREAM_PREFIX",
-    "EffectId",
-    "ExecutionId",
-    "SessionId",
-    "checked_session_id",
-    "effect_id",
-    "execution_id",
-    "is_effect_of",
-    "is_session_id",
-    "session_of",
-    "stream_of",
-]
-
 SessionId = NewType("SessionId", str)
 ExecutionId = NewType("ExecutionId", str)
 EffectId = NewType("EffectId", str)

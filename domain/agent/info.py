@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["StateInfo"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateInfo:

@@ -18,8 +18,6 @@ from steptrail.domain.shared.run import CutBy, SegmentEnd
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["Cut", "call_interrupted", "has_tries_left", "model_interrupted", "restated", "was_productive"]
-
 Cut = Literal["crash", "stop", "cancelled"]
 """The causes, beside a deadline, by which a call is cut off."""
 

@@ -8,8 +8,6 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.kernel.machine import CallInFlight
 
-__all__ = ["settle_late"]
-
 
 def settle_late(event: AgentEvent, call: CallInFlight, segment: int) -> AgentEvent | None:
     """Return the late report of a call's end by a worker of `segment`; None for events that are no end of a call."""

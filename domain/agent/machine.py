@@ -15,8 +15,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import StreamVersion
 
-__all__ = ["AGENT"]
-
 
 def _forked_from(event: AgentEvent) -> StreamVersion | None:
     if not isinstance(event, SessionForked):

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["NO_MEANS", "Means"]
-
 
 class Means:
     """The means of one run in one process. `read` returns the context as a new value at each call."""

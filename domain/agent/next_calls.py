@@ -25,8 +25,6 @@ from steptrail.domain.agent.step import ToolExecution, asks_for_tools
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason
 
-__all__ = ["close_step", "paused", "settle_calls", "step_completed"]
-
 _STARTABLE = frozenset({CallPhase.NEW, CallPhase.APPROVED, CallPhase.AGAIN, CallPhase.RETRYING})
 """The phases in which a call may start next. In the other phases, a call has ended or waits for something."""
 

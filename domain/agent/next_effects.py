@@ -40,8 +40,6 @@ from steptrail.domain.agent.waiting import outlasts_the_run
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.hooks.types import HookType
 
-__all__ = ["next_effects"]
-
 
 def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
     """Return the effects that are due; none when only a command can bring the session on.

@@ -9,8 +9,6 @@ from msgspec import Struct
 from steptrail.domain.agent.step import CallStatus, ToolExecution
 from steptrail.domain.failures import ErrorType
 
-__all__ = ["MessageOrigin", "origin_of_call"]
-
 
 class MessageOrigin(Struct, frozen=True, array_like=True, gc=False):
     """The origin of one message.

@@ -28,8 +28,6 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 
-__all__ = ["TRANSITIONS", "Key", "Outcome", "Phase", "Target", "Transition", "phase_after"]
-
 
 class Phase(StrEnum):
     """The phase of a session: the point of its work that it has reached."""

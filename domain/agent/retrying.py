@@ -3,8 +3,6 @@
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
-__all__ = ["can_be_retried", "why_no_retry"]
-
 
 def can_be_retried(state: AgentState) -> bool:
     """Tell whether the session's last execution failed, met a limit, or was stopped before it had an answer."""

@@ -21,8 +21,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.policy.context import ErrorContext
 from steptrail.domain.prices import Cost
 
-__all__ = ["Looks", "ShownState"]
-
 
 class Looks(Struct):
     """Notes whether code of the user has looked at settings: limits, policy, prices, or an accumulator with them."""

@@ -24,8 +24,6 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.messages import Message
 
-__all__ = ["FORMAT", "SNAPSHOTS"]
-
 FORMAT = "agent.21"
 
 _A_STEP = b'{"number":'

@@ -16,8 +16,6 @@ from steptrail.domain.kernel.standing import Standing, StandingState, Wait
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["kind_below", "standing", "summary", "waits_of"]
-
 _AT_WORK = frozenset(Phase) - {Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.WAITING, Phase.PAUSED, Phase.UNPAUSED}
 """The phases in which an owner is at work."""
 

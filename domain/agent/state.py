@@ -31,8 +31,6 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.domain.usage import ModelUsage, Usage
 
-__all__ = ["AgentState"]
-
 _NO_STEPS: Log[AgentStep] = Log()
 
 

@@ -11,8 +11,6 @@ from steptrail.domain.continuation.outcome import ContinuationOutcome
 from steptrail.domain.continuation.processor import EvaluationProcessor
 from steptrail.domain.shared.run import ExecutionStatus
 
-__all__ = ["terminal_status"]
-
 
 def terminal_status(state: AgentState, outcome: ContinuationOutcome) -> ExecutionStatus:
     """Return `completed` or `failed` for an execution that stops with `outcome`."""

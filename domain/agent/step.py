@@ -20,18 +20,6 @@ from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ApprovalRule, ToolEffect, failure_text
 from steptrail.domain.usage import BilledUsage, Usage
 
-__all__ = [
-    "CALL_STATUS",
-    "AgentStep",
-    "CallStatus",
-    "Hold",
-    "OpenApproval",
-    "Suspension",
-    "ToolExecution",
-    "asks_for_tools",
-    "cut_reply_error",
-]
-
 
 class CallStatus(StrEnum):
     """The status of a tool call, as it is shown. Several phases of a call have the same status."""

@@ -11,8 +11,6 @@ from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.instants import seconds_between
 from steptrail.domain.policy.backoff import Backoff
 
-__all__ = ["is_short_wait", "outlasts_the_run", "owner_stays_for", "resources_due_at"]
-
 _OPEN_AGAIN: Final = Backoff.exponential(base_seconds=1.0, max_seconds=300.0)
 """The rule for the delay before resources that could not be opened are opened again."""
 

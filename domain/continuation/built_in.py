@@ -10,8 +10,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["BuiltIn", "Guard", "built_in"]
-
 K = TypeVar("K", bound=type)
 
 

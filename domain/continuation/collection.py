@@ -22,8 +22,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView
 
-__all__ = ["ContinuationCriteria", "Failed", "Voter", "voter"]
-
 Failed: TypeAlias = Callable[[str, Exception], ContinuationEvaluation]
 """Makes the vote of a criterion, given its name and the exception that it raised."""
 

@@ -6,10 +6,6 @@ the votes never matters, and no other vote can override a forbid.
 
 from enum import StrEnum
 
-__all__ = [
-    "ContinuationDecision",
-]
-
 
 class ContinuationDecision(StrEnum):
     """The decision of a vote on whether the run goes on. The members are in order of strength, the strongest first."""

@@ -17,8 +17,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.storable import storable
 
-__all__ = ["ContinuationEvaluation"]
-
 _NUMBERS = frozenset({bool, float, int})
 _SHORT = {
     "criterion_class": "c",

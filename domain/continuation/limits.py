@@ -27,20 +27,6 @@ from steptrail.domain.prices import USD_PLACES, PriceTable, Unpriced, Usd, wrong
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = [
-    "LIMITS",
-    "CrashLoopLimit",
-    "CumulativeExecutionTimeLimit",
-    "ExecutionTimeLimit",
-    "InputTokenLimit",
-    "LimitName",
-    "Limits",
-    "OutputTokenLimit",
-    "StepsLimit",
-    "TokenUsageLimit",
-    "ToolCallLimit",
-]
-
 
 @final
 @built_in

@@ -9,8 +9,6 @@ import re
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["chosen_name", "criterion_name", "function_name", "is_reserved", "own_name", "reserve", "short_name"]
-
 _reserved = set[str]()
 _SEPARATORS = re.compile(r"[.:\\]")
 

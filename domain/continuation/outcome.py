@@ -10,8 +10,6 @@ from steptrail.domain.continuation.processor import AGGREGATE, EvaluationProcess
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 
-__all__ = ["ContinuationOutcome"]
-
 _KEYS = ("decision", "shouldContinue", "resolvedBy", "stopReason", "evaluations")
 
 

@@ -7,8 +7,6 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import reserve
 from steptrail.domain.shared.run import StopReason
 
-__all__ = ["AGGREGATE", "EvaluationProcessor"]
-
 _STRONGEST_FIRST = tuple(ContinuationDecision)
 
 AGGREGATE = reserve("aggregate")

@@ -6,13 +6,6 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.views import StateView
 
-__all__ = [
-    "CanDecideToContinue",
-    "CanExplainContinuation",
-    "Criterion",
-    "is_guard",
-]
-
 
 @runtime_checkable
 class CanDecideToContinue(Protocol):

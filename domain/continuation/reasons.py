@@ -9,8 +9,6 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import short_name
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Context", "Words", "default_reason", "give_words", "number", "reason_for", "shadow_of", "texts"]
-
 Context = Mapping[str, JsonValue]
 Words = Callable[[bool, Context], str]
 """(whether it forbids, the context of the vote) -> text. If it raises for a context, the default text is used."""

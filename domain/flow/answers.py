@@ -30,8 +30,6 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.approvals import NotAsked
 from steptrail.domain.shared.commands import Approve, Deny
 
-__all__ = ["answer", "answer_approval", "answer_step", "open_question", "settle"]
-
 
 def _ended(
     state: FlowState, reason: Literal["answered", "approved", "denied", "settled"], by: str

@@ -2,8 +2,6 @@
 
 from steptrail.domain.flow.definition import FlowDefinition
 
-__all__ = ["changes_between"]
-
 _WHOLE = ("edges", "name", "entry", "result", "options")
 
 

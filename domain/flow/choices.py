@@ -13,8 +13,6 @@ from steptrail.domain.flow.nodes import (
     RuleRouterNode,
 )
 
-__all__ = ["RouteTo", "chooses_one", "route_faults", "routes_of"]
-
 
 class RouteTo(NamedTuple):
     """A node that another may choose, and the place in the definition of that one, such as `default`."""

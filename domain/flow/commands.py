@@ -17,18 +17,6 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = [
-    "AnswerQuestion",
-    "AnswerStep",
-    "Brought",
-    "FlowCommand",
-    "ResumeFlow",
-    "RetryFlow",
-    "SettleNode",
-    "StartFlow",
-    "Verdict",
-]
-
 Verdict = Literal["completed", "failed", "rerun"]
 """A person's verdict on a node whose outcome is unknown: it completed, it failed, or it is to run again."""
 

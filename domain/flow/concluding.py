@@ -39,8 +39,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import Cost
 from steptrail.domain.usage import BilledUsage, Usage
 
-__all__ = ["breach", "conclude", "conclude_map", "enabled", "is_to_be_held", "over_item_budget", "time_left_us"]
-
 _CHOOSE = (GateNode, GuardianNode, RuleRouterNode, ConditionalNode, LlmRouterNode, HumanNode)
 """Nodes that choose how the run goes on. After a failure of one, nothing was chosen: only error edges are taken."""
 

@@ -14,8 +14,6 @@ from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["CONTROL", "standing"]
-
 
 def standing(state: FlowState) -> Standing:
     """Return where the run stands."""

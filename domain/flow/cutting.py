@@ -10,8 +10,6 @@ from steptrail.domain.flow.task import Task, of_try
 from steptrail.domain.flow.tiers import tolerates
 from steptrail.domain.tools import OnUnknown, ToolEffect
 
-__all__ = ["interrupted", "then_after"]
-
 
 def interrupted(
     run: RunFold, graph: Graph, task: Task, reason: CutReason, *, seconds: float = 0.0

@@ -42,8 +42,6 @@ from steptrail.domain.shared.steering import (
 )
 from steptrail.domain.version import VERSION
 
-__all__ = ["decide", "said_by", "was_accepted", "why_no_retry"]
-
 _DOING: dict[type[FlowCommand], str] = {
     StartFlow: "run",
     ResumeFlow: "resume",

@@ -8,8 +8,6 @@ from steptrail.domain.base import Value
 from steptrail.domain.flow.nodes import Node
 from steptrail.domain.flow.options import RunOptions
 
-__all__ = ["FORMAT", "Edge", "EdgeWhen", "FlowDefinition", "definition_text", "read_definition"]
-
 FORMAT = "flow/v1"
 
 

@@ -4,8 +4,6 @@ from typing import Literal
 
 from steptrail.domain.base import Value
 
-__all__ = ["Diagnostic", "fault"]
-
 
 class Diagnostic(Value, frozen=True, kw_only=True):
     """One finding about a workflow. An `error` prevents that it is built.

@@ -6,18 +6,6 @@ from steptrail.domain.flow.events import CutReason, FlowEvent
 from steptrail.domain.flow.task import TaskKey
 from steptrail.domain.shared.events import WaitKind
 
-__all__ = [
-    "Ask",
-    "Await",
-    "CutOff",
-    "Evaluate",
-    "FlowEffect",
-    "RecordEvents",
-    "RestUntil",
-    "ScheduleNodeRetry",
-    "StartTasks",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class RecordEvents:

@@ -6,8 +6,6 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
-__all__ = ["finished"]
-
 _BY_FAILURE = {
     FailureClass.BLOCKED: StopReason.GUARD,
     FailureClass.INCOMPLETE: StopReason.FINISH_REASON,

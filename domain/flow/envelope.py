@@ -10,8 +10,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 
-__all__ = ["Artifact", "Envelope", "NodeError", "Tier", "found"]
-
 Tier = Literal["node", "run"]
 """The settings that decided about a failure: those of the node, or those of the run."""
 

@@ -13,8 +13,6 @@ from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.kernel.handlers import complete
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["HANDLERS", "evolve", "evolve_all", "extend", "initial"]
-
 HANDLERS = complete(FlowEvent, RUN_HANDLERS, TASK_HANDLERS, NODE_HANDLERS)
 """Event class -> the function that applies such an event, for every event of a workflow."""
 

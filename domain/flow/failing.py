@@ -17,8 +17,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import Landing, Task
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Failure", "failure_of", "node_error", "stream_kind", "working_node"]
-
 
 class Failure(NamedTuple):
     """A failure, whatever it came from. `attempt` is the last try, 0 if the node never ran."""

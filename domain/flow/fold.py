@@ -25,9 +25,6 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage, billed_together
 
-__all__ = ["EndedBy", "FlowFold", "Kept", "RunFold", "VisitFold"]
-
-
 EndedBy = NodeFailed | LimitReached | StepAnswered | Request
 """The event or the request that brings a run to its end before its work is done."""
 

@@ -20,8 +20,6 @@ from steptrail.domain.flow.task import Task
 from steptrail.domain.flow.views import Delta, Ended, joined, recorded, sources, succeeded
 from steptrail.domain.kernel.handlers import Handlers
 
-__all__ = ["NODE_HANDLERS"]
-
 NODE_HANDLERS = Handlers[FlowFold, [int], None]()
 
 

@@ -32,8 +32,6 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
 
-__all__ = ["RUN_HANDLERS", "end_run"]
-
 RUN_HANDLERS = Handlers[FlowFold, [int], None]()
 
 

@@ -38,8 +38,6 @@ from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["TASK_HANDLERS"]
-
 TASK_HANDLERS = Handlers[FlowFold, [int], None]()
 
 _Tried = (

@@ -10,8 +10,6 @@ from functools import lru_cache
 from steptrail.domain.flow.definition import FlowDefinition, read_definition
 from steptrail.domain.flow.nodes import Join, Node
 
-__all__ = ["Graph", "Loop", "graph_of", "members"]
-
 _NodeSet = int
 _By = Mapping[int, Sequence[int]]
 

@@ -4,17 +4,6 @@ import re
 
 from steptrail.domain.kernel.names import checked_name
 
-__all__ = [
-    "STREAM_PREFIX",
-    "checked_flow_id",
-    "effect_id",
-    "execution_id",
-    "flow_stream",
-    "is_node_id",
-    "node_asked_in",
-    "task_asked_in",
-]
-
 STREAM_PREFIX = "flow:"
 """The beginning of the id of every stream that holds the runs of a workflow."""
 

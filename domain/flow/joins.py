@@ -24,8 +24,6 @@ from steptrail.domain.flow.events.nodes import Token
 from steptrail.domain.flow.graph import Graph, members
 from steptrail.domain.flow.nodes import Join
 
-__all__ = ["START", "Marking", "Opening"]
-
 START: Token = (-1, 0)
 """The token with which a run begins at a node of its entry. Number 0 is the start of the run."""
 

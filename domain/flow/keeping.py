@@ -12,8 +12,6 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.policies import Cache
 from steptrail.domain.flow.seeing import seen_by
 
-__all__ = ["keep", "kept_result"]
-
 
 def keep(run: RunFold, graph: Graph, visit: VisitFold, ended: NodeAttemptCompleted, at: int) -> None:
     """Keep the result of a node that has a cache. What a person reported, or was kept before, is no result of it."""

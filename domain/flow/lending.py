@@ -20,8 +20,6 @@ from steptrail.domain.flow.task import Task
 from steptrail.domain.prices import PriceTable, usd_left
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["Lent", "lent_to"]
-
 _Lendable: TypeAlias = Literal["max_cost", "max_input_tokens", "max_output_tokens", "max_tokens"]
 _Number = TypeVar("_Number", int, Decimal)
 

@@ -24,8 +24,6 @@ from steptrail.domain.flow.snapshot import SNAPSHOTS
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.machine import CallInFlight, Machine
 
-__all__ = ["FLOW"]
-
 
 def _opens_segment(event: FlowEvent) -> bool:
     return isinstance(event, FlowResumed) or (isinstance(event, FlowStarted | FlowRetried) and event.worker is not None)

@@ -6,8 +6,6 @@ from typing import Final
 from steptrail.domain.flow.kinds.values import TYPES, has_type, number_in
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["wrong_setting"]
-
 _EXTENT: Final = ("min", "max")
 _NEEDED: Final[Mapping[str, Mapping[str, Sequence[tuple[str, ...]]]]] = {
     "transform": {

@@ -47,8 +47,6 @@ from steptrail.domain.flow.waits import kind_of, next_wait, waiting_until
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
-__all__ = ["deadlines", "leaves_the_process", "next_effects"]
-
 
 def leaves_the_process(node: Node) -> bool:
     """Tell whether a node does something outside, so that it is tried and its tries are recorded."""

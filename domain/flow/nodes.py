@@ -15,35 +15,6 @@ from steptrail.domain.flow.policies import Budget, Cache, FailureClass, OnError,
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect, ToolSpec
 
-__all__ = [
-    "AgentNode",
-    "CaseSpec",
-    "CheckSpec",
-    "Condition",
-    "ConditionalNode",
-    "Expression",
-    "FilterNode",
-    "FlowNode",
-    "FunctionNode",
-    "GateNode",
-    "GuardianNode",
-    "HumanNode",
-    "Join",
-    "LlmNode",
-    "LlmRouterNode",
-    "MapNode",
-    "MergeNode",
-    "Node",
-    "NoopNode",
-    "OnFail",
-    "RuleRouterNode",
-    "RuleSpec",
-    "ToolNode",
-    "TransformNode",
-    "WebhookNode",
-    "WorkingNode",
-]
-
 _PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 _LITERALS = frozenset({"true", "false", "null"})
 

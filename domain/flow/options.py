@@ -8,8 +8,6 @@ from steptrail.domain.base import BoundedPositive, BoundedSeconds, PositiveSecon
 from steptrail.domain.flow.policies import Budget, FailureClass, UnpricedInFlow
 from steptrail.domain.prices import PriceTable
 
-__all__ = ["RunOptions"]
-
 
 class RunOptions(Settings, frozen=True, kw_only=True):
     """The settings of one run of a workflow.

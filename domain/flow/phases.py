@@ -40,8 +40,6 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.task import TaskPhase
 
-__all__ = ["TASK_TRANSITIONS", "TRANSITIONS", "Goal", "RunPhase", "TaskTarget", "phase_after", "task_phase_after"]
-
 
 class RunPhase(StrEnum):
     """The phase of a stream of a workflow."""

@@ -12,18 +12,6 @@ from msgspec import Meta
 from steptrail.domain.base import CENTURY_SECONDS, BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
 from steptrail.domain.tools import ToolEffect
 
-__all__ = [
-    "CACHEABLE",
-    "NEVER_RETRIED",
-    "Budget",
-    "Cache",
-    "FailureClass",
-    "OnError",
-    "OnUnknownOutcome",
-    "RetryPolicy",
-    "UnpricedInFlow",
-]
-
 
 class FailureClass(StrEnum):
     """The class of a failure of a node. It is derived once, where the failure is caught, and recorded with it."""

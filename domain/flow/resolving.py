@@ -9,8 +9,6 @@ from steptrail.domain.flow.definition import Edge, EdgeWhen
 from steptrail.domain.flow.nodes import ConditionalNode, LlmRouterNode, MergeNode, Node, NoopNode, RuleRouterNode
 from steptrail.domain.flow.policies import OnError
 
-__all__ = ["WrittenEdge", "entry_of", "resolved_edges", "resolved_nodes"]
-
 _ROUTERS = (ConditionalNode, LlmRouterNode, RuleRouterNode)
 
 

@@ -2,8 +2,6 @@
 
 from steptrail.domain.base import Value
 
-__all__ = ["Route"]
-
 
 class Route(Value, frozen=True, kw_only=True):
     """The decision of a node that chooses: the ids of the next nodes, and why."""

@@ -6,8 +6,6 @@ import msgspec
 
 from steptrail.domain.flow.events import FlowStarted
 
-__all__ = ["said"]
-
 
 def said(event: FlowStarted) -> str:
     """Return the SHA-256 of what the caller gave: input, variables, messages, artifacts and context."""

@@ -10,8 +10,6 @@ from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.views import View, changed_apart, sources
 
-__all__ = ["branches_of", "items_seen", "seen_by"]
-
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
     """Return what a visit of a node sees, and which item of the list of a map it is about."""

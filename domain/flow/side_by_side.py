@@ -9,8 +9,6 @@ from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import GateNode, GuardianNode, Join, MergeNode
 
-__all__ = ["written_side_by_side"]
-
 _MOST_PAIRS = 20_000
 _MOST_MEETINGS = 100
 """Of a variable that very many nodes write, as many pairs of them are looked at, and as many that meet: a warning need

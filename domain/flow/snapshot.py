@@ -25,8 +25,6 @@ from steptrail.domain.kernel.machine import SnapshotCodec
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.shared.requests import Request
 
-__all__ = ["FORMAT", "SNAPSHOTS"]
-
 S = TypeVar("S", bound=Struct)
 
 FORMAT = "flow.9"

@@ -18,8 +18,6 @@ from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 
-__all__ = ["FlowState"]
-
 _STATUS = {
     RunPhase.ABSENT: ExecutionStatus.PENDING,
     RunPhase.IDLE: ExecutionStatus.PENDING,

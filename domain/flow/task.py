@@ -27,8 +27,6 @@ from steptrail.domain.shared.approvals import Approval
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["THE_VISIT", "Landing", "OfTry", "Task", "TaskKey", "TaskPhase", "of_try"]
-
 THE_VISIT = -1
 """In place of the index of an item: the visit itself."""
 

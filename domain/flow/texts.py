@@ -33,8 +33,6 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["text_faults"]
-
 _TEMPLATES: Final[Mapping[type[Node], tuple[str, ...]]] = {
     AgentNode: ("prompt", "context"),
     FlowNode: ("input",),

@@ -17,8 +17,6 @@ from steptrail.domain.flow.nodes import Node
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.policies import FailureClass, OnError
 
-__all__ = ["Verdict", "tolerates", "verdict"]
-
 
 class Verdict(NamedTuple):
     """Whether the run goes on after a failure, whose settings said so, and which setting it was."""

@@ -18,8 +18,6 @@ from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.messages import Message
 
-__all__ = ["Delta", "Ended", "View", "changed_apart", "joined", "recorded", "sources", "succeeded", "together"]
-
 
 class Delta(Value, frozen=True, kw_only=True):
     """The changes of a visit: variables are set, then others removed; the rest is added at the end.

@@ -9,8 +9,6 @@ from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.shared.events import WaitKind, WaitStarted
 
-__all__ = ["first_awaited", "kind_of", "next_wait", "questions_of", "stays_for", "waiting_until", "waits_of"]
-
 _OF_PEOPLE: Final[frozenset[WaitKind]] = frozenset({"human", "approval", "step", "unknown_outcome"})
 """The kinds of waits that a person ends."""
 

@@ -6,8 +6,6 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.kernel.given import a_function
 
-__all__ = ["CallableHook", "Hook", "Next"]
-
 Next: TypeAlias = Callable[[HookState], HookState]
 """Marks a state as passed on, and returns it. The other hooks run even if a hook does not call it."""
 

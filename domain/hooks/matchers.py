@@ -10,16 +10,6 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType, hook_type_of
 from steptrail.domain.kernel.given import a_function, a_text
 
-__all__ = [
-    "CallableMatcher",
-    "CompositeMatcher",
-    "EventTypeMatcher",
-    "HookMatcher",
-    "ToolNameMatcher",
-    "ToolNameRegexMatcher",
-    "refuse_other_than_matchers",
-]
-
 
 class HookMatcher(Protocol):
     """Decides whether a hook runs now."""

@@ -19,18 +19,6 @@ from steptrail.domain.inference import FinishReason
 from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.policy.policy import ErrorPolicy
 
-__all__ = [
-    "CriterionHook",
-    "CumulativeExecutionTimeLimitHook",
-    "ErrorPolicyHook",
-    "ExecutionTimeLimitHook",
-    "FinishReasonHook",
-    "StepsLimitHook",
-    "TokenUsageLimitHook",
-    "ToolBlockingHook",
-    "ToolCallPresenceHook",
-]
-
 
 class CriterionHook:
     """A hook made of a criterion: it adds the criterion's vote and passes the state on.

@@ -45,8 +45,6 @@ from steptrail.domain.storable import storable
 from steptrail.domain.tools import ApprovalRule
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 
-__all__ = ["CHANGES", "CurrentExecution", "HookRecorder", "HookState"]
-
 _ANY = tuple(HookType)
 _ABOUT_AN_END = frozenset({HookType.AFTER_STEP, HookType.ON_ERROR})
 _BEFORE_THE_END = tuple(hook_type for hook_type in HookType if hook_type is not HookType.EXECUTION_END)

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["HookType", "hook_type_of"]
-
 
 class HookType(StrEnum):
     """The moment in an execution at which a hook runs."""

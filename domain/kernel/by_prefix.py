@@ -10,8 +10,6 @@ from typing import Generic, TypeVar, cast
 
 from steptrail.domain.kernel.loading import loading
 
-__all__ = ["ByPrefix", "id_of", "prefix_of"]
-
 T = TypeVar("T")
 
 

@@ -14,8 +14,6 @@ from steptrail.domain.kernel.given import a_key, for_the_record
 from steptrail.domain.messages import Message
 from steptrail.domain.storable import storable
 
-__all__ = ["CALLER", "FromOutside", "Leave", "OwnersCommand", "Pause", "Stop", "Unpause", "checked_copy"]
-
 CALLER = "caller"
 """The `by` of the pause of a run whose caller was cancelled. No person asked for that pause, so the run stays due."""
 

@@ -7,8 +7,6 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.standing import Standing
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["Control"]
-
 S = TypeVar("S")
 C = TypeVar("C")
 

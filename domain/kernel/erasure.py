@@ -3,8 +3,6 @@
 from steptrail.domain.base import Count, Value
 from steptrail.domain.kernel.event import Event, EventKind
 
-__all__ = ["ERASED", "Erased", "Erasure", "ErasureReport"]
-
 ERASED = "erased"
 """The status of an erased stream in the index. No list shows it."""
 

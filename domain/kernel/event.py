@@ -12,20 +12,6 @@ from typing import ClassVar, NamedTuple
 from steptrail.domain.base import Value
 from steptrail.domain.json_value import JsonValue
 
-__all__ = [
-    "EVENT_TYPES",
-    "UPCASTERS",
-    "Event",
-    "EventKind",
-    "Payload",
-    "Upcast",
-    "Upcaster",
-    "begins_anew",
-    "is_fact",
-    "is_world_fact",
-    "register_upcaster",
-]
-
 Payload = dict[str, JsonValue]
 
 

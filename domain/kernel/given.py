@@ -12,19 +12,6 @@ from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 from steptrail.domain.storable import is_unicode
 
-__all__ = [
-    "a_flag",
-    "a_function",
-    "a_key",
-    "a_kind_of",
-    "a_plain_function",
-    "a_row",
-    "a_text",
-    "a_time",
-    "a_whole",
-    "for_the_record",
-]
-
 T = TypeVar("T")
 
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, get_args
 
-__all__ = ["Handlers", "complete"]
-
 C = TypeVar("C")
 E = TypeVar("E")
 P = ParamSpec("P")

@@ -4,8 +4,6 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-__all__ = ["DUE_FIRST", "DuePlace", "IndexQuery"]
-
 DuePlace = tuple[int, str]
 """A place in the order of what is due: the instant from which a stream is due (microseconds of UTC), and its id."""
 DUE_FIRST: DuePlace = (-(2**63), "")

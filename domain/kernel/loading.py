@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 from steptrail.domain.errors import StoreUnavailable
 
-__all__ = ["loading"]
-
 
 @contextmanager
 def loading(what: str) -> Generator[None]:

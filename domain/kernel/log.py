@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import SupportsIndex, TypeVar, cast, overload
 
-__all__ = ["Log"]
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

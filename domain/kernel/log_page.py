@@ -8,8 +8,6 @@ from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 
-__all__ = ["LogEntry", "LogPage"]
-
 
 class LogEntry(NamedTuple):
     """One event with its place in the log, which holds the events of all streams in the order they were stored.

@@ -11,8 +11,6 @@ from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded, StreamVersion
 
-__all__ = ["CallInFlight", "FoldedState", "Machine", "SnapshotCodec"]
-
 
 class FoldedState(Protocol):
     """A state as the kernel needs it: it has a version, and it can be seen as of another instant."""

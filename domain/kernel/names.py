@@ -5,8 +5,6 @@ import re
 from steptrail.domain.errors import ConfigurationError, shown
 from steptrail.domain.kernel.given import a_text
 
-__all__ = ["checked_name", "is_name"]
-
 _LONGEST = 128
 _ALLOWED = re.compile(rf"[A-Za-z0-9._@+=-]{{1,{_LONGEST}}}")
 

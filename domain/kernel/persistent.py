@@ -7,8 +7,6 @@ bucket, so it takes a few microseconds at 10,000 keys, and no order of changes a
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-__all__ = ["Layers"]
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 

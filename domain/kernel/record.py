@@ -7,8 +7,6 @@ from msgspec import Struct
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["EMPTY_STREAM", "Commit", "CommitHead", "Recorded", "Snapshot", "StreamHead", "StreamVersion"]
-
 E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 

@@ -9,8 +9,6 @@ from msgspec import Struct, structs
 
 from steptrail.domain.base import Value
 
-__all__ = ["OPEN", "Standing", "StandingState", "Wait", "answered"]
-
 
 class StandingState(StrEnum):
     """The state of a stream, as a process that wants to own it would find it."""

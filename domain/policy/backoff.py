@@ -10,8 +10,6 @@ from steptrail.domain.base import CENTURY_SECONDS, Seconds, Settings, made
 from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Backoff", "BackoffKind"]
-
 _MOST_DOUBLINGS = 1000
 """2.0 ** 1000 is still a float. The delay reaches its maximum long before that."""
 

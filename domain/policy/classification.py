@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from steptrail.domain.failures import ErrorType
 
-__all__ = ["Classification", "FailureLink", "Telling", "classify"]
-
 
 class Telling(IntEnum):
     """How much a name says about the cause of an error."""

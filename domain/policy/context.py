@@ -10,8 +10,6 @@ from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.views import StateView
 
-__all__ = ["CanResolveErrorContext", "ErrorContext", "ErrorHandlingDecision"]
-
 
 class ErrorHandlingDecision(StrEnum):
     """The decision about an error."""

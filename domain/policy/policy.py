@@ -15,8 +15,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 
-__all__ = ["ErrorPolicy"]
-
 _STOP, _RETRY, _IGNORE = ErrorHandlingDecision.STOP, ErrorHandlingDecision.RETRY, ErrorHandlingDecision.IGNORE
 
 

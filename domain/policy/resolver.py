@@ -10,8 +10,6 @@ from steptrail.domain.policy.context import ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.views import StateView
 
-__all__ = ["AgentErrorContextResolver", "decisive"]
-
 
 def decisive(errors: Sequence[StepError]) -> StepError:
     """Return the error of a step on which the policy decides: that of the first failed tool call, or else the first."""

@@ -6,8 +6,6 @@ from steptrail.domain.base import Value
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.shared.events import ApprovalRequested
 
-__all__ = ["Approval", "NotAsked"]
-
 
 class NotAsked(CommandRejected):
     """An answer to a question that is not open, or not any more. `once` says of what it would have been one."""

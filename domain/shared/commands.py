@@ -3,8 +3,6 @@
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import FromOutside
 
-__all__ = ["Approve", "Deny"]
-
 
 class Approve(FromOutside, frozen=True, kw_only=True):
     """Say yes to a call that waits for approval, at the instant `at` (microseconds of UTC).

@@ -4,8 +4,6 @@ from enum import StrEnum
 
 from steptrail.domain.base import Value
 
-__all__ = ["Due", "DueCause"]
-
 
 class DueCause(StrEnum):
     """The cause for which an owner can go on with a stream."""

@@ -11,23 +11,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
-__all__ = [
-    "ApprovalDenied",
-    "ApprovalExpired",
-    "ApprovalGranted",
-    "ApprovalRequested",
-    "ExecutionFinished",
-    "ExecutionPaused",
-    "MetadataChanged",
-    "PauseLifted",
-    "PauseRequested",
-    "SessionStarted",
-    "StopRequested",
-    "WaitEnded",
-    "WaitKind",
-    "WaitStarted",
-]
-
 
 class SessionStarted(Event, frozen=True, kw_only=True):
     """A session was opened."""

@@ -8,8 +8,6 @@ from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 
-__all__ = ["KeyUse", "said", "use_of"]
-
 
 class KeyUse(Value, frozen=True):
     """The command that came with a key. `what` is what was `said`, or the name of a command without messages.

@@ -4,8 +4,6 @@ import hashlib
 
 from steptrail.domain.base import Positive, Value
 
-__all__ = ["ParentRef", "session_for_call"]
-
 
 class ParentRef(Value, frozen=True, kw_only=True):
     """The effect of the stream above that began this stream, such as a tool call.

@@ -3,8 +3,6 @@
 from steptrail.domain.base import Value
 from steptrail.domain.kernel.commands import CALLER
 
-__all__ = ["Request"]
-
 
 class Request(Value, frozen=True):
     """A person's or program's request to stop or to pause, made at the instant `at` (microseconds of UTC)."""

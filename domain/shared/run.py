@@ -2,13 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = [
-    "CutBy",
-    "ExecutionStatus",
-    "SegmentEnd",
-    "StopReason",
-]
-
 
 class CutBy(StrEnum):
     """The time limit by which a call was cut off: a limit of the run, under its name, or the timeout of the tool."""

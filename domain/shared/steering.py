@@ -5,8 +5,6 @@ from steptrail.domain.kernel.commands import CALLER, Pause, Stop, Unpause
 from steptrail.domain.shared.events import ExecutionPaused, PauseLifted, PauseRequested, StopRequested
 from steptrail.domain.shared.requests import Request
 
-__all__ = ["asked_by_leaving", "asked_to_pause", "asked_to_stay_paused", "asked_to_stop", "asked_to_unpause"]
-
 
 def asked_to_pause(command: Pause, open_request: Request | None) -> tuple[PauseRequested, ...]:
     """Return the events for a run that is not paused; none when the open request holds already.

@@ -9,8 +9,6 @@ from steptrail.domain.shared.due import Due
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
 
-__all__ = ["RunSummary"]
-
 _GROWN = ("steps", "active_seconds", "cost", "updated_at", "version", "is_crashed", "due", "damage")
 
 

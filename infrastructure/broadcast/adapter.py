@@ -22,8 +22,6 @@ from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.closing import Closing
 
-__all__ = ["AgentEventEnvelopeAdapter", "CanBroadcastAgentEvents"]
-
 _MOST_SESSIONS = 1_000
 _log = logging.getLogger("steptrail")
 

@@ -16,8 +16,6 @@ from steptrail.domain.live import TextDelta
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport
 from steptrail.projections.broadcast import BroadcastEnvelope, EnvelopeFold
 
-__all__ = ["LiveChunks", "pieces_of", "room_of"]
-
 _MOST_WAITING = 10_000
 _MOST_BYTES, _BESIDE_THE_TEXT, _LEAST_ROOM = 10_000, 2_000, 100
 """How many bytes a message may have where its transport gives no number, how many of them its names and ids need, and

@@ -13,8 +13,6 @@ from steptrail.projections.kinds import Lifecycle
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["EnvelopeReader", "StreamFolds", "fold_at", "is_fork"]
-
 _MOST_SESSIONS = 1_000
 _LOOK_BACK = 64
 """So many events before its beginning a fold looks first; the message before and the status are rarely further away."""

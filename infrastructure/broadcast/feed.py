@@ -18,8 +18,6 @@ from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.projections.broadcast.fold import chunk_of
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["FeedReader"]
-
 _MOST_TOLD, _MOST_CHUNKS = 256, 64
 
 K = TypeVar("K", bound=Hashable)

@@ -8,8 +8,6 @@ from steptrail.domain.errors import TransportUnavailable
 from steptrail.domain.kernel.given import a_whole
 from steptrail.projections.broadcast import BroadcastEnvelope
 
-__all__ = ["InProcessTransport"]
-
 
 class InProcessTransport:
     """An async iterator over the messages that are sent to it.

@@ -26,8 +26,6 @@ from steptrail.infrastructure.broadcast.pusher_settings import check_pusher_sett
 from steptrail.projections.broadcast.envelope import CHANNEL_PREFIX, BroadcastEnvelope
 from steptrail.runtime.kernel.closing import Closing
 
-__all__ = ["PusherTransport"]
-
 _MOST_MESSAGES: Final = 10
 """The protocol's own limit."""
 _MOST_SAID: Final = 300

@@ -9,8 +9,6 @@ from typing import Any, Final
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_time, a_whole
 
-__all__ = ["check_pusher_settings"]
-
 _HOST: Final = re.compile(r"[\w.-]+|\[[0-9A-Fa-f:.]+\]")
 _CLUSTER: Final = re.compile(r"[A-Za-z0-9-]+")
 # It is written into an address as it is, and before a `:` into what a client is given.

@@ -9,8 +9,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_kind_of, a_whole
 from steptrail.projections.broadcast import BroadcastConfig
 
-__all__ = ["checked_broadcast_config", "checked_transport"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from steptrail.domain.policy.backoff import Backoff
 from steptrail.projections.broadcast import BroadcastEnvelope
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
 
-__all__ = ["BroadcastTransport", "Delivery", "DeliveryCounts"]
-
 _log = logging.getLogger("steptrail")
 
 _LONGEST_SECONDS = 86_400.0

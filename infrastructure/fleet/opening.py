@@ -8,8 +8,6 @@ from steptrail.domain.errors import ConfigurationError, shown
 from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.kernel.engine import Engine
 
-__all__ = ["engine_of"]
-
 _NAME = "procrastinate"
 _POSTGRESQL = ("postgresql://", "postgres://")
 _METHODS = ("name", "open", "wake", "wake_missed", "cancel", "run", "report", "status", "close")

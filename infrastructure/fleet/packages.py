@@ -6,8 +6,6 @@ from typing import Any
 
 from steptrail.domain.errors import MissingExtra
 
-__all__ = ["from_fleet"]
-
 
 @cache
 def from_fleet(module: str) -> Any:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from procrastinate.manager import JobManager
     from psycopg_pool import AsyncConnectionPool
 
-__all__ = ["ProcrastinateEngine"]
-
 _TASK = "steptrail.wake"
 _MOST_CONNECTIONS = 3
 _LONGEST_QUEUE = 40

@@ -5,8 +5,6 @@ from typing import Any
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.infrastructure.fleet.packages import from_fleet
 
-__all__ = ["FLEET_SCHEMA", "make_schema"]
-
 FLEET_SCHEMA = "steptrail_fleet"
 _FORM = "steptrail fleet 1, procrastinate 3.10"
 """The comment of the schema. A release of procrastinate with other tables needs another form."""

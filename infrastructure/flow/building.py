@@ -5,8 +5,6 @@ from typing import Final
 from steptrail.infrastructure.flow.means import flow_means
 from steptrail.runtime.flow.builder import FlowBuilder
 
-__all__ = ["CHECKED_BY", "Workflow"]
-
 CHECKED_BY: Final = flow_means().of_nodes
 
 

@@ -18,8 +18,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import is_unicode, storable
 from steptrail.infrastructure.extras import from_extra
 
-__all__ = ["LONGEST_SOURCE", "CelExpressions"]
-
 LONGEST_SOURCE: Final = 2_000
 """Characters."""
 

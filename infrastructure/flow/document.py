@@ -13,20 +13,6 @@ from steptrail.domain.flow.policies import Budget, Cache, RetryPolicy
 from steptrail.domain.tools import ApprovalRule
 from steptrail.runtime.flow.written import FailureName
 
-__all__ = [
-    "CaseEntry",
-    "CelForm",
-    "CheckEntry",
-    "Deciding",
-    "EdgeEntry",
-    "FlowDocument",
-    "MapEntry",
-    "NodeEntry",
-    "NodeForm",
-    "RuleEntry",
-    "UseForm",
-]
-
 _Effect = Literal["read", "idempotent", "keyed", "unsafe"]
 _OnFail = Literal["block", "skip", "redirect"]
 _Object = dict[str, Any]

@@ -22,8 +22,6 @@ from steptrail.infrastructure.flow.stand_ins import stand_in
 from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.runtime.flow.written import Case, Check, Rule, When
 
-__all__ = ["UnknownUse", "add_entry", "brought_under"]
-
 _FIRST: Final = {
     "conditional": "cases",
     "filter": "operation",

@@ -11,8 +11,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.infrastructure.extras import from_extra
 from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
 
-__all__ = ["HttpxClient"]
-
 _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
 """Whether the request that is being sent is one of a webhook, whose URL may hold a secret."""
 

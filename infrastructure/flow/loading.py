@@ -11,8 +11,6 @@ from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["check_flow", "flow_schema", "load_flow", "written_flow"]
-
 
 def load_flow(text: str, use: Mapping[str, object] | None = None) -> BuiltWorkflow:
     """Return the workflow that a text of YAML or JSON says.

@@ -9,8 +9,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 from steptrail.runtime.flow.means import FlowMeans
 
-__all__ = ["flow_means"]
-
 
 class _WhenNeeded:
     """All ports. Without the packages a node that needs them fails with the class `config`."""

@@ -12,8 +12,6 @@ from pydantic_core import SchemaError, SchemaValidator, core_schema
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
 
-__all__ = ["LinearPatterns"]
-
 _LONGEST: Final = 1_000
 _SHOWN: Final = 100
 

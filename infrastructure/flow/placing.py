@@ -8,8 +8,6 @@ from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.flow.strict_yaml import Place, path_of
 
-__all__ = ["WRONG_VALUE", "located", "place_in", "problems_of"]
-
 WRONG_VALUE: Final = "FL-110"
 """The code of a value that cannot stand where it stands."""
 

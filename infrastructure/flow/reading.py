@@ -23,8 +23,6 @@ from steptrail.infrastructure.flow.placing import WRONG_VALUE, located, place_in
 from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, read_yaml
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["read_flow"]
-
 _MOST_BYTES: Final = 1_048_576
 _MOST_NODES: Final = 20_000
 

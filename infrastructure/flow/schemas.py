@@ -9,8 +9,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.extras import from_extra
 
-__all__ = ["JsonSchemas"]
-
 _MOST_PROBLEMS: Final = 5
 _LONGEST: Final = 200
 

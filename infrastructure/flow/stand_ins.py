@@ -9,8 +9,6 @@ from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.runtime.agent.builder import AgentBuilder
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["stand_in"]
-
 
 def stand_in(kind: str) -> object:
     """Return what can be added in place of the code of a node of this kind. It cannot be run."""

@@ -13,8 +13,6 @@ from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.extras import from_extra
 
-__all__ = ["OLD_BREAKS", "UNREADABLE", "Place", "Placed", "path_of", "read_yaml"]
-
 Place = tuple[str | int, ...]
 """The keys and indices on the way to a value."""
 

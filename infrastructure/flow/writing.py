@@ -26,8 +26,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.extras import from_extra
 from steptrail.infrastructure.flow.strict_yaml import OLD_BREAKS
 
-__all__ = ["flow_document", "flow_text"]
-
 _CODE: Final = ("model", "tool", "agent", "flow", "function")
 """The fields that name the code of a node."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp_types import CallToolResult, RequestParamsMeta, Tool
 
-__all__ = ["Dial", "McpConnection", "SessionGone"]
-
 Dial: TypeAlias = "Callable[[Callable[[Exception], None]], AbstractAsyncContextManager[TransportStreams]]"
 """Starts or reaches the server. It is handed what to tell why nothing more is read of it."""
 

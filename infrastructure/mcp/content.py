@@ -14,8 +14,6 @@ from steptrail.domain.tools import result_text
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ContentBlock
 
-__all__ = ["error_text", "result_of"]
-
 
 def result_of(result: "CallToolResult") -> JsonValue:
     """Return the structured content; else the text, its blocks joined by line breaks; else the list of all blocks.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from mcp_types import Tool
 
-__all__ = ["McpToolSettings", "Selection", "specs_of"]
-
 _UNFIT = re.compile(r"[^a-zA-Z0-9_-]")
 
 

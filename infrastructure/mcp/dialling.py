@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from mcp.client._transport import TransportStreams
 
-__all__ = ["http_dial", "stdio_dial"]
-
 _CONNECT_SECONDS = 30.0
 
 

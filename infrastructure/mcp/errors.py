@@ -2,8 +2,6 @@
 
 from steptrail.domain.errors import SteptrailError
 
-__all__ = ["McpCallFailed", "McpServerUnavailable"]
-
 
 class McpCallFailed(SteptrailError):
     """The server answered that the call failed, or refused it. The message is the server's."""

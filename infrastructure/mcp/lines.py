@@ -11,8 +11,6 @@ from typing import Final
 
 from steptrail.infrastructure.bounded_http import MOST_BYTES
 
-__all__ = ["CODEC", "refusing"]
-
 CODEC: Final = "steptrail_lines"
 """The name of the codec: UTF-8, line by line."""
 

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
-__all__ = ["without_unreadable"]
-
 
 def without_unreadable(
     received: "SessionMessage | Exception", unreadable: dict[str, str]

@@ -27,8 +27,6 @@ from steptrail.runtime.agent.tool_port import ToolContext
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, RequestParamsMeta
 
-__all__ = ["EFFECT_ID_KEY", "McpOptions", "McpServer"]
-
 EFFECT_ID_KEY: Final = "steptrail/effectId"
 """Where every call carries its effect id, in the `_meta` of its parameters."""
 

@@ -18,8 +18,6 @@ from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, To
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-__all__ = ["McpTool"]
-
 
 class _AsTheyAre:
     def bind(self, arguments: Mapping[str, JsonValue], context: ToolContext) -> dict[str, object]:

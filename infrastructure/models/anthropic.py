@@ -24,8 +24,6 @@ from steptrail.infrastructure.models.wire import as_list
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-__all__ = ["MAX_PAUSES", "AnthropicModel"]
-
 MAX_PAUSES: Final = 10
 """Pauses of one turn after which it is returned as it is, with the finish reason `paused`."""
 

@@ -18,8 +18,6 @@ from steptrail.infrastructure.models.wire import (
     read_arguments,
 )
 
-__all__ = ["AnthropicAssembly"]
-
 _WHOLE = ("signature_delta", "compaction_delta")
 """Kinds of pieces that are the whole of what they hold, as the SDK takes them."""
 

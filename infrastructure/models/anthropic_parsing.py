@@ -31,8 +31,6 @@ from steptrail.infrastructure.models.wire import (
     read_body,
 )
 
-__all__ = ["PROVIDER", "parse_body"]
-
 PROVIDER: Final = "anthropic"
 """Marks parts that go back verbatim to a provider that speaks this protocol."""
 

@@ -32,8 +32,6 @@ from steptrail.infrastructure.models.output_form import asked_of_the_provider, i
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
-__all__ = ["RESERVED_PARAMETERS", "render_blocks", "render_messages", "render_request"]
-
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "system"}
 """Parameters that the request itself decides, or that are not part of the body."""
 

@@ -8,8 +8,6 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["messages_schema"]
-
 _KNOWN: Final = frozenset(
     {"$defs", "$ref", "additionalProperties", "anyOf", "description", "enum", "items", "properties", "required", "type"}
 )

@@ -8,8 +8,6 @@ ever. What stands in the log stays as it came.
 import re
 from collections import deque
 
-__all__ = ["CallIds", "call_name"]
-
 _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _MOST_CHARACTERS = 64
 

@@ -15,8 +15,6 @@ from steptrail.infrastructure.models.chat_content import ContentPieces
 from steptrail.infrastructure.models.merging import merge_fields
 from steptrail.infrastructure.models.wire import as_list, as_object, failure
 
-__all__ = ["REASONING", "ChatAssembly"]
-
 REASONING: Final = ("reasoning_content", "reasoning")
 """Two spellings of one extension of the protocol."""
 

@@ -11,8 +11,6 @@ from steptrail.infrastructure.models.merging import merge_values
 from steptrail.infrastructure.models.opaque import others
 from steptrail.infrastructure.models.wire import as_object
 
-__all__ = ["CallPieces"]
-
 
 class CallPieces:
     """The calls of one reply."""

@@ -14,8 +14,6 @@ from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.opaque import beside, others, whole
 from steptrail.infrastructure.models.wire import as_list, as_object, clean
 
-__all__ = ["ContentPieces", "content_parts", "thinking_chunk"]
-
 _LAST_THOUGHT = "closed"
 """Marks a chunk of thinking to which no more is added."""
 

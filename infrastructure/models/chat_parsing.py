@@ -29,8 +29,6 @@ from steptrail.infrastructure.models.wire import (
     read_body,
 )
 
-__all__ = ["PROVIDER", "parse_body", "parse_reply"]
-
 PROVIDER: Final = "openai"
 """Marks opaque parts where nobody says which server of this protocol sent them."""
 

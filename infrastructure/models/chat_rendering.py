@@ -28,8 +28,6 @@ from steptrail.infrastructure.models.output_form import asked_of_the_provider, f
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_object
 
-__all__ = ["RESERVED_PARAMETERS", "render_messages", "render_request", "render_tool"]
-
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {"messages", "n", "parallel_tool_calls", "stream_options"}
 """Parameters that the request itself decides, or that are not part of the body."""
 

@@ -5,8 +5,6 @@ from urllib.parse import urlsplit
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.secrets import hide_keys_of, without_secrets
 
-__all__ = ["ModelFailed", "ModelReplyInvalid", "ModelUnreachable", "address_of"]
-
 
 class ModelReplyInvalid(SteptrailError):
     """The provider answered with something that is not a reply; classified `model`, and worth another try.

@@ -11,8 +11,6 @@ from steptrail.domain.messages import CitationPart, Part, TextPart, ToolCallPart
 from steptrail.infrastructure.models.opaque import beside_kind
 from steptrail.infrastructure.models.wire import clean, loads
 
-__all__ = ["ShownText", "without_leaked_arguments", "without_leaks"]
-
 
 def without_leaked_arguments(content: str, calls: Sequence[ToolCallPart]) -> str:
     """Return the content, or None when it only repeats the arguments of a requested call.

@@ -17,8 +17,6 @@ from weakref import WeakValueDictionary
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["SAMPLING", "LlamaServer", "ServerKey", "server_for"]
-
 SAMPLING: Final[Mapping[str, JsonValue]] = {"temperature": 0.0, "seed": 1}
 """Greedy: the same request gives the same reply on the same machine."""
 

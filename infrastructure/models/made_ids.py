@@ -6,8 +6,6 @@ import json
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_text
 
-__all__ = ["call_id_of"]
-
 
 def call_id_of(given: JsonValue, *, reply: JsonValue, place: int, name: str) -> str:
     """Return the id that a call came with, or make one: of the reply's id, its place among the calls, and its name."""

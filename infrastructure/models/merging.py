@@ -5,8 +5,6 @@ from typing import Final
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["merge_fields", "merge_values"]
-
 _SAID_AGAIN: Final = frozenset({"id", "index", "model", "name", "role", "signature", "type"})
 """Texts that are whole wherever they stand: servers repeat them with every piece."""
 _LONG: Final = frozenset({"arguments", "content", "data", "summary", "text", "thinking", "transcript"})

@@ -7,8 +7,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import Usage
 from steptrail.infrastructure.models.wire import as_number
 
-__all__ = ["anthropic_usage", "finish_reason", "usage"]
-
 _FINISH_REASONS: Mapping[str, FinishReason] = {
     word: reason
     for reason, words in {

@@ -11,8 +11,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Part, ProviderPart
 from steptrail.infrastructure.models.wire import as_object
 
-__all__ = ["beside", "beside_kind", "of_content", "of_message", "others", "understood", "whole"]
-
 _FORMS = frozenset({"whole", "content", "message"})
 
 

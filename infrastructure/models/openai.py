@@ -16,8 +16,6 @@ from steptrail.infrastructure.models.chat_rendering import RESERVED_PARAMETERS, 
 from steptrail.infrastructure.models.openai_client import OpenAIClientModel
 from steptrail.infrastructure.models.sdk_types import OneBody
 
-__all__ = ["OpenAIModel"]
-
 
 class OpenAIModel(OpenAIClientModel):
     """A streaming `ModelDriver` for OpenAI and compatible servers, by Chat Completions.

@@ -11,8 +11,6 @@ from steptrail.infrastructure.models.sdk_model import SdkModel
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-__all__ = ["OpenAIClientModel"]
-
 
 class OpenAIClientModel(SdkModel["AsyncOpenAI"]):
     """The base of the drivers over the SDK `openai`."""

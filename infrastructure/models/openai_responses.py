@@ -16,8 +16,6 @@ from steptrail.infrastructure.models.responses_parsing import parse_body
 from steptrail.infrastructure.models.responses_rendering import RESERVED_PARAMETERS, render_request
 from steptrail.infrastructure.models.sdk_types import OneBody
 
-__all__ = ["OpenAIResponsesModel"]
-
 
 class OpenAIResponsesModel(OpenAIClientModel):
     """A streaming `ModelDriver` for OpenAI's Responses API.

@@ -5,8 +5,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["asked_of_the_provider", "form_of", "is_strict"]
-
 
 def asked_of_the_provider(request: ModelRequest) -> OutputSpec | None:
     """Return the form to which the provider is to keep the reply of this call; None when there is none."""

@@ -11,8 +11,6 @@ from steptrail.domain.inference import ModelDelta
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.models.wire import as_object, failure
 
-__all__ = ["ResponsesAssembly"]
-
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _REASONING = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _LAST = ("response.completed", "response.incomplete", "response.failed")

@@ -32,8 +32,6 @@ from steptrail.infrastructure.models.wire import (
     read_body,
 )
 
-__all__ = ["PROVIDER", "parse_body"]
-
 PROVIDER: Final = "openai-responses"
 """Marks parts that go back verbatim to a provider that speaks this protocol."""
 

@@ -28,8 +28,6 @@ from steptrail.infrastructure.models.responses_parsing import PROVIDER
 from steptrail.infrastructure.models.sdk_model import RESERVED_BY_ALL, refuse_reserved
 from steptrail.infrastructure.models.wire import arguments_text, as_list, as_object
 
-__all__ = ["RESERVED_PARAMETERS", "render_items", "render_request"]
-
 RESERVED_PARAMETERS = RESERVED_BY_ALL | {
     "background",
     "conversation",

@@ -24,8 +24,6 @@ from steptrail.infrastructure.models.leaked_arguments import ShownText
 from steptrail.infrastructure.models.sdk_reading import read_stream
 from steptrail.infrastructure.models.sdk_types import SdkClient, SdkStream, Turn
 
-__all__ = ["RESERVED_BY_ALL", "SdkModel", "refuse_reserved"]
-
 T = TypeVar("T")
 C = TypeVar("C", bound=SdkClient)
 

@@ -13,8 +13,6 @@ from steptrail.infrastructure.models.sdk_types import Assembly, SdkResponse
 from steptrail.infrastructure.models.sse import ServerEvent, server_events
 from steptrail.infrastructure.models.wire import failure, read_piece
 
-__all__ = ["Within", "read_stream"]
-
 T = TypeVar("T")
 
 

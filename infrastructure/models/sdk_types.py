@@ -7,8 +7,6 @@ from typing import Any, Protocol, Self
 from steptrail.domain.inference import ModelDelta, ModelReply
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Assembly", "OneBody", "SdkClient", "SdkResponse", "SdkStream", "SdkUrl", "Turn"]
-
 
 class SdkUrl(Protocol):
     """The parts of a client's address that are used."""

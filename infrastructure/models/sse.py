@@ -8,8 +8,6 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["ServerEvent", "server_events"]
-
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 

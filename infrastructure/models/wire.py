@@ -13,21 +13,6 @@ from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.provider_errors import read_error
 from steptrail.infrastructure.models.errors import ModelFailed, ModelReplyInvalid
 
-__all__ = [
-    "arguments_text",
-    "as_arguments",
-    "as_list",
-    "as_number",
-    "as_object",
-    "as_text",
-    "clean",
-    "failure",
-    "loads",
-    "read_arguments",
-    "read_body",
-    "read_piece",
-]
-
 _MOST_LEVELS = 100
 """Of nesting: as many as a tool's result may have."""
 

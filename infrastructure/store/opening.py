@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 
-__all__ = ["open_store"]
-
 _log = logging.getLogger("steptrail.store")
 
 _UNDERSTOOD = "sqlite:///relative.db, sqlite:////absolute.db, sqlite:///:memory: or postgresql://USER@HOST/DATABASE"

@@ -15,8 +15,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span
 
-__all__ = ["LiveSpans"]
-
 _MOST_COMMITS = 10_000
 
 _log = logging.getLogger("steptrail.telemetry")

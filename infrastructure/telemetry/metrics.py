@@ -19,8 +19,6 @@ from steptrail.runtime.kernel.engine import EngineStatus, WorkerReport
 from steptrail.runtime.kernel.lists import oldest_due, open_counts
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Fleet", "Lags", "LiveMetrics"]
-
 Lags = Callable[[], Awaitable[Mapping[str, int]]]
 """Returns how many positions of the log each projection has not counted, by its name."""
 

@@ -11,8 +11,6 @@ from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_of
 from steptrail.projections.telemetry import Span
 
-__all__ = ["SpanSender", "endpoint_of", "metric_exporter", "span_exporter"]
-
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 _LOCAL = "http://localhost:4318"
 

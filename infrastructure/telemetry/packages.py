@@ -4,8 +4,6 @@ from typing import Any
 
 from steptrail.infrastructure.extras import from_extra
 
-__all__ = ["from_otel"]
-
 
 def from_otel(module: str) -> Any:
     """Return a module of OpenTelemetry. Raises `MissingExtra` where it is not installed."""

@@ -8,8 +8,6 @@ from steptrail.infrastructure.telemetry.packages import from_otel
 from steptrail.projections.telemetry import Span, SpanKind
 from steptrail.projections.telemetry.names import SCHEMA_URL
 
-__all__ = ["ReadableSpans", "resource_of"]
-
 
 class ReadableSpans:
     """Makes `ReadableSpan`s of one resource. Raises `MissingExtra` without the extra `otel`."""

@@ -8,8 +8,6 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span, is_sampled
 
-__all__ = ["Entries", "export_spans"]
-
 _BATCH = 512
 _PAGE = 500
 _REST_SECONDS = 0.2

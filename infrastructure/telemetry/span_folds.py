@@ -19,8 +19,6 @@ from steptrail.projections.telemetry import Span, SpanContent, SpanFold, TracePe
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["SpanFolds"]
-
 _REMEMBERED = 1_000
 _REMEMBERED_WITH_CONTENT = 100
 _PAGE = 1_000

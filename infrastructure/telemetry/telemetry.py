@@ -16,8 +16,6 @@ from steptrail.projections.masking import Mask, Masking
 from steptrail.projections.telemetry import Flavour, Span, TracePer, is_sampled, with_openinference
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Telemetry", "checked_share"]
-
 _MOST_WITH_CONTENT = 32
 """Spans of one request, with content: receivers refuse large ones."""
 

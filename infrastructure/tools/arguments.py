@@ -12,8 +12,6 @@ from steptrail.runtime.agent.tool_port import ToolContext
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-__all__ = ["Bindable", "InvalidArguments", "bind_arguments"]
-
 _SHOWN_ERRORS = 10
 _cut = partial(cut_text, most=200)
 

@@ -13,8 +13,6 @@ from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments,
 from steptrail.runtime.agent.tool_port import Capture, ToolContext
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["MAX_DEPTH", "MOST_CHARACTERS", "child_spec", "error_of", "given_to_child", "place_of", "tool_name"]
-
 MOST_CHARACTERS = 8000
 """How much of an answer the model of the parent is shown; the whole of it is in the log."""
 MAX_DEPTH = 3

@@ -22,8 +22,6 @@ from steptrail.runtime.agent.tool_port import Capture, Patience, ToolContext, To
 if TYPE_CHECKING:
     from steptrail.infrastructure.tools.schema import Parameters
 
-__all__ = ["FunctionTool", "Tool", "tool"]
-
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 R = TypeVar("R")

@@ -8,8 +8,6 @@ import inspect
 import re
 from collections.abc import Iterable
 
-__all__ = ["parameter_docs", "summary"]
-
 _ARGS = re.compile(r"^(Args|Arguments|Parameters):\s*$")
 _SECTION = re.compile(r"^[A-Z][A-Za-z ]*:\s*$")
 _ENTRY = re.compile(r"^(?P<name>\w+)(?:\s*\([^()]*\))?:\s*(?P<text>.*)$")

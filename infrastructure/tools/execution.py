@@ -30,8 +30,6 @@ from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 from steptrail.runtime.kernel.time_bound import TimeBound
 
-__all__ = ["Executable", "execute", "patience_of", "unfit"]
-
 _LARGE = 10_000
 """Items of a result that are looked through beside the loop."""
 

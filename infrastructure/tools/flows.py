@@ -42,8 +42,6 @@ from steptrail.runtime.flow.control import a_flow
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = ["FlowTool"]
-
 
 class _NoParameters(BaseModel):
     model_config = ConfigDict(extra="forbid")

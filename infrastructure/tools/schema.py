@@ -22,8 +22,6 @@ from steptrail.runtime.agent.stored_types import BareSchema
 from steptrail.runtime.agent.tool_port import ToolContext
 from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = ["Parameters", "parameters_of", "schema_of_model"]
-
 _REFUSED_KINDS: dict[object, str] = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only, and a model names its arguments",
     inspect.Parameter.VAR_POSITIONAL: "is variadic, and a schema has to name every parameter",

@@ -40,8 +40,6 @@ from steptrail.runtime.agent.tool_port import (
     ToolTimedOut,
 )
 
-__all__ = ["SpawnSubagent", "Subagent", "SubagentTool"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Subagent:

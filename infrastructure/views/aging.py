@@ -15,8 +15,6 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Key, Row, Scalar, Table
 
-__all__ = ["Aging"]
-
 _AT_ONCE = 100
 """How many rows one statement names."""
 

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from steptrail.infrastructure.views.database import Answer
 
-__all__ = ["AsOf", "Found"]
-
 
 class AsOf(NamedTuple):
     """Up to where read models are counted: a position of the log, and the instant of the event there.

@@ -14,8 +14,6 @@ from steptrail.domain.errors import QueryRefused
 from steptrail.infrastructure.views.ddl import Sql
 from steptrail.projections.kernel.table import Scalar
 
-__all__ = ["MOST_BYTES", "Answer", "Database", "Selected", "Statements", "TimeToAnswer", "Unfit", "bytes_of", "taken"]
-
 T = TypeVar("T")
 Answer = list[tuple[Any, ...]]
 """The rows of an answer."""

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table, fitting
 
-__all__ = ["POSTGRES", "SQLITE", "Sql", "Values", "cleaned", "quoted", "statements_to_make"]
-
 Values = tuple[Scalar, ...]
 
 

@@ -11,8 +11,6 @@ from steptrail.domain.exception_words import words_of
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.projections.runs_view.signature import template_of
 
-__all__ = ["kept_failure"]
-
 _LONGEST = 4_000
 _MOST = 5
 """How many exceptions of a chain are kept."""

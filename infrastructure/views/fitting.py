@@ -15,8 +15,6 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Table, taker
 
-__all__ = ["check_tables", "keys_to_drop", "rows_to_put", "sums_to_add"]
-
 Columns = tuple[Column, ...]
 _KINDS: Mapping[ColumnKind, tuple[type, str]] = {
     ColumnKind.INTEGER: (int, "whole numbers"),

@@ -8,8 +8,6 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 
-__all__ = ["FoldMemory"]
-
 F = TypeVar("F")
 
 

@@ -18,8 +18,6 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Key, Scalar, Table
 
-__all__ = ["BOOKS", "Damage", "Generation", "PlaceMoved", "Reached", "Skipped", "ViewProgress"]
-
 _INTEGER, _TEXT = ColumnKind.INTEGER, ColumnKind.TEXT
 _OF_TABLES = (
     Column("name", _TEXT, "the name of the projection"),

@@ -16,8 +16,6 @@ from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.views.series import Series
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["folder_of", "open_series"]
-
 
 def open_series(store: EventStore) -> Series:
     """Return the generations of a set of read models of an open store.

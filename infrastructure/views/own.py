@@ -11,8 +11,6 @@ from steptrail.projections.kernel.face import Face, PublicKind, face_of, view_of
 from steptrail.projections.kernel.projection import OnError, Projection
 from steptrail.projections.kernel.table import ColumnKind, Table
 
-__all__ = ["checked"]
-
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 """Plain in every database, and short enough for what is made of it."""
 _SUCH_AS = {"prefixes": "agent:", "types": "ToolExecutionCompleted.TYPE"}

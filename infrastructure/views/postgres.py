@@ -31,8 +31,6 @@ from steptrail.infrastructure.views.publishing import relisted
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
-__all__ = ["PostgresSeries", "PostgresViews"]
-
 T = TypeVar("T")
 _GIVE_WAY = "SET LOCAL lock_timeout = 100"
 """Readers take the locks of several views one after another, and so does the one who replaces them. Long before the

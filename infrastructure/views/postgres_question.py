@@ -13,8 +13,6 @@ from steptrail.domain.errors import QueryRefused
 from steptrail.infrastructure.views.database import Selected, TimeToAnswer, bytes_of, taken
 from steptrail.projections.kernel.table import Scalar
 
-__all__ = ["CANCELLED", "selected"]
-
 CANCELLED = "57014"
 _OTHER_NUMBER_OF_VALUES = "08P01"
 _OF_THE_TEXT = {"0A", "20", "21", "22", "23", "25", "26", "2F", "34", "38", "39", "42", "54", "P0"}

@@ -14,8 +14,6 @@ from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.projection import Projection
 
-__all__ = ["Present"]
-
 T = TypeVar("T")
 _TRIES = 5
 """How many times in a row to begin again where a generation is removed while it is looked at."""

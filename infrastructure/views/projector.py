@@ -40,8 +40,6 @@ from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["VIEW_FAULT_POINTS", "Projector", "RunInThread"]
-
 F = TypeVar("F")
 T = TypeVar("T")
 

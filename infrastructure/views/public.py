@@ -6,8 +6,6 @@ from steptrail.infrastructure.views.ddl import Sql, quoted
 from steptrail.projections.kernel.face import Face, PublicColumn, PublicKind
 from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table
 
-__all__ = ["COLUMNS_VIEW", "LISTED", "face_page", "listed", "selects"]
-
 LISTED = Table(
     name="listed",
     says="the columns of public views, and the faces that these belong to",

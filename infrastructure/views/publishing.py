@@ -8,8 +8,6 @@ from steptrail.infrastructure.views.ddl import Sql
 from steptrail.infrastructure.views.public import LISTED, listed
 from steptrail.projections.kernel.face import Face
 
-__all__ = ["relisted"]
-
 
 def relisted(statements: Statements, sql: Sql, face: Face, generation: int, prefix: str = "") -> Sequence[str]:
     """List the columns of a face in place of those that it had, and return the views that it has no more.

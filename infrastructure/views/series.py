@@ -7,8 +7,6 @@ from steptrail.infrastructure.views.database import Database
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.projections.kernel.face import Face
 
-__all__ = ["Series"]
-
 
 class Series(Protocol):
     """Makes generations and points at one of them; blocking. Raises `StoreError`.

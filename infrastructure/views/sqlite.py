@@ -35,8 +35,6 @@ from steptrail.infrastructure.views.publishing import relisted
 from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
-__all__ = ["SqliteSeries", "SqliteViews"]
-
 T = TypeVar("T")
 _LINK, _POINTER = "current.db", "current"
 _DIGITS = 100

@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-__all__ = ["Turns"]
-
 _PUT_OFF_SECONDS = 0.5
 """So long a batch waits for what is more urgent, and no longer."""
 

@@ -24,8 +24,6 @@ from steptrail.projections.kernel.table import Key, Scalar, Table
 from steptrail.projections.rendering import many
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["ViewsFault", "verified"]
-
 _PATIENCE_SECONDS = 5.0
 _TRIES = 5
 """How many times in a row to begin again where the generation is removed while it is read."""

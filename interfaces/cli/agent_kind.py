@@ -10,8 +10,6 @@ from steptrail.interfaces.cli.summaries import summary
 from steptrail.projections.stop_reasons import STOP_REASON_TYPES
 from steptrail.runtime.agent.result import RunResult
 
-__all__ = ["SHOWN_OF_AGENTS"]
-
 SHOWN_OF_AGENTS = KindShown(
     summary=summary,
     how_to_go_on=how_to_go_on,

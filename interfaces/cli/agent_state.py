@@ -18,8 +18,6 @@ from steptrail.projections.rendering import by_whom, error_data, error_lines, si
 from steptrail.projections.stop_reasons import project_stop_reasons
 from steptrail.runtime.agent.result import RunResult
 
-__all__ = ["agent_state_data", "print_agent_state"]
-
 _CUT = 100
 
 

@@ -8,8 +8,6 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
 from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
 
-__all__ = ["agent_why_data", "print_agent_why"]
-
 _MOST_OF_A_CONTEXT = 300
 
 

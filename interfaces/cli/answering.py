@@ -13,8 +13,6 @@ from steptrail.interfaces.python.session import Session
 if TYPE_CHECKING:
     from steptrail.interfaces.python.flow import Flow
 
-__all__ = ["register"]
-
 
 def register(commands: Commands) -> None:
     """Add the commands."""

@@ -10,8 +10,6 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import store_of
 from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["asked", "in_store", "note_lag"]
-
 T = TypeVar("T")
 
 

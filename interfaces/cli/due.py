@@ -21,8 +21,6 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import lasting
 
-__all__ = ["register"]
-
 _SAID = {
     DueCause.CRASHED: "crashed",
     DueCause.TIMER: "timer over",

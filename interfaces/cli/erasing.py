@@ -17,8 +17,6 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
-__all__ = ["register"]
-
 
 def register(commands: Commands) -> None:
     """Add the commands."""

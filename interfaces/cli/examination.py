@@ -20,8 +20,6 @@ from steptrail.runtime.kernel.abandoned import is_abandoned
 from steptrail.runtime.kernel.history import pages
 from steptrail.runtime.kernel.kinds import KINDS, Kind
 
-__all__ = ["examine"]
-
 _PAGE, _PAGE_OF_DAMAGE = 1_000, 20
 
 

@@ -6,8 +6,6 @@ from typing import Any
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.runtime.agent.result import RunResult
 
-__all__ = ["Exit", "Refusal", "exit_of", "exit_of_status"]
-
 
 class Exit(IntEnum):
     """The exit codes of commands. The reading commands answer `OK`."""

@@ -19,8 +19,6 @@ from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact, redact_flow
 from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["register"]
-
 _WARNING = (
     "steptrail: it holds what the run held: prompts, answers, arguments and results. Look at it before you share it; "
     "`--redact KEY` takes values of tools out"

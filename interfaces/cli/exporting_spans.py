@@ -18,8 +18,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.telemetry import Flavour, Span, TracePer, with_openinference
 
-__all__ = ["add_span_options", "spans_exported"]
-
 _AGAIN_SECONDS = 5.0
 
 

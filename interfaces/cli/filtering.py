@@ -15,8 +15,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.asking.filters import MEASURES, Measure, RunFilter, RunOrder
 from steptrail.projections.asking.runs import RunCount, RunRow
 
-__all__ = ["VIEW_FILTERS", "add_filters", "list_asked", "needs_views"]
-
 _WORDS = {
     "tenant": "of this tenant",
     "model": "that began with this model",

@@ -15,8 +15,6 @@ from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["CHECKS", "Examination", "ExaminedStore", "Finding"]
-
 CHECKS = (
     "store",
     "digest chain",

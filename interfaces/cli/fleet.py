@@ -13,8 +13,6 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.rendering import few, lasting
 from steptrail.runtime.kernel.engine import EngineStatus, TopicStatus, WorkerReport
 
-__all__ = ["register"]
-
 _MOST_NAMED = 3
 """How many of the sessions of a worker are named in a table."""
 

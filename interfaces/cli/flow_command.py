@@ -29,8 +29,6 @@ from steptrail.runtime.kernel.kinds import KINDS
 if TYPE_CHECKING:
     from steptrail.projections.flow_drawing import DrawnFlow
 
-__all__ = ["register"]
-
 
 def register(commands: Commands) -> None:
     """Add the commands."""

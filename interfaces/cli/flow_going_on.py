@@ -11,8 +11,6 @@ from steptrail.interfaces.cli.going_on import ForRun, GivenWords, WayOn, answers
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_questions import questions_of_flow
 
-__all__ = ["WORKFLOW", "code_of_flow", "how_a_flow_goes_on"]
-
 WORKFLOW = "WORKFLOW"
 """The word for the file of a workflow that was begun in Python."""
 

@@ -8,8 +8,6 @@ from steptrail.interfaces.cli.flow_why import flow_why_data, print_flow_why
 from steptrail.interfaces.cli.kinds import KindShown
 from steptrail.runtime.flow.result import FlowResult
 
-__all__ = ["SHOWN_OF_FLOWS"]
-
 SHOWN_OF_FLOWS = KindShown(
     summary=flow_summary,
     how_to_go_on=how_a_flow_goes_on,

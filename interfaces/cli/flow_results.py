@@ -15,8 +15,6 @@ from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.rendering import by_whom, many, request_data
 from steptrail.runtime.flow.result import FlowResult
 
-__all__ = ["error_text", "exit_of_flow", "flow_result_data", "flow_status", "print_flow_result"]
-
 
 def exit_of_flow(result: FlowResult) -> Exit:
     """Return the exit code of `run`, `resume` and `retry` for where the run stands."""

@@ -18,8 +18,6 @@ from steptrail.interfaces.cli.summaries import clock_time
 from steptrail.projections.rendering import by_whom, error_lines, since_text
 from steptrail.runtime.flow.result import FlowResult
 
-__all__ = ["TYPES", "flow_state_data", "print_flow_state"]
-
 TYPES = (FlowStarted.TYPE, FlowRetried.TYPE, ExecutionFinished.TYPE)
 """The stored types of the events that say how the executions ended."""
 

@@ -9,8 +9,6 @@ from steptrail.interfaces.cli.output import one_line
 from steptrail.interfaces.cli.summaries import because, clock_time, summary
 from steptrail.projections.rendering import many
 
-__all__ = ["flow_summary", "task_name"]
-
 _CUT = 100
 _FOLLOWS = {
     stored.NodeThen.RERUN: "it runs again",

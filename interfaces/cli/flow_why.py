@@ -20,8 +20,6 @@ from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
 
-__all__ = ["flow_why_data", "print_flow_why"]
-
 _MOST = 300
 """Characters of a text that somebody else wrote, and names in a list of them."""
 

@@ -23,22 +23,6 @@ from steptrail.projections.advice import Advice, Change
 from steptrail.projections.questions import Question
 from steptrail.projections.same_failure import SameFailure
 
-__all__ = [
-    "ForRun",
-    "GivenWords",
-    "WayOn",
-    "alike_to",
-    "answers_to",
-    "code_of_agent",
-    "given_again",
-    "how_to_go_on",
-    "is_option",
-    "store_given",
-    "typed",
-    "valued",
-    "why_of",
-]
-
 _USER = re.compile(r"://[^:/?#@\s]+@")
 
 

@@ -19,8 +19,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many
 
-__all__ = ["register"]
-
 _LOOK_SECONDS = 10.0
 """How soon a question that has expired is noticed."""
 

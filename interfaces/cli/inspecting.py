@@ -10,8 +10,6 @@ from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, count, engine_of, projection_option, store_of, who
 from steptrail.interfaces.python.loading_projections import load_projections
 
-__all__ = ["register"]
-
 _LAST_PORT = 65_535
 
 

@@ -12,8 +12,6 @@ from steptrail.interfaces.cli.going_on import GivenWords, WayOn
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.summaries import summary
 
-__all__ = ["SHOWN", "KindShown", "kind_shown", "shown_of", "summary_of"]
-
 
 class KindShown(NamedTuple):
     """The words of the command line for one kind of machine.

@@ -24,8 +24,6 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import many
 
-__all__ = ["PAGE", "marks", "paged", "place_of", "register", "run_data"]
-
 PAGE = 50
 _CRASHED = "crashed"
 _FILTERS = ("status", "stop_reason", "agent", "waiting_for", "parent", "since", "until")

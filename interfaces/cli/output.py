@@ -14,8 +14,6 @@ from typing import TextIO
 
 import orjson
 
-__all__ = ["Output", "one_line", "printable"]
-
 _LONGEST_CELL, _WIDEST_COLUMN = 200, 60
 
 

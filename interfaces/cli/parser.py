@@ -18,31 +18,6 @@ from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = [
-    "FORMS",
-    "Commands",
-    "Handler",
-    "Parser",
-    "age",
-    "amount",
-    "by_option",
-    "context_option",
-    "count",
-    "engine_of",
-    "json_object",
-    "json_value",
-    "moment",
-    "most",
-    "one_of",
-    "option_of",
-    "prefix",
-    "projection_option",
-    "seconds",
-    "store_of",
-    "use_option",
-    "who",
-]
-
 Handler = Callable[[argparse.Namespace, Output], int]
 """Carries out a parsed command and returns the exit code."""
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-__all__ = ["bar", "sparkline"]
-
 _BLOCK, _PARTS, _STEPS = "█", " ▏▎▍▌▋▊▉", "▁▂▃▄▅▆▇█"
 
 

@@ -17,8 +17,6 @@ from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.rendering import why_cut
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["FlowProgress", "Progress"]
-
 _CUT = 160
 
 

@@ -23,8 +23,6 @@ from steptrail.projections.tree import RunTree
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = ["register"]
-
 
 class Stood(NamedTuple):
     """A state, and the events that are told of beside it."""

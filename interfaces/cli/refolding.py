@@ -10,8 +10,6 @@ from steptrail.domain.kernel.record import Recorded, Snapshot
 from steptrail.interfaces.cli.findings import Examination
 from steptrail.runtime.kernel.snapshots import restore
 
-__all__ = ["Refolding"]
-
 
 class Refolding:
     """Takes the records of one stream in order; `state` is their fold, None once they cannot be folded."""

@@ -12,8 +12,6 @@ from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.projections.rendering import by_whom, error_data, request_data
 from steptrail.runtime.agent.result import RunResult
 
-__all__ = ["print_result", "result_data"]
-
 
 def result_data(result: RunResult[Any]) -> dict[str, JsonValue]:
     """Return the result as JSON."""

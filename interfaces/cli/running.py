@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["register"]
-
 _EXITS = (
     "Exit codes: 0 completed, 1 failed, 2 refused, 3 stopped by a limit, a guard or a user, 4 paused or waiting, "
     "5 another process runs the session, 6 a workflow completed with recorded errors."

@@ -16,8 +16,6 @@ from steptrail.interfaces.cli.plots import bar, sparkline
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
 
-__all__ = ["register"]
-
 _ROWS, _LONGEST_TREND, _WIDEST_BAR, _BESIDE_BAR = 10, 30, 30, 50
 _TABLES = ("tool", "model")
 

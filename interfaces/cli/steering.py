@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from steptrail.interfaces.python.flow import Flow
     from steptrail.runtime.flow.result import FlowResult
 
-__all__ = ["AnyResult", "Steered", "carried_out", "register"]
-
 AnyResult: TypeAlias = Union[RunResult[Any], "FlowResult"]
 Steered: TypeAlias = Union[Session, "Flow"]
 Carry: TypeAlias = Callable[[Steered], Awaitable[AnyResult]]

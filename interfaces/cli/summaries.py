@@ -13,8 +13,6 @@ from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.output import one_line
 from steptrail.projections.rendering import many, why_cut
 
-__all__ = ["because", "clock_time", "how_it_stopped", "record_data", "summary"]
-
 _CUT = 100
 _FOLLOWS = {
     Then.RERUN: "it runs again",

@@ -14,8 +14,6 @@ from steptrail.interfaces.cli.summaries import clock_time, record_data
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["register"]
-
 
 def register(commands: Commands) -> None:
     """Add the command."""

@@ -17,8 +17,6 @@ from steptrail.interfaces.python.views import SqlAnswer, ViewsStatus
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.rendering import many
 
-__all__ = ["register"]
-
 _MOST_ROWS, _LONGEST_SECONDS, _MOST_MEGABYTES = 1_000, 5.0, MOST_BYTES // 1_000_000
 
 

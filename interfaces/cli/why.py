@@ -13,8 +13,6 @@ from steptrail.projections.kinds import Explanation
 from steptrail.projections.rendering import owner_text
 from steptrail.runtime.kernel.collector import collector_off
 
-__all__ = ["register"]
-
 
 def register(commands: Commands) -> None:
     """Add the command."""

@@ -31,8 +31,6 @@ from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
 
-__all__ = ["register"]
-
 
 def register(commands: Commands) -> None:
     """Add the command."""

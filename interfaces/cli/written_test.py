@@ -10,8 +10,6 @@ from steptrail.interfaces.python.loading import split_reference
 from steptrail.interfaces.python.recording import Recording
 from steptrail.projections.decisions import project_decisions
 
-__all__ = ["module_name", "written_test"]
-
 _TEXT = '''"""Session {session} again, without its model and its tools: it decides what it decided.
 
 `steptrail export --as-test` wrote this, and beside it the recording, which holds what the run held. Where a change of

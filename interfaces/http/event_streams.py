@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.websockets import WebSocket
 
-__all__ = ["Authorize", "event_stream"]
-
 Authorize: TypeAlias = "Callable[[HTTPConnection, str], bool | Awaitable[bool]]"
 """Says whether a client may see a session: asked with the request and the session's id.
 

@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["with_beats"]
-
 T = TypeVar("T")
 
 

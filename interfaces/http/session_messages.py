@@ -20,8 +20,6 @@ from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.following import Followed, Following
 
-__all__ = ["HEARTBEAT", "LOST", "SessionMessages", "place_after"]
-
 LOST = "stream.lost"
 """The end of the type of the message that says that pieces of text were dropped for a slow reader."""
 HEARTBEAT = "heartbeat"

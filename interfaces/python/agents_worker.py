@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["agents_worker"]
-
 
 def agents_worker(
     environment: Environment,

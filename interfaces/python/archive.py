@@ -37,8 +37,6 @@ from steptrail.runtime.kernel.ports import EventStore
 if TYPE_CHECKING:
     from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["Archived", "archive_streams", "file_of", "unarchived"]
-
 _KIND: Final = "steptrail.archive"
 _PAGE = 500
 

@@ -27,8 +27,6 @@ from steptrail.projections.asking.stats import (
 from steptrail.runtime.kernel.lists import crashed_runs, listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["AskingRuns", "RunsPage"]
-
 _ALL = RunFilter()
 _LONGEST = 10_000
 _MOST_CRASHED = 30_000

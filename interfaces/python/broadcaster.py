@@ -26,8 +26,6 @@ from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, 
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
 
-__all__ = ["BroadcastStats", "Broadcaster"]
-
 T = TypeVar("T")
 FoldOf: TypeAlias = Callable[[TextDelta], Awaitable[EnvelopeFold | None]]
 

@@ -5,8 +5,6 @@ from typing import TextIO
 
 from steptrail.projections.lifecycle.base import RunEvent
 
-__all__ = ["ConsoleLogger"]
-
 
 class ConsoleLogger:
     """Writes the time in UTC and the text of each lifecycle event: `trail.wiretap(ConsoleLogger())`.

@@ -19,8 +19,6 @@ from steptrail.runtime.kernel.erasing import erase_stream, retain_streams
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Eraser"]
-
 _ENDED = ("completed", "failed", "stopped")
 
 

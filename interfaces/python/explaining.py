@@ -16,8 +16,6 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 
-__all__ = ["Explainers", "explained"]
-
 
 class Explainers:
     """Keeps the explainers of long streams, for one who asks again and again: only what is new is read then.

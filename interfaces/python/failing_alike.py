@@ -15,8 +15,6 @@ from steptrail.projections.asking.filters import RunFilter
 from steptrail.projections.same_failure import LATELY, SameFailure, TellsSameFailure
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["same_failure", "with_same_failure"]
-
 _PATIENCE_SECONDS: Final = 0.5
 """So long the read models are brought up to date for this. What is not counted then is not told."""
 

@@ -25,8 +25,6 @@ from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
 
-__all__ = ["Flow"]
-
 
 class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     """A handle on the runs of a workflow in one stream, from any process. Holds nothing open."""

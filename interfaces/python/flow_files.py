@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from steptrail.domain.flow.diagnostic import Diagnostic
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["BroughtCode", "InvalidFlowFile", "flow_of_file", "is_flow_file", "place_and_fault", "text_of_file"]
-
 _SUFFIXES = {".yaml", ".yml", ".json"}
 _MOST_BYTES = 1_050_000
 """A little more than a workflow may have, so that one that is too long is told from one that is not."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.graph_builder import GraphBuilder
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["an_agent", "is_flow", "is_flow_builder", "refuse_of_a_flow", "refuse_of_an_agent"]
-
 
 def is_flow(given: object) -> "TypeGuard[BuiltWorkflow]":
     """Tell whether a value is a built workflow. Who has one has imported its module."""

@@ -9,8 +9,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.version import VERSION
 from steptrail.interfaces.python.recording import FORMAT, save_lines, written
 
-__all__ = ["FlowRecording"]
-
 _KIND = "steptrail.flow"
 
 

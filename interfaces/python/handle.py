@@ -20,8 +20,6 @@ from steptrail.runtime.kernel.history import history, history_of_types, typed_re
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["AnyHandle", "Handle"]
-
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 X_co = TypeVar("X_co", bound=Explanation, covariant=True)

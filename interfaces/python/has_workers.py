@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.kernel.room import Most
     from steptrail.runtime.kernel.worker import Worker
 
-__all__ = ["HasWorkers"]
-
 
 class HasWorkers:
     """The methods of a trail for workers."""

@@ -9,8 +9,6 @@ from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LifecycleReader"]
-
 _MOST_SESSIONS = 1_000
 
 

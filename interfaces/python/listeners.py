@@ -27,8 +27,6 @@ from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
 
-__all__ = ["HasListeners", "Listenable", "ListenerRegistration", "Listeners"]
-
 Listenable: TypeAlias = "RunEvent | LiveUpdate"
 """The types that can be listened to: every lifecycle event, and the live updates between two of them."""
 

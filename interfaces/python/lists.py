@@ -25,9 +25,6 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.lists import marked
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["WAIT_KINDS", "agent_name", "instant_of", "known_wait", "newest_questions", "one_of", "open_questions"]
-__all__ += ["states_of", "tree_of"]
-
 WAIT_KINDS: tuple[str, ...] = get_args(WaitKind)
 """The kinds of waits that a run may be listed by."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.graph_builder import GraphBuilder
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["close_models", "load_agent", "load_runnable", "split_reference"]
-
 _DEFAULT_NAME, _NAME_OF_A_FLOW = "agent", "flow"
 _FORMS = "FILE.py[:NAME] or package.module[:NAME]"
 

@@ -7,8 +7,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.interfaces.python.modules import load_module, run_of_theirs
 from steptrail.projections.kernel.projection import Projection
 
-__all__ = ["load_projections"]
-
 _FORMS = "FILE.py:NAME or package.module:NAME"
 
 

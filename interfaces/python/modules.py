@@ -13,8 +13,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.agent.frames import frames_of
 
-__all__ = ["in_words", "load_module", "run_of_theirs"]
-
 _LONGEST = 300
 """Characters of somebody else's error that are told."""
 

@@ -7,8 +7,6 @@ from steptrail.domain.kernel.given import a_text
 from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["name_of", "stream_beginning", "stream_named"]
-
 
 def name_of(stream: str) -> str:
     """Return how people call a stream: what `stream_named` takes."""

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from steptrail.infrastructure.telemetry.telemetry import Telemetry
     from steptrail.projections.kernel.projection import Projection
 
-__all__ = ["check_opening", "checked_projections"]
-
 
 def check_opening(url: object, live: object, clock: object, telemetry: "Telemetry | None") -> None:
     """Raise `ConfigurationError` for what is no address, no switch, no clock, or no telemetry of a new trail."""

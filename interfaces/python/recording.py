@@ -23,8 +23,6 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import apart, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
-__all__ = ["FORMAT", "NOT_CAPTURED", "Recording", "line_of", "lines_of", "record_of", "save_lines", "written"]
-
 FORMAT: Final = 1
 """The version of the file format. A higher one is refused."""
 

@@ -35,8 +35,6 @@ from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.recording import Recording
 from steptrail.runtime.agent.request import Requests
 
-__all__ = ["REDACTED", "redact", "redact_flow"]
-
 REDACTED: Final = "[redacted]"
 """The text in the place of a value."""
 

@@ -23,8 +23,6 @@ from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.key_session import session_or_unnamed
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["run_flow", "start_flow"]
-
 
 class _Given(TypedDict):
     """The arguments of `Steptrail.run` and `Steptrail.start` that say what is to be run."""

@@ -30,8 +30,6 @@ from steptrail.runtime.kernel.run_stream import RunStream
 if TYPE_CHECKING:
     from steptrail.projections.explanation import AgentExplanation  # noqa: F401 - it is used as text, as a type argument
 
-__all__ = ["Session"]
-
 
 class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResult[JsonValue]]):
     """A handle on one session of an agent, from any process. Holds nothing open."""

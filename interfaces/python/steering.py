@@ -15,8 +15,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import APPROVALS, answer_to_approval, answered_once
 from steptrail.runtime.kernel.json_form import to_json_value
 
-__all__ = ["SteeredHandle"]
-
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 X_co = TypeVar("X_co", bound=Explanation, covariant=True)

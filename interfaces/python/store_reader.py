@@ -18,8 +18,6 @@ from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.lists import crashed_runs, due_runs, listed_runs
 from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
 
-__all__ = ["StoreReader"]
-
 
 class StoreReader:
     """Reads all streams of a store: lists of runs, open questions, trees, and the log itself."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.workflow import BuiltWorkflow
     from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["SyncFollower", "SyncFollowing", "SyncHandle", "SyncSession", "SyncSteptrail", "SyncSubscription"]
-
 
 class SyncSubscription(BlockingClosing):
     """`Subscription`, blocking: an iterator, and a context manager that closes it.

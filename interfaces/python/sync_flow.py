@@ -5,8 +5,6 @@ from steptrail.interfaces.python.flow import Flow
 from steptrail.interfaces.python.sync import SyncFollowing
 from steptrail.interfaces.python.twins import Twin, blocking, made
 
-__all__ = ["SyncFlow"]
-
 
 class SyncFlow(Twin[Flow]):
     """`Flow`, blocking."""

@@ -5,8 +5,6 @@ from steptrail.interfaces.python.asking_runs import AskingRuns, RunsPage
 from steptrail.interfaces.python.twins import Twin, blocking, fetched, made
 from steptrail.interfaces.python.views import TrailViews
 
-__all__ = ["SyncAskingRuns", "SyncRunsPage", "SyncViews"]
-
 
 class SyncRunsPage(Twin[RunsPage]):
     """`RunsPage`, blocking."""

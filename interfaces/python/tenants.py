@@ -8,8 +8,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.projections.runs_view.tags import tenant_text
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["tenant_of"]
-
 _TENANT_TYPES = (SessionStarted.TYPE, SessionForked.TYPE, MetadataChanged.TYPE)
 _MOST_ABOVE = 32
 """How many runs above another one are asked for its tenant."""

@@ -58,8 +58,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.flow.result import FlowResult
     from steptrail.runtime.flow.workflow import BuiltWorkflow
 
-__all__ = ["Steptrail"]
-
 
 class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncContextManager["Steptrail"]):
     """Runs agents on one event store. Made by `open`; close it, or use it in `async with`."""

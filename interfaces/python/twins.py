@@ -8,8 +8,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from steptrail.infrastructure.portal import Portal
 
-__all__ = ["BlockingClosing", "Twin", "blocking", "fetched", "made"]
-
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 B = TypeVar("B")

@@ -16,8 +16,6 @@ from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Fresh", "PruneReport", "SqlAnswer", "TrailViews", "ViewsStatus"]
-
 Fresh = Literal["now"] | float | None
 """How new an answer has to be: as of now, or of so many seconds ago; None for as it is."""
 

@@ -11,8 +11,6 @@ from steptrail.projections.runs_view.face import RUNS_FACE
 from steptrail.projections.runs_view.view import RunsView
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["own_projections", "views_of_runs"]
-
 
 def own_projections(given: Sequence[Projection[Any]]) -> Sequence[Projection[Any]]:
     """Return the projections of a service. Raises `ConfigurationError` for those that cannot be."""

@@ -6,8 +6,6 @@ from typing import NamedTuple
 from steptrail.domain.errors import ConfigurationError
 from steptrail.projections.asking.filters import RunOrder
 
-__all__ = ["Cursor"]
-
 _TEXT = re.compile(r"([a-z_]{1,20})\.(-?[0-9a-f]{1,16})\.([0-9a-f]{1,16})", re.ASCII)
 
 

@@ -18,9 +18,6 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.runs_view.tags import MOST_TAGS
 
-__all__ = ["CRASHED", "MEASURES", "Measure", "RunFilter", "RunOrder", "Since", "any_of", "bound_of", "instant_of"]
-__all__ += ["one_text"]
-
 Since = datetime | timedelta | None
 """An instant, or how long ago; None for from the beginning."""
 

@@ -11,8 +11,6 @@ from steptrail.projections.asking.cursor import Cursor
 from steptrail.projections.asking.filters import RunOrder
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["ORDERED_BY", "RUN_COLUMNS", "AnswerPart", "RunCount", "RunRow", "page_of_runs", "run_row"]
-
 ORDERED_BY = {
     RunOrder.NEWEST: "execution",
     RunOrder.OLDEST: "execution",

@@ -27,8 +27,6 @@ from steptrail.projections.runs_view.tables import TOKENS
 from steptrail.projections.runs_view.tags import LONGEST_TAG, kept_tenant
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["COUNTED", "Period", "Questions", "Statement"]
-
 COUNTED = 10_000
 """So far the runs of a list are counted."""
 _COMMON = "completed"

@@ -15,9 +15,6 @@ from steptrail.projections.runs_view.spread import middle_of
 from steptrail.projections.runs_view.sums import RUNS_DAILY
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["GROUPS", "FailureGroup", "Group", "GroupBy", "ModelStats", "Percentiles", "Retries", "ShadowVotes", "Stats"]
-__all__ += ["StatsQuestion", "ToolStats", "failure_groups", "percentiles"]
-
 GroupBy = Literal["agent", "day", "kind"]
 """Names the groups of runs. Their status and stop reason are told for each group."""
 

@@ -4,8 +4,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast.envelope import BroadcastEnvelope
 from steptrail.projections.broadcast_text import timestamp_text
 
-__all__ = ["cloud_event"]
-
 _TYPE_PREFIX, _TYPE_VERSION = "dev.steptrail.", ".v1"
 
 

@@ -4,8 +4,6 @@ from typing import Literal
 
 from steptrail.domain.base import Count, Settings
 
-__all__ = ["BroadcastConfig", "EnvelopeForm"]
-
 EnvelopeForm = Literal["epic", "reverb"]
 """How a body is laid out: `event`, `timestamp`, `agent_id`, `data`; or `type`, `session_id`, …, `payload`."""
 

@@ -14,8 +14,6 @@ from steptrail.domain.kernel.given import a_text
 from steptrail.projections.broadcast.config import EnvelopeForm
 from steptrail.projections.broadcast_text import timestamp_text
 
-__all__ = ["BEFORE_ALL", "CHANNEL_PREFIX", "BroadcastEnvelope", "Place", "StreamKind", "enveloped", "id_of", "place_of"]
-
 CHANNEL_PREFIX = "agent."
 
 StreamKind = Literal["agent", "flow"]

@@ -10,16 +10,6 @@ from steptrail.projections.broadcast.payloads import Message, Payload, error_sho
 from steptrail.projections.lifecycle import flow_nodes as nodes, flow_runs as runs
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 
-__all__ = [
-    "FLOW_CHUNK",
-    "FLOW_PROGRESS",
-    "FLOW_STATUS",
-    "flow_said_of",
-    "flow_status_payload",
-    "node_chunk_payload",
-    "node_progress_payload",
-]
-
 FLOW_STATUS = "flow.status"
 FLOW_CHUNK = "flow.stream.chunk"
 FLOW_PROGRESS = "flow.node.progress"

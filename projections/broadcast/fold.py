@@ -30,8 +30,6 @@ from steptrail.projections.lifecycle.flow_nodes import FlowAttemptEnded, FlowAtt
 from steptrail.projections.lifecycle.flow_runs import FlowExecutionEnded, FlowRunEvent
 from steptrail.projections.lifecycle.steps import AgentStepCompleted, AgentStepStarted
 
-__all__ = ["EnvelopeFold", "Moment", "chunk_of", "envelopes_of"]
-
 Moment = Literal["early", "now", "late"]
 """When a piece of a reply comes: before its step or try was told of, while it is open, or after it was."""
 

@@ -18,8 +18,6 @@ from steptrail.projections.lifecycle.handler_types import LifecycleEvent
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.ui.ids import reply_id
 
-__all__ = ["CHUNK", "CONTINUATION", "STATUS", "chunk_payload", "error_shown", "said_of", "status_payload"]
-
 STATUS = "agent.status"
 MESSAGE = "agent.message"
 STEP_STARTED = "agent.step.started"

@@ -6,8 +6,6 @@ from typing import TypeVar, cast
 
 from steptrail.projections.kernel.table import Key, Row, Table
 
-__all__ = ["Changes"]
-
 V = TypeVar("V")
 
 

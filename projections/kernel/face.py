@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Table
 
-__all__ = ["Face", "PublicColumn", "PublicKind", "PublicView", "face_of", "view_of"]
-
 
 class PublicKind(StrEnum):
     """The type of a public column. The last four are made of whole numbers of a smaller unit."""

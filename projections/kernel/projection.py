@@ -8,8 +8,6 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Table
 
-__all__ = ["OnError", "Projection"]
-
 F = TypeVar("F")
 
 OnError = Literal["stop", "skip"]

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-__all__ = ["INSTANT", "Column", "ColumnKind", "Index", "Key", "Row", "Scalar", "Table", "fitting", "taker"]
-
 INSTANT = "microseconds of UTC"
 """The unit of a column that holds instants."""
 _UNFIT = re.compile("[\0\ud800-\udfff]")

@@ -15,8 +15,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.camel_form import camel_form
 
-__all__ = ["RunEvent", "error_text", "first_of", "in_ms", "told_as"]
-
 _INSTANTS = {"until", "due_at", "expires_at", "started", "ended"}
 _ID_SHOWN = 8
 _MOST_SHOWN = 200

@@ -19,8 +19,6 @@ from steptrail.projections.lifecycle.executions import (
 )
 from steptrail.projections.lifecycle.handler_types import Head, LifecycleEvents, LifecycleHandlers, Moment
 
-__all__ = ["OF_EXECUTIONS"]
-
 OF_EXECUTIONS = LifecycleHandlers()
 
 

@@ -9,21 +9,6 @@ from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import RunEvent, error_text, told_as
 
-__all__ = [
-    "AgentExecutionCompleted",
-    "AgentExecutionEnded",
-    "AgentExecutionFailed",
-    "AgentExecutionPaused",
-    "AgentExecutionResumed",
-    "AgentExecutionStarted",
-    "AgentExecutionStopped",
-    "AgentExecutionUnpaused",
-    "AgentExecutionWaitEnded",
-    "AgentExecutionWaiting",
-    "MessagesAdded",
-    "StopSignalReceived",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentExecutionStarted(RunEvent):

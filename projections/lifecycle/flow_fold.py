@@ -22,8 +22,6 @@ from steptrail.projections.lifecycle.base import RunEvent, in_ms
 from steptrail.projections.lifecycle.flow_nodes import FlowLifecycleEvent
 from steptrail.projections.lifecycle.handler_types import Head
 
-__all__ = ["FlowLifecycleFold", "flow_lifecycle_events"]
-
 
 class _NodeHead(Head):
     """The fields that all lifecycle events about a node share."""

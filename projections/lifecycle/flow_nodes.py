@@ -8,24 +8,6 @@ from steptrail.projections.lifecycle import flow_runs as runs
 from steptrail.projections.lifecycle.base import error_text
 from steptrail.projections.lifecycle.flow_runs import FlowRunEvent
 
-__all__ = [
-    "AttemptOutcome",
-    "FlowAttemptEnded",
-    "FlowAttemptStarted",
-    "FlowLifecycleEvent",
-    "FlowNodeCancelled",
-    "FlowNodeCompleted",
-    "FlowNodeEvent",
-    "FlowNodeFailed",
-    "FlowNodeFailureRecorded",
-    "FlowNodeSkipped",
-    "FlowNodeStarted",
-    "FlowQuestionAnswered",
-    "FlowQuestionAsked",
-    "FlowRetryScheduled",
-    "QuestionKind",
-]
-
 AttemptOutcome = Literal["completed", "failed", "interrupted", "suspended"]
 """How a try ended. `interrupted` means that nobody knows what it did, `suspended` that the stream below it rests."""
 

@@ -9,21 +9,6 @@ from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import RunEvent, error_text, told_as
 
-__all__ = [
-    "FlowExecutionCompleted",
-    "FlowExecutionEnded",
-    "FlowExecutionFailed",
-    "FlowExecutionPaused",
-    "FlowExecutionResumed",
-    "FlowExecutionStarted",
-    "FlowExecutionStopped",
-    "FlowExecutionUnpaused",
-    "FlowExecutionWaitEnded",
-    "FlowExecutionWaiting",
-    "FlowRunEvent",
-    "FlowStopSignalReceived",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRunEvent(RunEvent):

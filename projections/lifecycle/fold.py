@@ -19,8 +19,6 @@ from steptrail.projections.lifecycle.handler_types import LifecycleEvents, Lifec
 from steptrail.projections.lifecycle.step_handlers import OF_STEPS
 from steptrail.projections.lifecycle.tool_handlers import OF_TOOLS
 
-__all__ = ["LifecycleFold", "lifecycle_events"]
-
 _WITHOUT_LIFECYCLE = LifecycleHandlers()
 
 

@@ -15,8 +15,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.lifecycle import executions, steps, tools
 
-__all__ = ["CallHead", "Head", "LifecycleEvent", "LifecycleEvents", "LifecycleHandlers", "Moment"]
-
 LifecycleEvent = (
     executions.AgentExecutionCompleted
     | executions.AgentExecutionFailed

@@ -21,8 +21,6 @@ from steptrail.projections.lifecycle.steps import (
 )
 from steptrail.projections.rendering import why_cut
 
-__all__ = ["OF_STEPS"]
-
 OF_STEPS = LifecycleHandlers()
 
 

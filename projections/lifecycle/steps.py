@@ -8,18 +8,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.usage import Usage
 from steptrail.projections.lifecycle.base import RunEvent, error_text
 
-__all__ = [
-    "AgentStepCompleted",
-    "AgentStepStarted",
-    "DecisionTaken",
-    "HookExecuted",
-    "InferenceRequestFailed",
-    "InferenceRequestStarted",
-    "InferenceResponseReceived",
-    "TokenUsageReported",
-    "ValidationFailed",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStepStarted(RunEvent):

@@ -20,8 +20,6 @@ from steptrail.projections.lifecycle.tools import (
 )
 from steptrail.projections.rendering import why_cut
 
-__all__ = ["OF_TOOLS"]
-
 OF_TOOLS = LifecycleHandlers()
 
 _INTERRUPTED = "interrupted"

@@ -9,17 +9,6 @@ from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.lifecycle.base import RunEvent, error_text, first_of, told_as
 
-__all__ = [
-    "CallBlocked",
-    "CallCancelled",
-    "SubagentCompleted",
-    "SubagentSpawning",
-    "ToolCallCompleted",
-    "ToolCallEvent",
-    "ToolCallStarted",
-    "ToolCallSuspended",
-]
-
 _PROMPT_SHOWN = 100
 
 

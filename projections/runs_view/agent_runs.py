@@ -18,8 +18,6 @@ from steptrail.projections.runs_view.executions import (
 from steptrail.projections.runs_view.memory import RestMemory, RunMemory, RunMoment, StreamMemory
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["AGENT_RUN_HANDLERS"]
-
 AGENT_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _OPEN = frozenset({ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.WAITING})

@@ -22,8 +22,6 @@ from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
 from steptrail.projections.runs_view.tables import ATTEMPTS, TOOL_CALLS
 from steptrail.projections.runs_view.values import micros, plain
 
-__all__ = ["CALL_HANDLERS", "ask_for", "close_step", "move_call"]
-
 CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _NEW: Row = {**TOOL_CALLS.blanks, "attempts": 0}

@@ -18,8 +18,6 @@ from steptrail.projections.runs_view.sums import (
 )
 from steptrail.projections.runs_view.values import day_of
 
-__all__ = ["count_failure", "count_model_call", "count_retry", "count_run", "count_tool_call"]
-
 _MEASURES = ("active", "wall", "idle", "people")
 
 

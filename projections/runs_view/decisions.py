@@ -14,8 +14,6 @@ from steptrail.projections.runs_view.signature import ErrorKind, kind_of
 from steptrail.projections.runs_view.tables import EVALUATIONS, OUTCOMES
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["DECISION_HANDLERS"]
-
 DECISION_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _ALLOW = ContinuationDecision.ALLOW

@@ -17,8 +17,6 @@ from steptrail.projections.runs_view.tables import (
     TRIES,
 )
 
-__all__ = ["DERIVED", "SPREAD_WITH_TIMES", "UNITED_ATTEMPTS"]
-
 _SINCE = "0.1"
 _BITS = [2**place for place in range(10)]
 """Bucket 1,023 would be of runs of eight thousand years."""

@@ -29,19 +29,6 @@ from steptrail.projections.runs_view.tables import EXECUTIONS, RESTS, TAGS
 from steptrail.projections.runs_view.tags import tags_in, tenant_in
 from steptrail.projections.runs_view.values import nanos, plain, tokens, whole
 
-__all__ = [
-    "SHARED_HANDLERS",
-    "begin_rest",
-    "begin_run",
-    "change_metadata",
-    "end_rest",
-    "end_run",
-    "execution_row",
-    "rest_in_wait",
-    "resume_run",
-    "run_at",
-]
-
 SHARED_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _FOR_PEOPLE = frozenset({"approval", "unknown_outcome", "human", "step"})

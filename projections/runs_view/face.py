@@ -5,8 +5,6 @@ from steptrail.projections.runs_view.derived import DERIVED, SPREAD_WITH_TIMES, 
 from steptrail.projections.runs_view.sums import SPREAD_DAILY, SUMS
 from steptrail.projections.runs_view.tables import ATTEMPTS, ROWS
 
-__all__ = ["RUNS_FACE"]
-
 _OTHERS = {ATTEMPTS: UNITED_ATTEMPTS, SPREAD_DAILY: SPREAD_WITH_TIMES}
 _OF_TABLES = (_OTHERS.get(table) or view_of(table, since="0.1") for table in (*ROWS, *SUMS))
 RUNS_FACE = Face(version=4, views=(*_OF_TABLES, *DERIVED))

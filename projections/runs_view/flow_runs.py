@@ -9,8 +9,6 @@ from steptrail.projections.runs_view.memory import RunMoment, StreamMemory
 from steptrail.projections.runs_view.values import plain
 from steptrail.projections.runs_view.visits import count_cut_visits, take_up_again
 
-__all__ = ["FLOW_RUN_HANDLERS"]
-
 FLOW_RUN_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 

@@ -21,18 +21,6 @@ from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.signature import ErrorKind
 from steptrail.projections.runs_view.spending import Spending
 
-__all__ = [
-    "CallMemory",
-    "InferenceMemory",
-    "RestMemory",
-    "RunMemory",
-    "RunMoment",
-    "StepMemory",
-    "StreamMemory",
-    "TryMemory",
-    "VisitMemory",
-]
-
 
 @dataclass(slots=True)
 class RestMemory:

@@ -15,8 +15,6 @@ from steptrail.projections.kernel.table import Row
 from steptrail.projections.runs_view.tables import SIGNATURES
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["NO_ERROR", "ErrorKind", "kind_of", "template_of"]
-
 _LONGEST = 200
 _READ = 2_000
 """So many characters of a message are looked at."""

@@ -7,8 +7,6 @@ from steptrail.domain.prices import Cost, PriceTable
 from steptrail.domain.usage import ModelUsage, Usage, billed_together
 from steptrail.projections.runs_view.values import nanos
 
-__all__ = ["Spending"]
-
 
 @dataclass(slots=True)
 class Spending:

@@ -2,8 +2,6 @@
 
 import math
 
-__all__ = ["WIDTH", "bucket_of", "middle_of"]
-
 WIDTH = 1.04
 """The end of a bucket, of its beginning."""
 

@@ -15,8 +15,6 @@ from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
 from steptrail.projections.runs_view.values import micros, plain, tokens
 
-__all__ = ["STEP_HANDLERS"]
-
 STEP_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _NEW_INFERENCE: Row = {**INFERENCES.blanks, **tokens(Usage()), "status": "in_progress"}

@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from steptrail.projections.kernel.table import Column, ColumnKind, Table
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["FAILURES_DAILY", "MODELS_DAILY", "OF_ALL_TENANTS", "RETRIES_DAILY", "RUNS_DAILY", "SPREAD_DAILY", "SUMS"]
-__all__ += ["TOOLS_DAILY"]
-
 
 def _text(name: str, says: str) -> Column:
     return Column(name, ColumnKind.TEXT, says)

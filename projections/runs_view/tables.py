@@ -7,23 +7,6 @@ for what is left of the message of an error without its values.
 
 from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Index, Table
 
-__all__ = [
-    "ATTEMPTS",
-    "EVALUATIONS",
-    "EXECUTIONS",
-    "INFERENCES",
-    "OUTCOMES",
-    "RESTS",
-    "ROWS",
-    "SIGNATURES",
-    "STEPS",
-    "TAGS",
-    "TOKENS",
-    "TOOL_CALLS",
-    "TRIES",
-    "VISITS",
-]
-
 TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_read", "tokens_reasoning")
 """The five disjoint kinds of tokens, as columns."""
 

@@ -9,8 +9,6 @@ from hashlib import sha256
 from steptrail.domain.json_value import JsonValue
 from steptrail.projections.runs_view.values import plain
 
-__all__ = ["LONGEST_TAG", "MOST_TAGS", "kept_tenant", "tags_in", "tenant_in", "tenant_text"]
-
 MOST_TAGS = 16
 """So many tags a run has at most: the first ones by their names."""
 

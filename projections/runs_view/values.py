@@ -6,8 +6,6 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.usage import Usage
 from steptrail.projections.kernel.table import Row
 
-__all__ = ["day_of", "micros", "nanos", "plain", "tokens", "whole"]
-
 _MOST = 2**53
 """So many microseconds are 285 years. A sum of a thousand such numbers fits into 64 bits."""
 

@@ -25,8 +25,6 @@ from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, SUMS
 from steptrail.projections.runs_view.tables import EXECUTIONS, ROWS
 from steptrail.projections.runs_view.visits import VISIT_HANDLERS
 
-__all__ = ["RunsView"]
-
 _Table = Mapping[type[Any], Callable[[StreamMemory, Any, RunMoment], None]]
 
 _HANDLERS: Mapping[str, _Table] = {

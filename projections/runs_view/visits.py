@@ -21,8 +21,6 @@ from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import TRIES, VISITS
 from steptrail.projections.runs_view.values import micros, plain, tokens, whole
 
-__all__ = ["VISIT_HANDLERS", "count_cut_visits", "take_up_again"]
-
 VISIT_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
 
 _Ended = (

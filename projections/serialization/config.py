@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_whole
 
-__all__ = ["SlimSerializationConfig"]
-
 LEAST_BYTES = 4096
 """How many bytes a document may need that has no list, metadata or vote."""
 

@@ -2,8 +2,6 @@
 
 import unicodedata
 
-__all__ = ["cut"]
-
 _MARK = "..."
 _JOINER = "\u200d"
 _LONGEST_CHARACTER = 32

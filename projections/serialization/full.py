@@ -18,8 +18,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of
 from steptrail.projections.serialization.reader import Reader
 
-__all__ = ["FullAgentStateSerializer"]
-
 _Object = dict[str, JsonValue]
 _VIEW = ("format", "parentAgentId", "status")
 """Keys that are written for readers only: their values follow from the rest."""

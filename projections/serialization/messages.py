@@ -30,16 +30,6 @@ from steptrail.projections.serialization.config import SlimSerializationConfig
 from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.reader import Reader
 
-__all__ = [
-    "OMITTED_RESULT",
-    "UNFIT_ARGUMENTS",
-    "Entry",
-    "is_result",
-    "message_of",
-    "newest_entries",
-    "without_orphans",
-]
-
 Entry = dict[str, JsonValue]
 
 OMITTED_RESULT = "[tool result omitted]"

@@ -6,8 +6,6 @@ from typing import Protocol
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["CanSerializeAgentState"]
-
 
 class CanSerializeAgentState(Protocol):
     """Makes a dictionary of JSON values of a state, and a state of such a dictionary."""

@@ -10,8 +10,6 @@ from steptrail.domain.instants import from_iso
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import storable
 
-__all__ = ["Reader"]
-
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 

@@ -22,8 +22,6 @@ from steptrail.domain.version import VERSION
 from steptrail.projections.serialization.messages import message_of
 from steptrail.projections.serialization.reader import Reader
 
-__all__ = ["restored"]
-
 MOST_STEPS = 100_000
 """Each is two events: a number that somebody made up must not take all memory."""
 

@@ -18,8 +18,6 @@ from steptrail.projections.serialization.cutting import cut
 from steptrail.projections.serialization.messages import Entry, newest_entries, without_orphans
 from steptrail.projections.serialization.restoring import restored
 
-__all__ = ["SlimAgentStateSerializer"]
-
 _LONGEST_NAME = 200
 """Characters that are kept of the name of a criterion, which may be anything."""
 

@@ -15,8 +15,6 @@ from steptrail.projections.telemetry.names import PROVIDERS, Name, Operation, Ow
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute, SpanKind
 
-__all__ = ["AgentSpans"]
-
 _STEP, _CHAT = "step", "chat"
 
 

@@ -17,8 +17,6 @@ from steptrail.projections.masking import Masking
 from steptrail.projections.telemetry.names import MOST_CHARACTERS, Name, Own
 from steptrail.projections.telemetry.span import Attribute
 
-__all__ = ["AgentContent", "SpanContent"]
-
 _LONGEST_TEXT = 8_000
 """Characters of one text. What is longer is cut, so that a long result leaves the other messages."""
 

@@ -10,8 +10,6 @@ from steptrail.projections.telemetry.names import Name, Operation, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute
 
-__all__ = ["FlowSpans"]
-
 
 class FlowSpans:
     """Begins and ends the spans of one stream of runs. It remembers names and numbers of nodes, and nothing else."""

@@ -16,8 +16,6 @@ from steptrail.projections.telemetry.names import Name, Own
 from steptrail.projections.telemetry.open_spans import OpenSpans
 from steptrail.projections.telemetry.span import Attribute, Span, TracePer
 
-__all__ = ["SpanFold"]
-
 _LIMITS = frozenset({StopReason.STEPS_LIMIT, StopReason.TOKEN_LIMIT, StopReason.TIME_LIMIT})
 """The reasons for which a run stops that are no error."""
 

@@ -9,8 +9,6 @@ from typing import NamedTuple
 from steptrail.projections.telemetry.names import Metric, Name, Operation, Own
 from steptrail.projections.telemetry.span import Attribute, Attributes, Span
 
-__all__ = ["INSTRUMENTS", "Instrument", "Measure", "measures_of"]
-
 
 class Instrument(NamedTuple):
     """A counter, or with `buckets` a histogram. The unit and the buckets of the conventions are theirs."""

@@ -6,8 +6,6 @@ They are taken from the package `opentelemetry-semantic-conventions` 0.66b2.
 from collections.abc import Mapping
 from enum import StrEnum
 
-__all__ = ["CONTENT", "MOST_CHARACTERS", "PROVIDERS", "SCHEMA_URL", "Metric", "Name", "Operation", "Own"]
-
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 """The version of the conventions by which the names of `Name` and `Operation` are chosen."""
 

@@ -25,8 +25,6 @@ from steptrail.projections.telemetry.span import (
     trace_id,
 )
 
-__all__ = ["OpenSpans"]
-
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
 
 

@@ -12,8 +12,6 @@ from typing import Any, Literal
 from steptrail.projections.telemetry.names import Name, Operation, Own
 from steptrail.projections.telemetry.span import Attribute, Span
 
-__all__ = ["Flavour", "with_openinference"]
-
 Flavour = Literal["openinference"]
 """The attributes that spans get beside those of OpenTelemetry's conventions and Steptrail's own."""
 

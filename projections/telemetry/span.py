@@ -6,21 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "LONGEST",
-    "Attribute",
-    "Attributes",
-    "Span",
-    "SpanEvent",
-    "SpanKind",
-    "SpanLink",
-    "TracePer",
-    "bounded",
-    "is_sampled",
-    "span_id",
-    "trace_id",
-]
-
 Attribute = str | bool | int | float | tuple[str, ...]
 Attributes = Mapping[str, Attribute]
 

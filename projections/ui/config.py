@@ -9,8 +9,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.projections.broadcast_text import args_summary, cut_args
 from steptrail.projections.serialization.messages import UNFIT_ARGUMENTS
 
-__all__ = ["UiConfig"]
-
 _FAILED = "The tool failed."
 
 

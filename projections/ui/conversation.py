@@ -29,8 +29,6 @@ from steptrail.projections.ui.models import (
 )
 from steptrail.projections.ui.tool_messages import open_call, settled_call
 
-__all__ = ["looks_like_json", "ui_conversation"]
-
 _STANDARD = UiConfig()
 
 

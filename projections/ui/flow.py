@@ -16,8 +16,6 @@ from steptrail.projections.questions import Question
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.flow_models import UiFlowError, UiFlowNode, UiFlowQuestion, UiFlowRun
 
-__all__ = ["ui_flow"]
-
 _FAILED = "The node failed."
 
 

@@ -8,8 +8,6 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.projections.flow_drawing import NodeMark
 from steptrail.projections.ui.models import UiModel
 
-__all__ = ["UiFlowError", "UiFlowNode", "UiFlowQuestion", "UiFlowRun"]
-
 
 class UiFlowNode(UiModel):
     """A node of the workflow, and where it stands. `ran` counts its visits that succeeded, `tries` its tries."""

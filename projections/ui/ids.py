@@ -4,8 +4,6 @@ A process that streams a run can say the id of a message before the message is s
 the call's effect id, and so has the approval that is asked for it.
 """
 
-__all__ = ["reply_id", "said_id", "status_id"]
-
 
 def reply_id(execution: str, step: int) -> str:
     """Return the id of the model's reply in step `step` (from 1); the parts of it that are streamed have it too."""

@@ -10,21 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 
-__all__ = [
-    "UiApproval",
-    "UiCitation",
-    "UiContinuation",
-    "UiConversation",
-    "UiMessage",
-    "UiMetadata",
-    "UiModel",
-    "UiRetry",
-    "UiRole",
-    "UiStatusType",
-    "UiToolCall",
-    "UiToolStatus",
-]
-
 UiRole = Literal["user", "assistant", "tool", "status"]
 """The role of the one who speaks; `status` is the run itself."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from steptrail.projections.ui.models import UiConversation, UiMessage
 
-__all__ = ["reconcile"]
-
 
 def reconcile(shown: UiConversation, stored: UiConversation) -> UiConversation:
     """Return the messages to show of a session, given those that are shown and those that are stored of it.

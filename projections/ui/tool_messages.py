@@ -15,8 +15,6 @@ from steptrail.projections.lifecycle.base import in_ms
 from steptrail.projections.ui.config import UiConfig
 from steptrail.projections.ui.models import UiMessage, UiMetadata, UiRetry, UiToolStatus
 
-__all__ = ["open_call", "settled_call"]
-
 _SETTLED: dict[CallStatus, UiToolStatus] = {
     CallStatus.COMPLETED: "completed",
     CallStatus.FAILED: "failed",

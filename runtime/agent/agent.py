@@ -37,8 +37,6 @@ from steptrail.runtime.agent.tool_port import RunnableTool
 from steptrail.runtime.agent.type_variables import ContextT, OutputT_co
 from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["Agent", "AnyAgent", "base_criteria", "criteria_for", "is_agent"]
-
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
     """Return the criteria of an execution: the built-in ones with its recorded settings, then the agent's own."""

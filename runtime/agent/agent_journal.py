@@ -13,8 +13,6 @@ from steptrail.runtime.kernel.history import typed_records
 from steptrail.runtime.kernel.journal import Journal, fold_stream
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["AgentJournal", "OnCommit", "agent_records", "load"]
-
 AgentJournal: TypeAlias = Journal[AgentState, AgentEvent]
 
 

@@ -35,8 +35,6 @@ from steptrail.runtime.kernel.ports import ModelDriver
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["AgentBuilder", "Capability"]
-
 V = TypeVar("V")
 
 

@@ -16,8 +16,6 @@ from steptrail.domain.provider_errors import ProviderError, read_error
 from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.agent.frames import frames_of
 
-__all__ = ["MAX_CAUSES", "RecordedFailure", "capture"]
-
 MAX_CAUSES: Final = 8
 """How many exceptions of a chain are read and kept."""
 

@@ -29,8 +29,6 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["ChildSession", "ChildSessionEnd", "why_no_answer"]
-
 _LOOK_SECONDS = 0.2
 
 _Narrowing: TypeAlias = Callable[[Limits, Limits], Limits]

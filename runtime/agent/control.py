@@ -39,8 +39,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.stream_lease import LOOKS
 
-__all__ = ["SessionControl"]
-
 _LOOKS_OF_A_SENDER = 60 * LOOKS
 """How many times a sender tries to get the lease of a session at rest. That takes longer than the lease of a process
 that died on another machine lasts."""

@@ -5,8 +5,6 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.run import CutBy
 
-__all__ = ["EARLY_SECONDS", "first_of", "is_out_of_time", "seconds_left", "shortest", "within"]
-
 EARLY_SECONDS = 0.05
 """Seconds. Two deadlines that are as near to each other as this count as one, because no timer is more exact."""
 

@@ -10,8 +10,6 @@ from steptrail.runtime.agent.type_variables import ContextT
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["DeclaredContext"]
-
 
 class DeclaredContext(Generic[ContextT]):
     """The type of a context. Raises `ConfigurationError` for one that cannot be stored, and for one with a secret."""

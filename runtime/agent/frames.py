@@ -14,8 +14,6 @@ from typing import Final
 
 from steptrail.domain.exception_words import unicode_text
 
-__all__ = ["MAX_FRAMES", "frames_of"]
-
 MAX_FRAMES: Final = 5
 """How many frames of a chain of exceptions are kept."""
 

@@ -10,8 +10,6 @@ from steptrail.domain.messages import Message
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.builder import AgentBuilder
 
-__all__ = ["a_context", "a_history", "a_message", "an_agent", "refuse_context"]
-
 
 def an_agent(given: object) -> AnyAgent:
     """Return `given`, which must be an agent. Raises `ConfigurationError` for anything else, such as a builder."""

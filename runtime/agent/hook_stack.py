@@ -21,8 +21,6 @@ from steptrail.domain.hooks.types import HookType, hook_type_of
 from steptrail.runtime.agent.run_log import failed_vote
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
 
-__all__ = ["HookStack", "RegisteredHook"]
-
 
 class RegisteredHook(Struct, frozen=True):
     """A hook with the moment at which it runs and its priority."""

@@ -26,8 +26,6 @@ from steptrail.runtime.kernel.live_updates import OnUpdate, Watching, tell
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 from steptrail.runtime.kernel.time_bound import TimeBound
 
-__all__ = ["Inference"]
-
 _MODEL = -1
 """The key of the model call among the effects in flight; tool calls have their positions."""
 

@@ -22,8 +22,6 @@ from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.run_log import RUNS, call_failed, failed_vote
 from steptrail.runtime.agent.unfit import unfit
 
-__all__ = ["judges_of", "tell_conclusions"]
-
 _TOLD = frozenset({InferenceStarted, RetryScheduled, ToolRetryScheduled, ToolExecutionFailed})
 
 

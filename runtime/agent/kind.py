@@ -23,8 +23,6 @@ from steptrail.runtime.agent.owner import AgentStream, SessionOwner
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
-__all__ = ["KIND"]
-
 _ENDS_OF_EFFECTS = (
     InferenceCompleted,
     InferenceFailed,

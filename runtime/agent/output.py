@@ -31,16 +31,6 @@ from steptrail.runtime.kernel.ports import ModelDriver
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = [
-    "AgentOutput",
-    "KnowsOutputModes",
-    "OutputContext",
-    "OutputModeName",
-    "OutputRejected",
-    "TypedOutput",
-    "Validator",
-]
-
 OutputModeName = Literal["auto", "native", "tool", "prompted", "last"]
 """A member of `OutputMode`, or `auto`: the one that suits the model and the agent's tools."""
 

@@ -21,8 +21,6 @@ from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Perform, Segment
 
-__all__ = ["AgentStream", "SessionOwner"]
-
 AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
 
 

@@ -6,8 +6,6 @@ from typing import Final
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputSpec
 
-__all__ = ["PartialOutput"]
-
 _LEAST_SECONDS: Final = 0.1
 """The time between two readings, because each reads the whole text again."""
 

@@ -46,8 +46,6 @@ from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import Cut, InFlight
 
-__all__ = ["Runner", "waits_for_somebody_else"]
-
 _NEED_AN_AGENT = (StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
 _NEED_RESOURCES = (RunHooks, StartInference, CallModel, JudgeAnswer, RunCalls)
 

@@ -8,8 +8,6 @@ from steptrail.domain.inference import ModelRequest
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.agent.request import Requests
 
-__all__ = ["recorded_requests"]
-
 
 def recorded_requests(session: str, records: Sequence[Recorded[AgentEvent]]) -> Iterator[tuple[int, ModelRequest, str]]:
     """Yield each request of `records`: the index of its `inference.started`, the request, and its digest.

@@ -22,8 +22,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.output import OutputMode, OutputSpec
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["Requests"]
-
 
 class Requests:
     """Builds the requests of one session, one after another."""

@@ -16,8 +16,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.runtime.agent.run_log import RUNS, resources_failed
 from steptrail.runtime.kernel.cancellation import wait_through
 
-__all__ = ["NeverOpened", "OpenResources", "Opener", "checked_opener", "name_of"]
-
 Opener: TypeAlias = Callable[[Any], AbstractAsyncContextManager[object]]
 """Returns the context manager of the resources of a run, given its context."""
 

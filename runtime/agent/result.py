@@ -15,8 +15,6 @@ from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.type_variables import OutputT_co
 from steptrail.runtime.kernel.result import Result
 
-__all__ = ["RunResult"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunResult(Result[AgentState], Generic[OutputT_co]):

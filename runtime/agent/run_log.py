@@ -18,8 +18,6 @@ from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
 
-__all__ = ["RUNS", "began", "call_failed", "ended", "failed_vote", "resources_failed"]
-
 RUNS: Final = logging.getLogger("steptrail.runs")
 
 

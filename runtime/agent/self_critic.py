@@ -31,8 +31,6 @@ from steptrail.runtime.kernel.ports import ModelDriver
 if TYPE_CHECKING:
     from steptrail.runtime.agent.builder import AgentBuilder
 
-__all__ = ["Critique", "Judge", "SelfCritic"]
-
 RESULT, ITERATION = "self_critic_result", "self_critic_iteration"
 _NAME = "SelfCritic"
 _INSTRUCTIONS = (

@@ -17,8 +17,6 @@ from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.json_form import with_odd_numbers
 
-__all__ = ["BareSchema", "StoredType", "partial_json", "problems_of"]
-
 T = TypeVar("T")
 
 _INSTEAD = {"context": ": let `with_resources` open what needs it"}

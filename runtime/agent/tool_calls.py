@@ -56,8 +56,6 @@ from steptrail.runtime.kernel.log_context import LogPlace, within
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
-__all__ = ["ToolCalls"]
-
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
 
 

@@ -5,8 +5,6 @@ from typing import Any
 from steptrail.domain.errors import ConfigurationError
 from steptrail.runtime.agent.agent import AnyAgent
 
-__all__ = ["refuse_other_means"]
-
 _ANYTHING = (object, Any, None, type(None))
 
 

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.agent.declared_context import DeclaredContext
     from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = [
-    "NO_CONTEXT",
-    "Capture",
-    "Patience",
-    "Report",
-    "RunnableTool",
-    "ToolContext",
-    "ToolFailed",
-    "ToolOutcome",
-    "ToolSucceeded",
-    "ToolSuspended",
-    "ToolTimedOut",
-]
-
 Report = Callable[[str, float | None, float | None], None]
 """Shows the progress of a call: a message, how much is done, and how much there is in all."""
 

@@ -2,8 +2,6 @@
 
 from typing_extensions import TypeVar
 
-__all__ = ["ContextT", "DataT_co", "OutputT", "OutputT_co", "ResourcesT_co"]
-
 OutputT = TypeVar("OutputT", default=str)
 """The type of the answers of an agent."""
 OutputT_co = TypeVar("OutputT_co", default=str, covariant=True)

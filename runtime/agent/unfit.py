@@ -9,8 +9,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import type_name
 from steptrail.runtime.agent.capture import capture
 
-__all__ = ["unfit"]
-
 
 def unfit(tool: object, arguments: Mapping[str, JsonValue] | None, raw: str | None, now: int) -> ErrorInfo | None:
     """Return why arguments do not fit a tool; None when they do, or when only the call shows it.

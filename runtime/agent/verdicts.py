@@ -12,8 +12,6 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.events.tools import Then
 
-__all__ = ["VERDICTS", "verdict_on"]
-
 VERDICTS: Sequence[str] = (
     ToolExecutionStarted.TYPE,
     ToolExecutionInterrupted.TYPE,

@@ -19,8 +19,6 @@ from steptrail.runtime.agent.unfit import unfit
 from steptrail.runtime.flow.failure_class import failure_class
 from steptrail.runtime.flow.faults import faulty, never_ran
 
-__all__ = ["question"]
-
 
 def question(run: RunFold, graph: Graph, task: Task, now: int, schemas: Schemas, tool: object = None) -> FlowEvent:
     """Return the event that asks, or the failure of a node whose question cannot be made, or not be answered.

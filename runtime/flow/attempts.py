@@ -52,8 +52,6 @@ from steptrail.runtime.kernel.log_context import LogPlace, within
 from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
 from steptrail.runtime.kernel.time_bound import TimeBound
 
-__all__ = ["Attempts"]
-
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED})
 """The effects that may be said to have failed when their time was up, because to do it twice does no harm."""
 

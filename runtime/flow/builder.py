@@ -30,8 +30,6 @@ from steptrail.runtime.flow.written import (
     When,
 )
 
-__all__ = ["FlowBuilder"]
-
 OnFailName = OnFail | Literal["block", "skip", "redirect"]
 
 

@@ -30,8 +30,6 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["ChildFlow", "ChildFlowEnd", "why_no_output"]
-
 _LOOK_SECONDS = 0.2
 
 

@@ -38,8 +38,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.first_answers import answered_once
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["FlowControl", "a_flow", "brought"]
-
 
 def a_flow(given: object) -> BuiltWorkflow:
     """Return `given`, which must be a built workflow. Raises `ConfigurationError` for anything else."""

@@ -25,8 +25,6 @@ from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 
-__all__ = ["evaluated"]
-
 
 def evaluated(state: FlowState, key: TaskKey, flow: BuiltWorkflow | None, means: FlowMeans, now: int) -> FlowEvent:
     """Return the event of the result of a node, or of its failure. Code of the user logs from the place of the node.

@@ -3,8 +3,6 @@
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.policies import FailureClass
 
-__all__ = ["failure_class"]
-
 _UNAVAILABLE = frozenset({408, 500, 502, 503, 504, 529})
 _AWAY = frozenset(
     {

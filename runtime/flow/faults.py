@@ -7,8 +7,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.task import TaskKey, of_try
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["fault_info", "faulty", "never_ran"]
-
 
 def fault_info(fault: NodeFault) -> ErrorInfo:
     """Return a fault as it is recorded. It comes again every time."""

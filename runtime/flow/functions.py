@@ -13,8 +13,6 @@ from steptrail.domain.flow.envelope import Artifact, Envelope
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 
-__all__ = ["NodeContext", "NodeFunction", "Update", "takes_context"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeContext:

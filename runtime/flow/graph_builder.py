@@ -23,8 +23,6 @@ from steptrail.runtime.flow.means import WITHOUT
 from steptrail.runtime.flow.workflow import BuiltWorkflow, Code
 from steptrail.runtime.flow.working import refuse_unsafe_cache
 
-__all__ = ["EdgeWhenName", "GraphBuilder", "about"]
-
 EdgeWhenName: TypeAlias = EdgeWhen | Literal["done", "success", "error"]
 """A member of `EdgeWhen`."""
 

@@ -19,8 +19,6 @@ from steptrail.runtime.flow.owner import FlowOwner, FlowStream
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
-__all__ = ["KIND"]
-
 
 def _control(environment: Environment, stream: str) -> FlowStream:
     return FlowOwner(environment, id_of(stream)).stream

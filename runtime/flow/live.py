@@ -15,8 +15,6 @@ from steptrail.runtime.kernel.asked_model import ShowPiece
 from steptrail.runtime.kernel.live_updates import Watching, tell
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
-__all__ = ["ShownTry"]
-
 
 class ShownTry:
     """Shows one try of a node. It belongs to the event loop in which it was made.

@@ -7,8 +7,6 @@ from steptrail.domain.flow.kinds.port import Expressions, MissingMeans, NodeMean
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 
-__all__ = ["WITHOUT", "FlowMeans"]
-
 
 class FlowMeans(NamedTuple):
     """Evaluates CEL expressions, checks values against JSON schemas, searches texts, and sends HTTP requests."""

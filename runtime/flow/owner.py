@@ -24,8 +24,6 @@ from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Perform, Segment
 
-__all__ = ["FlowOwner", "FlowStream", "OnFlowCommit"]
-
 FlowStream: TypeAlias = StreamControl[FlowState, FlowCommand, FlowEvent, FlowEffect]
 
 OnFlowCommit: TypeAlias = Callable[[Sequence[Recorded[FlowEvent]]], None]

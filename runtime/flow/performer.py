@@ -47,8 +47,6 @@ from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
 from steptrail.runtime.kernel.running_effects import InFlight
 
-__all__ = ["FlowRunner"]
-
 _NEED_CODE = (Evaluate, StartTasks, Await)
 _MOST_UNSTORED = 200
 """Events. A long row of nodes that are evaluated in place is stored in commits of about this size."""

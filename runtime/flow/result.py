@@ -12,8 +12,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.kernel.result import Result
 
-__all__ = ["FlowResult"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FlowResult(Result[FlowState]):

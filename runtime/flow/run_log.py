@@ -8,8 +8,6 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.run_log import RUNS
 
-__all__ = ["began", "could_not_run", "ended", "tried_again"]
-
 
 def began(state: FlowState) -> None:
     """Log that a segment was opened."""

@@ -12,8 +12,6 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.task import TaskKey
 
-__all__ = ["VERDICTS", "verdict_on"]
-
 VERDICTS: Sequence[str] = (
     NodeAttemptStarted.TYPE,
     NodeAttemptInterrupted.TYPE,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.agent.tool_port import RunnableTool
     from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["BuiltWorkflow", "Code"]
-
 Code: TypeAlias = Union["RunnableTool", "ModelDriver", "AnyAgent", "BuiltWorkflow", NodeFunction]
 """The code that a node calls: a tool, a model, an agent, another workflow, or a function."""
 

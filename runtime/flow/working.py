@@ -39,20 +39,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.agent.tool_port import RunnableTool
     from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = [
-    "EffectName",
-    "SchemaGiven",
-    "agent_node",
-    "flow_node",
-    "function_node",
-    "json_schema",
-    "llm_node",
-    "llm_router_node",
-    "refuse_unsafe_cache",
-    "tool_node",
-    "webhook_node",
-]
-
 EffectName: TypeAlias = ToolEffect | Literal["read", "idempotent", "keyed", "unsafe"]
 """A member of `ToolEffect`."""
 SchemaGiven: TypeAlias = "Mapping[str, object] | type[BaseModel]"

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.agent.tool_port import RunnableTool
     from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["WorkingBuilder", "checked"]
-
 _INNER: dict[str, Callable[..., tuple[WorkingNode, Code | None]]] = {
     "tool": working.tool_node,
     "function": working.function_node,

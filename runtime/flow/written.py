@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.agent.tool_port import RunnableTool
     from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = [
-    "Case",
-    "Check",
-    "Deciding",
-    "FailureName",
-    "MapSettings",
-    "NodeSettings",
-    "Rule",
-    "TryingSettings",
-    "When",
-]
-
 When: TypeAlias = str | Expression | Callable[[Any], object]
 """That which decides: a CEL expression, a path such as `vars.plan.ready`, or a function that gets an `Envelope`.
 

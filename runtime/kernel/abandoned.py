@@ -2,8 +2,6 @@
 
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["is_abandoned"]
-
 
 async def is_abandoned(store: EventStore, stream: str, version: int) -> bool | None:
     """Tell whether a stream is still at `version` and nobody holds its lease; None when that cannot be known."""

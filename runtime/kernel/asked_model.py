@@ -12,8 +12,6 @@ from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ports import ModelDriver, StreamingModelDriver
 
-__all__ = ["ShowPiece", "checked_reply", "reply_of"]
-
 ShowPiece: TypeAlias = Callable[[ModelDelta | None], None]
 """Shows a piece of a reply; None stands for the end of one that was shown."""
 

@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["Uncancellable", "is_asked_to_end", "wait_through"]
-
 T = TypeVar("T")
 
 

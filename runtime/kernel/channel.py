@@ -22,8 +22,6 @@ from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Beginning", "Channel", "Seat", "take_seat"]
-
 _PAGE = 500
 _MOST_RECORDS, _MOST_BYTES = 1_024, 1 << 20
 _MOST_ALONE = 8

@@ -8,8 +8,6 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["ChildEnd"]
-
 
 class _Run(Protocol):
     @property

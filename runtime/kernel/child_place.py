@@ -11,8 +11,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = ["ChildPlace"]
-
 _HANDED_DOWN = ("tenant",)
 
 

@@ -3,8 +3,6 @@
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SegmentClock", "SystemClock"]
-
 
 class Clock(Protocol):
     """The two clocks of a computer."""

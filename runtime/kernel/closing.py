@@ -4,8 +4,6 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Closing"]
-
 
 class Closing(ABC):
     """An async context manager that is closed when it is left. It begins at once, unless a class says otherwise."""

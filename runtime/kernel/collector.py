@@ -9,8 +9,6 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["collector_off", "collector_seldom"]
-
 _SELDOM = 50_000
 """How many more objects there are before the collector looks at the new ones, while sessions run. Python has 700."""
 

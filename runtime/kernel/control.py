@@ -19,8 +19,6 @@ from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open
 from steptrail.runtime.kernel.stream_commands import StreamCommands
 from steptrail.runtime.kernel.stream_lease import LOOKS, hold_lease
 
-__all__ = ["StreamControl"]
-
 S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
 E = TypeVar("E", bound=Event)

@@ -10,8 +10,6 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.runtime.kernel.journal import Journal
 
-__all__ = ["Performer", "drive"]
-
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 F = TypeVar("F")

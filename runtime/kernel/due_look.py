@@ -14,8 +14,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.lists import why_due, with_cause
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["DueLook", "Pace"]
-
 _MOST_ROWS = 500
 _ROWS_TO_SPARE = 8
 """Others take up what is due meanwhile."""

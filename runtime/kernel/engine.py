@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["Engine", "EngineStatus", "Handler", "TopicStatus", "Wake", "WorkerReport", "topic_of", "wake_of"]
-
 
 class Wake(Struct, frozen=True, kw_only=True):
     """A wish that somebody looks at a stream.

@@ -15,8 +15,6 @@ from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.waking import Waking
 
-__all__ = ["Environment", "this_worker"]
-
 
 def this_worker() -> str:
     """Return the name of this process in the log: its host and process id."""

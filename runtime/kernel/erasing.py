@@ -14,8 +14,6 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.environment import Environment
 
-__all__ = ["Keep", "erase_stream", "retain_streams"]
-
 Keep = Callable[[Sequence[str]], Awaitable[None]]
 """Keeps streams elsewhere that are about to be erased, while nobody adds to them. What it raises keeps them here."""
 

@@ -7,8 +7,6 @@ global switch.
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["FAULT_POINTS", "Reach", "no_faults"]
-
 Reach = Callable[[str], None]
 
 FAULT_POINTS: Final = (

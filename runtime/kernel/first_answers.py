@@ -10,8 +10,6 @@ from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.events import ApprovalDenied, ApprovalGranted
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["APPROVALS", "answer_to_approval", "answered_once", "first_answer"]
-
 T = TypeVar("T")
 APPROVALS: Sequence[str] = (ApprovalGranted.TYPE, ApprovalDenied.TYPE)
 

@@ -17,8 +17,6 @@ from steptrail.runtime.kernel.closing import Closing
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from steptrail.runtime.kernel.subscription import OnCorrupt, Subscription
 
-__all__ = ["Follower"]
-
 _LOOK_SECONDS = 0.5
 """How often a follower looks whether the one before it has ended."""
 

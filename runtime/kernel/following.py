@@ -22,8 +22,6 @@ from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_inbox import LiveInbox
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Followed", "Following"]
-
 Followed: TypeAlias = Recorded[Event] | LiveUpdate | UpdatesLost
 """An item that is handed out to the follower of a stream."""
 

@@ -7,8 +7,6 @@ from steptrail.domain.errors import ConfigurationError
 if TYPE_CHECKING:
     from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["a_model"]
-
 
 def a_model(given: object, whose: str) -> "ModelDriver":
     """Return `given`, which must be a model driver. Raises `ConfigurationError` for anything else, such as a name."""

@@ -8,8 +8,6 @@ from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["spec_of_tool"]
-
 
 def spec_of_tool(given: object) -> ToolSpec:
     """Return the spec of `given`, which must be a tool.

@@ -19,8 +19,6 @@ from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.room import Place, Room
 from steptrail.runtime.kernel.seldom import Seldom
 
-__all__ = ["Carry", "Hands", "NotTaken", "OnLeft", "Work"]
-
 Work = Callable[[], Coroutine[Any, Any, object]]
 Carry = Callable[[RunSummary], Work | None]
 """Returns a function that goes on with a run; None for a run that this process leaves to others."""

@@ -14,8 +14,6 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Recorded, StreamHead, S
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LARGE_PAGE", "history", "history_of_types", "pages", "typed_records"]
-
 E = TypeVar("E", bound=Event)
 
 _PAGE = 500

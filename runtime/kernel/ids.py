@@ -5,8 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-__all__ = ["new_id"]
-
 _AT_ONCE = 256
 """For how many ids random bits are fetched at a time. Each fetch lets another thread of the process go first."""
 

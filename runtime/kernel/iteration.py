@@ -7,8 +7,6 @@ from typing import Generic, Self, TypeVar
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.runtime.kernel.closing import Closing
 
-__all__ = ["Iteration"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 

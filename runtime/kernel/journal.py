@@ -31,8 +31,6 @@ from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 from steptrail.runtime.kernel.waking import Waking
 
-__all__ = ["Journal", "append", "fold_stream"]
-
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 

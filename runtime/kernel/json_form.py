@@ -15,8 +15,6 @@ from typing import Any, cast
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
 
-__all__ = ["to_json_value", "with_odd_numbers"]
-
 
 def to_json_value(value: object, where: str = "") -> JsonValue:
     """Return `value` as JSON that can be stored; `where` names it in the error.

@@ -7,8 +7,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.storable import storable
 from steptrail.runtime.kernel.ids import new_id
 
-__all__ = ["session_for_key", "session_or_unnamed", "unnamed_session"]
-
 
 def session_for_key(key: str) -> str:
     """Return the id of the session that a command with this key is for, if the caller named no session.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from steptrail.runtime.kernel.control import StreamControl
     from steptrail.runtime.kernel.environment import Environment
 
-__all__ = ["KINDS", "Kind", "control_of"]
-
 _Control: TypeAlias = "StreamControl[Any, Any, Any, Any]"
 
 

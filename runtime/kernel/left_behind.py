@@ -7,8 +7,6 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 
-__all__ = ["LeftBehind"]
-
 
 class LeftBehind:
     """Looks for such streams, and knows those that are none: somebody goes on by hand with what a run began."""

@@ -16,19 +16,6 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = [
-    "crashed_runs",
-    "due_runs",
-    "is_due",
-    "listed_runs",
-    "marked",
-    "oldest_due",
-    "open_counts",
-    "row_of",
-    "why_due",
-    "with_cause",
-]
-
 _STATUS_OF_OPEN = {
     StandingState.PENDING: ExecutionStatus.PENDING.value,
     StandingState.WORKING: ExecutionStatus.IN_PROGRESS.value,

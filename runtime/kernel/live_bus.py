@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-__all__ = ["Letter", "LiveBus", "LiveTraffic"]
-
 
 class Letter(NamedTuple):
     """A text for the process with the name `to`, or for all processes of the store."""

@@ -17,8 +17,6 @@ from steptrail.runtime.kernel.live_reply import ReplySoFar
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
-__all__ = ["LiveFanout"]
-
 _Written = dict[str, dict[Place, ReplySoFar]]
 """Stream -> the reply that is being written at each of its places."""
 

@@ -14,8 +14,6 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.live import LiveUpdate, Place, TextDelta, UpdatesLost, Writing
 from steptrail.runtime.kernel.live_updates import joined_back, writes_nothing
 
-__all__ = ["LONGEST_JOINED", "LiveInbox"]
-
 LONGEST_JOINED = 4_096
 """Characters of one piece. 64 such pieces for each follower are a quarter of a megabyte."""
 _MOST_WAITING = 64

@@ -9,8 +9,6 @@ from steptrail.runtime.kernel.live_bus import Letter
 from steptrail.runtime.kernel.live_reply import ReplySoFar
 from steptrail.runtime.kernel.live_wire import TextShown, progress_shown, text_shown
 
-__all__ = ["LiveLines"]
-
 _SECONDS_BETWEEN = 0.1
 """Between two letters about one stream to one process. What is written meanwhile is joined."""
 _SECONDS_OF_CREDIT = 0.2

@@ -20,8 +20,6 @@ from steptrail.runtime.kernel.live_lines import LiveLines
 from steptrail.runtime.kernel.live_reply import ReplySoFar
 from steptrail.runtime.kernel.live_wire import CallsShown, NodesShown, TextShown, Wants, decoded, wants
 
-__all__ = ["LiveRelay", "LiveSink"]
-
 _RENEW_SECONDS = 10.0
 """How often a process says what it wants."""
 _ASK_AGAIN_SECONDS = 1.0

@@ -9,8 +9,6 @@ from steptrail.domain.live import DeltaKind, ReplyKey, TextDelta
 from steptrail.runtime.kernel.live_inbox import LONGEST_JOINED
 from steptrail.runtime.kernel.live_updates import joined
 
-__all__ = ["ReplyEnd", "ReplySoFar"]
-
 ReplyEnd: TypeAlias = Literal["whole", "broken"]
 
 

@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from steptrail.domain.live import LiveUpdate, OutputPartial, TextDelta, UpdatesLost
 
-__all__ = ["OnUpdate", "Watching", "joined", "joined_back", "tell", "writes_nothing"]
-
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 """A watcher: it is called with each live update, in the run's event loop. An exception of it is only logged."""
 

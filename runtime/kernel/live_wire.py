@@ -9,19 +9,6 @@ from msgspec.structs import replace
 from steptrail.domain.live import DeltaKind, NodeProgress, Progress, ReplyKey, ToolProgress
 from steptrail.runtime.kernel.live_reply import ReplyEnd
 
-__all__ = [
-    "CallsShown",
-    "Message",
-    "NodesShown",
-    "TextShown",
-    "Wants",
-    "decoded",
-    "encoded",
-    "progress_shown",
-    "text_shown",
-    "wants",
-]
-
 _LONGEST_WORDS = 500
 """Characters of the message of a tool's progress that are passed on."""
 

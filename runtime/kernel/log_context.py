@@ -7,8 +7,6 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, structs
 
-__all__ = ["LogContext", "LogPlace", "log_place", "within"]
-
 T = TypeVar("T")
 
 

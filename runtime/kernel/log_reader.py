@@ -15,8 +15,6 @@ from contextvars import Context
 
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Watch", "watch_log", "watch_stream"]
-
 _LOOK_AGAIN_SECONDS = 1.0
 """How often the store is asked again, in case that it was not notified of a commit."""
 _REST_SECONDS = 0.005

@@ -15,8 +15,6 @@ from steptrail.runtime.kernel.log_reader import Watch, watch_log
 from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.seldom import Seldom
 
-__all__ = ["Looking"]
-
 _LOOK_AGAIN_SECONDS = 1.0
 """How often to look for what no commit tells of: an owner that died. A timer is waited for to its instant."""
 _REST_SECONDS = 0.05

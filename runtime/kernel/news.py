@@ -7,8 +7,6 @@ from typing import Any
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_reader import Watch
 
-__all__ = ["wait_for_news"]
-
 _QUICK_SECONDS = 0.2
 """A wait that is over by then costs no watch."""
 _LOOK_AGAIN_SECONDS = 1.0

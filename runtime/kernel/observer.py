@@ -7,8 +7,6 @@ from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
-__all__ = ["Observer"]
-
 
 class Observer(Protocol):
     """Is told of commits, and chooses the watcher of live updates."""

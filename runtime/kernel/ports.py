@@ -12,8 +12,6 @@ from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import Commit, Recorded, Snapshot, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["EventStore", "Lease", "ModelDriver", "SnapshotStore", "StoredStream", "StreamingModelDriver"]
-
 
 class StoredStream(Protocol):
     """A stream as it was read: its records in order, and the head of the last of them."""

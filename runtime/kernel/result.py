@@ -7,8 +7,6 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import Usage
 
-__all__ = ["Result"]
-
 
 class _Ran(Protocol):
     """A state that can be the state of a result."""

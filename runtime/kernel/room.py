@@ -7,8 +7,6 @@ from typing import TypeAlias
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = ["Most", "Place", "Room", "TenantOf"]
-
 Most: TypeAlias = int | Mapping[str, int] | None
 """At most so many at once of each name, or of the names in it; `*` in it stands for every other. None for no limit."""
 

@@ -18,8 +18,6 @@ from steptrail.domain.live import LiveUpdate
 from steptrail.runtime.kernel.cancellation import is_asked_to_end, wait_through
 from steptrail.runtime.kernel.live_updates import OnUpdate, joined_back
 
-__all__ = ["RunStream"]
-
 E = TypeVar("E", bound=Event)
 R_co = TypeVar("R_co", covariant=True)
 

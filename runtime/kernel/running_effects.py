@@ -23,8 +23,6 @@ from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_reader import Watch
 
-__all__ = ["Cut", "Deaf", "InFlight"]
-
 T = TypeVar("T")
 
 _QUICK_SECONDS = 0.2

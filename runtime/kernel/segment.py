@@ -16,8 +16,6 @@ from steptrail.runtime.kernel.drive import Performer, drive
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.running_effects import InFlight
 
-__all__ = ["Begin", "Perform", "Segment", "drive_segment", "open_segment"]
-
 S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
 E = TypeVar("E", bound=Event)

@@ -2,8 +2,6 @@
 
 import logging
 
-__all__ = ["Seldom"]
-
 _LONGEST = 1024
 
 

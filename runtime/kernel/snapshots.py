@@ -16,8 +16,6 @@ from steptrail.domain.kernel.machine import FoldedState, Machine, SnapshotCodec
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Snapshots", "Unpacked", "packed", "restore"]
-
 S = TypeVar("S", bound=FoldedState)
 
 _WORTH_KEEPING = 1_000

@@ -14,8 +14,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.journal import Journal, append, fold_stream
 
-__all__ = ["StreamCommands"]
-
 S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
 E = TypeVar("E", bound=Event)

@@ -12,8 +12,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.ports import Lease
 
-__all__ = ["LOOKS", "hold_lease"]
-
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
 

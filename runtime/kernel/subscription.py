@@ -18,8 +18,6 @@ from steptrail.runtime.kernel.kinds import KINDS
 from steptrail.runtime.kernel.log_reader import Watch, watch_log, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["OnCorrupt", "Subscription"]
-
 _PAGE = 500
 
 OnCorrupt = Callable[[CorruptRecord], None]

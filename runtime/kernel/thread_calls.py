@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["call_in_loop", "run_in_thread"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, TypeVar
 
-__all__ = ["TimeBound"]
-
 T = TypeVar("T")
 
 

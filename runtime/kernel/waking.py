@@ -15,8 +15,6 @@ from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.engine import Engine, wake_of
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["HORIZON_SECONDS", "Waking"]
-
 HORIZON_SECONDS = 60.0
 """A wait that ends later than in so many seconds is told to the engine by the sweep, when the time has come nearer.
 

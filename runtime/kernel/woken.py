@@ -27,8 +27,6 @@ from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.seldom import Seldom
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
 
-__all__ = ["SWEEP_SECONDS", "Woken"]
-
 SWEEP_SECONDS = 5.0
 """How often one worker looks for what no engine was told of."""
 _SAY_SECONDS = 2.0

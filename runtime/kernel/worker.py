@@ -13,8 +13,6 @@ from typing import Protocol, Self
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.hands import Hands
 
-__all__ = ["Hearing", "Worker"]
-
 
 class Hearing(Protocol):
     """Gives hands what is due."""

@@ -18,8 +18,6 @@ from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import ApprovalRule
 from tests.unit.agui.client import Client
 
-__all__ = ["Front", "Gate", "ana", "asking", "at_rest", "ending", "front", "no", "user", "yes"]
-
 EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
 MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
 

@@ -15,8 +15,6 @@ from steptrail.models import ModelDelta, ModelReply, ModelRequest
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import SubagentTool
 
-__all__: list[str] = []
-
 MARK = "the password is hunter2"
 
 

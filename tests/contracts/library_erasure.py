@@ -6,8 +6,6 @@ from eventsourcing.persistence import ApplicationRecorder, IntegrityError, Store
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.infrastructure.store.core.recorder import Recorder
 
-__all__ = ["goes_on_past_an_erased_stream"]
-
 
 def goes_on_past_an_erased_stream(library: ApplicationRecorder, recorder: Recorder) -> None:
     """Erase the newest of two streams, and look at it through the library. Both are the same recorder."""

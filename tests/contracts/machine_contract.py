@@ -23,8 +23,6 @@ from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.segment import Begin, Perform
 from tests.runner.kit import Crash, HandClock, crash_at
 
-__all__ = ["HOUR", "ForkingContract", "MachineContract", "Subject", "World"]
-
 HOUR = 3600
 _PATIENCE = 60.0
 

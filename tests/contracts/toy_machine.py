@@ -34,8 +34,6 @@ from steptrail.runtime.kernel.segment import Segment
 from tests.contracts.machine_contract import HOUR
 from tests.kinds.bell import STATUSES
 
-__all__ = ["TOY", "Approve", "Begin", "Fork", "Toy", "ToyCommand", "ToyEffect", "ToyEvent", "ToyPerformer"]
-
 LAST, ASKS_BEFORE = 3, 2
 
 

@@ -15,8 +15,6 @@ from steptrail.interfaces.cli.main import main
 from tests.harness.ready_python import KILL, ready_python
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["Cli", "Done", "until"]
-
 AGENTS = """
 import asyncio
 import os

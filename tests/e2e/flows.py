@@ -1,7 +1,5 @@
 """A file of workflows for the tests of the command line."""
 
-__all__ = ["FLOWS"]
-
 FLOWS = """
 import os
 

@@ -14,8 +14,6 @@ from steptrail.tools import OnUnknown
 from steptrail.workflow import BuiltWorkflow, FlowResult, RunOptions
 from tests.runner.kit import HandClock
 
-__all__ = ["LEAVES", "World", "events_of", "named", "run_to_rest"]
-
 LEAVES = RunOptions(longest_wait=0.0)
 """Options with which a process stays for no wait."""
 

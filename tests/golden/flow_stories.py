@@ -15,8 +15,6 @@ from steptrail.workflow import BuiltWorkflow, Cache, Case, RetryPolicy, RunOptio
 from tests.flow.kit import LEAVES, World, run_to_rest
 from tests.runner.kit import Crash, HandClock, crash_at, trail_of
 
-__all__ = ["STORIES"]
-
 Story = Callable[[], Coroutine[None, None, Sequence[Recorded[FlowEvent]]]]
 
 

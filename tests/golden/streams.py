@@ -25,8 +25,6 @@ from steptrail.infrastructure.store.core.blobs import no_blobs, read_record
 from steptrail.infrastructure.store.core.codec import apart, encode
 from steptrail.runtime.agent.agent_journal import agent_records
 
-__all__ = ["FOLDER", "folds", "lines", "outcome", "read", "stored_in"]
-
 FOLDER = Path(__file__).parent
 _LINE = re.compile(rb'\{"version":(\d+),"type":"([^"]+)","state":(\{.*\})\}')
 

@@ -25,8 +25,6 @@ from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_urls import opened
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["Answered", "answer_at_once", "everybody_is_here", "meeting_of"]
-
 _PLACE = struct.Struct("<q")
 _HANGS_SECONDS = 600.0
 _SESSIONS_AT_ONCE = 16

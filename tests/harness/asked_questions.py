@@ -12,8 +12,6 @@ from steptrail.projections.asking.statements import Period, Questions, Statement
 from steptrail.projections.asking.stats import StatsQuestion
 from tests.harness.many_runs import BEGINNING, DAY
 
-__all__ = ["SCANS", "asked_questions"]
-
 _NOW = BEGINNING + 30 * DAY
 _TENANT = "tenant-07"
 _WEEK = timedelta(days=7)

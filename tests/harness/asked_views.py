@@ -13,8 +13,6 @@ from steptrail.projections.asking.statements import Statement
 from steptrail.projections.runs_view.view import RunsView
 from tests.harness.many_runs import BEGINNING, DAY, fill
 
-__all__ = ["AskedViews"]
-
 T = TypeVar("T")
 
 

@@ -5,8 +5,6 @@ import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
-__all__ = ["bomb_server"]
-
 _MEGABYTE = b"a" * 1024 * 1024
 _STATUS = {"failed": "500 Internal Server Error"}
 _TYPE = {"events": "text/event-stream"}

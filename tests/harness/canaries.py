@@ -7,8 +7,6 @@ from steptrail.domain.kernel.event import Event
 from steptrail.infrastructure.store.core import codec
 from steptrail.infrastructure.store.core.contents import encoded_parts, joined
 
-__all__ = ["CANARY", "NUMBER", "with_canaries"]
-
 CANARY, NUMBER = "canary", 987_654_321
 
 _FORM = {"kind", "role"}

@@ -35,8 +35,6 @@ from steptrail.testing.scripted_model import ScriptedModel, call, say
 from tests.harness.crash_audit import Log
 from tests.harness.store_urls import opened
 
-__all__ = ["Arena", "Contest", "contend", "disturb", "judge"]
-
 _MOST_CALLS = 10_000
 _SECONDS_IN_A_TOOL = 0.002
 

@@ -26,8 +26,6 @@ from tests.harness.crash_workload import Ending, Variant, Workload, perform
 from tests.harness.store_urls import opened
 from tests.harness.stored_events import stored_events
 
-__all__ = ["Finding", "Log", "Whole", "audit", "lost", "read_log", "repeats", "undisturbed", "untrue"]
-
 _LOOK_SECONDS = 0.01
 _LONGEST_LEASE_SECONDS = 60.0
 

@@ -24,8 +24,6 @@ from tests.harness.flow_workload import FLOW_VARIANTS, FlowVariant, FlowWorkload
 from tests.harness.store_urls import with_short_leases
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["COLUMNS", "SUBJECTS", "Cell", "Row", "kill_everywhere", "rows", "table"]
-
 SUBJECTS: Final[Mapping[str, Sequence[Variant | FlowVariant]]] = {"agents": VARIANTS, "workflows": FLOW_VARIANTS}
 """What is run and killed, in all its variants."""
 

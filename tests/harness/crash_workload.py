@@ -41,8 +41,6 @@ from steptrail.testing.scripted_model import ScriptedModel, calls
 from tests.harness.store_urls import opened
 from tests.runner.kit import HandClock
 
-__all__ = ["VARIANTS", "Ending", "Variant", "Workload", "go", "perform"]
-
 
 class Variant(NamedTuple):
     """What the tools declare about themselves."""

@@ -27,8 +27,6 @@ from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_urls import opened, with_short_leases
 from tests.harness.worker_pool import Worker, WorkerPool
 
-__all__ = ["Fleet", "Harm", "fleet", "have_completed"]
-
 _ONE_IN = 5
 """One session in so many asks a person, and one in so many is said something."""
 _LOOK_SECONDS = 0.1

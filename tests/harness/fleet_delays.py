@@ -8,8 +8,6 @@ from steptrail.domain.agent.events import ExecutionResumed, WaitStarted
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = ["Delays", "delays_in", "quantile"]
-
 
 class Delays(NamedTuple):
     """Seconds from due to running, and from the last event of a worker that died to the first of the next one.

@@ -23,8 +23,6 @@ from steptrail.runtime.kernel.waking import Waking
 from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel, call, say
 
-__all__ = ["AGENT", "LEASE_SECONDS", "Load", "Yard"]
-
 AGENT: Final = "fleet"
 LEASE_SECONDS: Final = 3.0
 _FAILS = 0.1

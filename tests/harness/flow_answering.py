@@ -20,8 +20,6 @@ from tests.harness.answering import everybody_is_here, meeting_of
 from tests.harness.store_urls import opened
 from tests.harness.worker_pool import WorkerPool
 
-__all__ = ["FlowsAnswered", "answer_flows_at_once"]
-
 _ASKED: Final = ("first", "second")
 _HANGS_SECONDS = 600.0
 

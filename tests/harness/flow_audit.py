@@ -41,8 +41,6 @@ from tests.harness.flow_workload import FlowVariant, FlowWorkload, perform_flow
 from tests.harness.store_urls import TestedStore, opened
 from tests.harness.stored_events import stored_events
 
-__all__ = ["FlowLog", "FlowWhole", "audit_flow", "read_flow", "undisturbed_flow"]
-
 _LOOK_SECONDS = 0.01
 _LONGEST_LEASE_SECONDS = 60.0
 _CONCLUDED = (

@@ -36,8 +36,6 @@ from tests.harness.crash_workload import Ending
 from tests.harness.store_urls import opened
 from tests.runner.kit import HandClock
 
-__all__ = ["FLOW_VARIANTS", "FlowVariant", "FlowWorkload", "go_flow", "perform_flow"]
-
 _OF_AN_AGENT: Final = ("before-inference", "after-inference", "before-tool", "after-tool")
 _SOON: Final = RetryPolicy(max_attempts=3, backoff=0.03)
 """One try for the failure, and one that a kill may cost."""

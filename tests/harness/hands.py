@@ -5,8 +5,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["by_hand", "change_by_hand"]
-
 _VIEW = """
 CREATE TEMP VIEW stored_events AS
 SELECT e.position, s.id AS stream, e.version, t.name AS type, e.at, e.state, e.content,

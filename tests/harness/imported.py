@@ -3,8 +3,6 @@
 A command of a workflow took 0.26 s of processor time, and 0.03 where all of this was imported before it was forked.
 """
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = (
     "psycopg",
     "pydantic._internal._dataclasses",

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 
 from steptrail import LogContext
 
-__all__ = ["KeptLog", "kept_log"]
-
 
 class KeptLog(logging.Handler):
     def __init__(self) -> None:

@@ -32,8 +32,6 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.kernel.record import Recorded
 from steptrail.testing.crash import LedgerEntry
 
-__all__ = ["LogAudit", "audit_log"]
-
 _STARTS = (StepStarted, InferenceStarted, ToolExecutionStarted)
 _REQUESTS = {"stop": StopRequested, "pause": PauseRequested}
 

@@ -24,8 +24,6 @@ from steptrail.projections.runs_view.sums import (
     TOOLS_DAILY,
 )
 
-__all__ = ["BEGINNING", "DAY", "fill", "row_of"]
-
 DAY = 86_400_000_000
 BEGINNING = 20_000 * DAY
 """The instant of the first run."""

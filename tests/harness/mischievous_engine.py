@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, TopicStatus, Wake, WorkerReport
 
-__all__ = ["Mischief", "MischievousEngine"]
-
 _LATE = (0.0, 0.0, 0.02, 0.1)
 _TIMES = (0, 1, 1, 1, 2, 3)
 

@@ -11,8 +11,6 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-__all__ = ["OtlpReceiver"]
-
 
 def _value(value: Any) -> Any:
     kind = value.WhichOneof("value")

@@ -2,8 +2,6 @@
 
 import os
 
-__all__ = ["is_running"]
-
 
 def is_running(pid: int) -> bool:
     try:

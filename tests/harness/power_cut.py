@@ -16,8 +16,6 @@ from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["Op", "State", "build", "record", "states"]
-
 _CALLS = "openat,write,pwrite64,ftruncate,fsync,fdatasync,unlink,unlinkat"
 _WHOLE = 1 << 22
 _SECTOR, _BLOCK = 512, 4096

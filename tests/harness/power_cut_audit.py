@@ -16,8 +16,6 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.power_cut import Op, State, build, record
 
-__all__ = ["DURABILITIES", "Audit", "making", "record_run", "run_audit"]
-
 DURABILITIES: Final[tuple[Durability, ...]] = get_args(Durability)
 
 _NAME = "runs.db"

@@ -11,8 +11,6 @@ from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Key, Row, Table
 
-__all__ = ["Tables", "entries", "joined_log", "projected", "projected_in_pieces"]
-
 
 class Tables:
     """What has been written: the rows of each table by key."""

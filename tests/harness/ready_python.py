@@ -17,8 +17,6 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-__all__ = ["KILL", "VARIABLE", "ready_commands", "ready_python"]
-
 KILL = signal.SIGUSR1
 """Kills the process; the command ends when it is gone."""
 VARIABLE = "READY_PYTHON"

@@ -10,8 +10,6 @@ import signal
 import socket
 import sys
 
-__all__: list[str] = []
-
 _SENT = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGUSR1: signal.SIGKILL}
 """What the process is sent for a signal to the command. Nobody can pass SIGKILL on."""
 

@@ -17,8 +17,6 @@ from importlib import import_module
 
 from tests.harness.imported import COMMANDS
 
-__all__ = ["serve"]
-
 _IMPORTED_FOR_ALL = (
     *COMMANDS,
     "steptrail.tools.mcp",

@@ -27,8 +27,6 @@ from tests.harness.fleet import have_completed
 from tests.harness.store_urls import opened
 from tests.harness.worker_pool import Worker, WorkerPool
 
-__all__ = ["Rolled", "roll"]
-
 _AGENT = "rolled"
 _CALLS = 3
 _MOST_REPLIES = 100_000

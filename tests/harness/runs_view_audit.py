@@ -38,14 +38,6 @@ from steptrail.projections.runs_view.tables import (
 )
 from tests.harness.projecting import Tables
 
-__all__ = [
-    "agrees_with_the_agent",
-    "agrees_with_the_flow",
-    "fits_its_tables",
-    "is_the_sum_of_its_rows",
-    "refers_to_what_is_there",
-]
-
 _KINDS = {ColumnKind.INTEGER: int, ColumnKind.TEXT: str, ColumnKind.BOOLEAN: bool}
 _DAY = 86_400 * 10**6
 

@@ -5,8 +5,6 @@ import resource
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ["files_left", "largest_file"]
-
 
 @contextmanager
 def largest_file(size: int) -> Generator[None]:

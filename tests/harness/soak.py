@@ -24,8 +24,6 @@ from tests.harness.tailing_audit import Tide, judge_tide, stored
 from tests.harness.take_overs import Struggle, struggle
 from tests.harness.worker_pool import Worker, WorkerPool
 
-__all__ = ["Survivor", "contest", "random_kills", "take_overs", "tide"]
-
 _LOOK_SECONDS = 0.02
 _HANGS_SECONDS = 600.0
 

@@ -6,8 +6,6 @@ from typing import Any
 from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.telemetry import Span, SpanFold
 
-__all__ = ["drawn", "hold_together", "spans_of"]
-
 
 def spans_of(stream: str, records: Iterable[Recorded[Any]], *, parts: bool = True) -> tuple[Span, ...]:
     """Return the spans of a stream."""

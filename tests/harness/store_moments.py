@@ -12,8 +12,6 @@ from typing import Any, cast
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.recorder import Recorder
 
-__all__ = ["Moment", "pausing", "with_moments"]
-
 Moment = Callable[[str], None]
 """Called in the thread that is about to ask the database, with the name of the question."""
 

@@ -10,8 +10,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["POSTGRES_VARIABLE", "STORES", "TestedStore", "opened", "store_to_use_up", "with_short_leases"]
-
 STORES: Final = ("sqlite", "postgres")
 POSTGRES_VARIABLE: Final = "STEPTRAIL_TEST_POSTGRES"
 

@@ -8,8 +8,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.errors import SessionNotFound
 from steptrail.interfaces.python.handle import Handle
 
-__all__ = ["stored_events"]
-
 E = TypeVar("E", bound=Event)
 
 

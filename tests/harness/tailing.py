@@ -22,8 +22,6 @@ from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.ports import EventStore
 from tests.harness.store_urls import opened
 
-__all__ = ["Seen", "Shore", "follow", "read_along", "tag_of", "write_along"]
-
 _POLL_SECONDS = 0.01
 _AT_ONCE = 4
 _MOST_EVENTS = 5

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from tests.harness.store_urls import opened
 from tests.harness.tailing import Seen, Shore, tag_of
 
-__all__ = ["Tide", "judge_tide", "stored"]
-
 
 @dataclass(frozen=True, slots=True)
 class Tide:

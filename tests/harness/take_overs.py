@@ -32,8 +32,6 @@ from tests.harness.log_audit import LogAudit, audit_log
 from tests.harness.store_moments import Moment, pausing, with_moments
 from tests.harness.worker_pool import Worker, WorkerPool
 
-__all__ = ["Prize", "Struggle", "struggle"]
-
 _STEPS = 6
 _MOST_REPLIES = 10_000
 _LONGEST_PAUSE = 0.02

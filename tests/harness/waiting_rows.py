@@ -16,8 +16,6 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import fetch_all
 from steptrail.infrastructure.store.sqlite import recorder as sqlite
 
-__all__ = ["WaitingRows"]
-
 _COLUMNS: LiteralString = (
     "id, version, name, status, standing, due_at, parent, began_by, answered, recorded_errors, executions, steps, "
     "active_seconds, started_at, updated_at"

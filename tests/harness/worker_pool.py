@@ -20,8 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, Self, TypeVar, cast
 
-__all__ = ["Ended", "Worker", "WorkerPool"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -20,8 +20,6 @@ from pathlib import Path
 
 from tests.harness.imported import COMMANDS
 
-__all__ = ["serve"]
-
 Job = Callable[[], object]
 
 

@@ -13,8 +13,6 @@ from steptrail.tools import ApprovalRule, SubagentTool
 from steptrail.workflow import BuiltWorkflow, Envelope, Workflow
 from tests.runner.kit import Crash, crash_at
 
-__all__ = ["HOSTILE", "build", "desk", "family", "publisher"]
-
 HOSTILE = "<script>document.title='taken'</script>\"'><img src=x onerror=alert(1)>\x1b[31mred\x1b[0m\u202eback{{ 7*7 }}"
 """A text that is dangerous wherever it is not only shown."""
 

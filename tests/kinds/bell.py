@@ -37,8 +37,6 @@ from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing.store_contract import commit_of
 
-__all__ = ["KIND", "PROJECTIONS_OF_BELLS", "STATUSES", "Bell", "BellHung", "BellRang", "BellTold", "put"]
-
 
 class BellHung(Event, frozen=True, kw_only=True):
     """A worker hung the bell up. Opens a segment."""

@@ -7,8 +7,6 @@ from tests.harness.postgres_server import PostgresServer
 from tests.harness.worker_pool import Worker, WorkerPool
 from tests.processes.stage import Ended, Stage
 
-__all__ = ["PostgresStage"]
-
 _SIGKILLED = -9
 
 

@@ -21,8 +21,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing.scripted_model import Reply, ScriptedModel
 from tests.processes.agents.interposed import Interposed
 
-__all__ = ["NAME", "Scene", "agent_of", "append_alone", "idle", "look", "once", "paused", "pausing", "quiet", "stopped"]
-
 NAME = "s1"
 
 

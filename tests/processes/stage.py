@@ -20,8 +20,6 @@ from tests.processes.agents.agents import Options
 from tests.processes.agents.site import SESSION, Site
 from tests.processes.agents.worker import perform
 
-__all__ = ["COMPLETED", "Ended", "Stage", "on_both_stores"]
-
 E = TypeVar("E", bound=AgentEvent)
 T = TypeVar("T")
 

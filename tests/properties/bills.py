@@ -4,8 +4,6 @@ from hypothesis import strategies as st
 
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 
-__all__ = ["billed", "usage"]
-
 usage = st.builds(Usage, input=st.integers(0, 20), output=st.integers(0, 20))
 _calls = st.builds(ModelUsage, asked_for=st.sampled_from("ab"), usage=usage, unmetered=st.integers(0, 1))
 billed = st.builds(

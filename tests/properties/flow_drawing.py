@@ -39,8 +39,6 @@ from tests.properties.bills import billed
 from tests.properties.drawing import rarely
 from tests.properties.flow_graphs import routed_flows
 
-__all__ = ["ITEMS", "effect_of", "options", "tried", "worked_flows"]
-
 ITEMS = "items"
 """The variable that maps go over."""
 

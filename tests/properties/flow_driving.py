@@ -70,8 +70,6 @@ from steptrail.runtime.flow.means import WITHOUT
 from steptrail.testing.scenario import SECOND, START
 from tests.properties.flow_drawing import ITEMS, effect_of, options, tried, worked_flows
 
-__all__ = ["FLOW_ID", "FlowLife", "worked_lives"]
-
 FLOW_ID = "f"
 _MOST_EFFECTS = 1500
 """Far more than any of these lives needs: with so many the machine goes in circles."""

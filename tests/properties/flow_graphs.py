@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 from steptrail.domain.flow.definition import Edge, FlowDefinition
 from steptrail.domain.flow.nodes import NoopNode
 
-__all__ = ["Routed", "routed_flows"]
-
 _ROUNDS = 3
 """After as many visits a node leads back no more, so that each run ends."""
 

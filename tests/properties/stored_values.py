@@ -16,8 +16,6 @@ from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.tools import ToolSpec
 
-__all__ = ["EVENTS", "FLOW_EVENTS", "json_values"]
-
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),

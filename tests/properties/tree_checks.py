@@ -37,8 +37,6 @@ from tests.properties.tree_effect_checks import answers_of_streams, effects_are_
 from tests.properties.tree_fork_checks import forks_hold
 from tests.properties.tree_living import TreeLife
 
-__all__ = ["ending", "endings", "holds"]
-
 
 async def holds(life: TreeLife) -> None:
     """Check trees that have ended."""

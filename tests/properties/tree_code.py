@@ -14,8 +14,6 @@ from tests.properties.drawing import PRICES
 from tests.properties.tree_drawing import Act, AFlow, AnAgent, Ask, Part
 from tests.runner.kit import HandClock
 
-__all__ = ["Code", "Outside", "made"]
-
 Code = Agent[Any] | BuiltWorkflow
 
 

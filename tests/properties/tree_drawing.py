@@ -12,8 +12,6 @@ from steptrail.workflow import Budget, RunOptions
 from tests.flow.kit import LEAVES
 from tests.properties.drawing import rarely
 
-__all__ = ["AFlow", "Act", "AnAgent", "Ask", "Part", "drawn_trees"]
-
 _NOTHING = object()
 _TELLS, _LEAVES = ErrorPolicy.ignore_tool_errors(), Limits(longest_wait=0.0)
 

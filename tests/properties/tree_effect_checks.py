@@ -21,8 +21,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.tools import ToolEffect
 from tests.properties.tree_processes import Stored
 
-__all__ = ["answers_of_streams", "effects_are_once", "losers_store_no_more"]
-
 Logs = Mapping[str, Sequence[Recorded[Any]]]
 _LATE = ToolExecutionSettledLate | NodeAttemptSettledLate
 

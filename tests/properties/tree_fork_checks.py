@@ -18,8 +18,6 @@ from tests.harness.projecting import entries, projected
 from tests.properties.tree_forks import Fork
 from tests.properties.tree_living import TreeLife
 
-__all__ = ["forks_hold"]
-
 
 async def forks_hold(life: TreeLife, logs: Mapping[str, Sequence[Recorded[Any]]]) -> None:
     """Check the forks of a life that has ended."""

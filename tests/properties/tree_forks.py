@@ -9,8 +9,6 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.interfaces.python.session import Session
 
-__all__ = ["Fork", "places_to_fork", "take_fork"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fork:

@@ -19,8 +19,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.projections.questions import Question
 from tests.properties.tree_world import TreeWorld
 
-__all__ = ["TreeLife"]
-
 _MOST_TURNS = 200
 """Far more than any of these lives needs: with so many it goes in circles."""
 

@@ -17,8 +17,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach
 from tests.runner.kit import Crash
 
-__all__ = ["Happens", "Processes", "Stored"]
-
 
 class Stored(NamedTuple):
     """A commit of a process. It belongs to a segment of its stream; one of segment 0 belongs to none."""

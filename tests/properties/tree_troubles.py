@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-__all__ = ["Trouble", "troubles"]
-
 
 @dataclass(frozen=True)
 class Trouble:

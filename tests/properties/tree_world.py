@@ -29,8 +29,6 @@ from tests.properties.tree_processes import Processes
 from tests.properties.tree_troubles import Trouble
 from tests.runner.kit import HandClock
 
-__all__ = ["TreeWorld"]
-
 _KEY = "s"
 
 

@@ -6,8 +6,6 @@ from steptrail import AgentBuilder
 from steptrail.output import OutputContext
 from steptrail.testing import Reply, ScriptedModel
 
-__all__ = ["BAD", "GOOD", "INVOICE", "TOLD", "Invoice", "Line", "clerk", "passing"]
-
 
 class Line(BaseModel):
     name: str

@@ -25,25 +25,6 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.testing import ManualClock, Reply, ScriptedModel, say
 
-__all__ = [
-    "NOON",
-    "Crash",
-    "Gated",
-    "HandClock",
-    "Run",
-    "add",
-    "again_on",
-    "agent_of",
-    "crash_at",
-    "fail",
-    "hook",
-    "run",
-    "slowly",
-    "trail_of",
-    "vote",
-    "votes_in",
-]
-
 NOON = 1_800_000_000_000_000
 """Where the clocks begin: an instant in microseconds of UTC."""
 

@@ -7,8 +7,6 @@ import pytest
 
 from tests.harness.otlp_receiver import OtlpReceiver
 
-__all__ = ["receiver"]
-
 
 @pytest.fixture
 def receiver() -> Iterator[OtlpReceiver]:

@@ -8,8 +8,6 @@ from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Tabl
 from steptrail.testing.store_samples import Noted
 from tests.views.counting import Counting, Seen
 
-__all__ = ["PARTS", "THINGS", "Ageing"]
-
 THINGS = Table(
     name="v1_things",
     says="one row for each note",

@@ -11,8 +11,6 @@ from steptrail.projections.kernel.table import Column, ColumnKind, Index, Row, T
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing.store_samples import Noted, commit_of
 
-__all__ = ["NOTES", "STREAMS", "TOTALS", "Counting", "Seen", "note"]
-
 _I, _T, _B = ColumnKind.INTEGER, ColumnKind.TEXT, ColumnKind.BOOLEAN
 STREAMS = Table(
     name="v1_streams",

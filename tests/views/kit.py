@@ -16,8 +16,6 @@ from steptrail.runtime.kernel.ports import EventStore
 from steptrail.testing import ScriptedModel, call, say
 from tests.views.counting import NOTES, STREAMS, TOTALS, Counting
 
-__all__ = ["FACE", "contents", "desk", "digest", "rows", "viewed"]
-
 FACE = Face(1, tuple(view_of(table, "0.1") for table in (STREAMS, NOTES, TOTALS)))
 
 

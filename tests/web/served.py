@@ -25,8 +25,6 @@ from steptrail.testing import Reply, ScriptedModel, calls
 from steptrail.tools import ToolContext
 from steptrail.workflow import BuiltWorkflow, Envelope, NodeContext, Workflow
 
-__all__ = ["agent_with"]
-
 ROOT = Path(__file__).parents[2]
 USER = "ana"
 

@@ -19,8 +19,6 @@ from steptrail.errors import SessionNotFound
 from tests.examples.running import ROOT, environment, until
 from tests.harness.ready_python import KILL, ready_python
 
-__all__ = ["AS_ANA", "Heard", "Served", "bodies_of", "ended", "free_port", "heard", "is_heartbeat", "serving"]
-
 AS_ANA = {"x-user": "ana"}
 
 

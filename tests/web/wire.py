@@ -6,8 +6,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Wire"]
-
 
 class Wire:
     """Forwards bytes from a port of its own to another one, inside a `with`."""

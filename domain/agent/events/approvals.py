@@ -8,8 +8,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.events import ApprovalDenied, ApprovalExpired, ApprovalGranted, ApprovalRequested
 from steptrail.domain.tools import ApprovalRule
 
-__all__ = ["ApprovalEvent", "ToolCallHeld"]
-
 
 class ToolCallHeld(Event, frozen=True, kw_only=True):
     """A hook wants a person to approve this call."""

@@ -10,14 +10,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.shared.events import WaitEnded, WaitStarted
 from steptrail.domain.shared.run import StopReason
 
-__all__ = [
-    "ContinuationEvaluated",
-    "DecisionEvent",
-    "DecisionPhase",
-    "EvaluationsRecorded",
-    "RetryScheduled",
-]
-
 
 class DecisionPhase(StrEnum):
     """The moment at which votes are cast and a decision is taken."""

@@ -22,16 +22,6 @@ from steptrail.domain.shared.events import (
 )
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = [
-    "ExecutionEvent",
-    "ExecutionResumed",
-    "ExecutionStarted",
-    "Override",
-    "StepCompleted",
-    "StepStarted",
-]
-
-
 Override = Literal["limits", "error_policy"]
 """A setting of the agent that a caller may replace for one execution."""
 

@@ -6,8 +6,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.usage import BilledUsage
 
-__all__ = ["HookEvent", "HooksRan", "InferenceRequestAmended", "UsageRecorded"]
-
 
 class HooksRan(Event, frozen=True, kw_only=True):
     """The hooks of one type ran, in this order. `position` is that of the tool call; None for hooks about no call.

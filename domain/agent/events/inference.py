@@ -9,15 +9,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.output import OutputMode
 from steptrail.domain.shared.run import CutBy
 
-__all__ = [
-    "InferenceCompleted",
-    "InferenceEvent",
-    "InferenceFailed",
-    "InferenceInterrupted",
-    "InferenceStarted",
-    "InterruptionReason",
-]
-
 InterruptionReason = Literal["crash", "stop", "cancelled", "deadline"]
 """The cause by which a model call was cut off: the end of its process, a stop, its cancelled caller, a deadline."""
 

@@ -8,8 +8,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.output import OutputProblem
 
-__all__ = ["AnswerAccepted", "AnswerRejected", "OutputEvent"]
-
 
 class AnswerAccepted(Event, frozen=True, kw_only=True):
     """The answer fits the type of the agent's output, and no validator refused it.

@@ -10,13 +10,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.shared.events import MetadataChanged, SessionStarted
 from steptrail.domain.shared.run import ExecutionStatus
 
-__all__ = [
-    "MessageSource",
-    "MessagesAppended",
-    "SessionEvent",
-    "SessionForked",
-]
-
 
 class SessionForked(Event, frozen=True, kw_only=True):
     """A session was opened as a fork. Its past is the first `version` events of `source`, which are not copied.

@@ -15,21 +15,6 @@ from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = [
-    "Then",
-    "ToolCallAmended",
-    "ToolCallBlocked",
-    "ToolCallCancelled",
-    "ToolEvent",
-    "ToolExecutionCompleted",
-    "ToolExecutionFailed",
-    "ToolExecutionInterrupted",
-    "ToolExecutionSettledLate",
-    "ToolExecutionStarted",
-    "ToolExecutionSuspended",
-    "ToolRetryScheduled",
-]
-
 
 class Then(StrEnum):
     """The consequence of an interruption of a call. It is decided once and recorded in the event."""

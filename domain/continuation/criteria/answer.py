@@ -12,8 +12,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["AnswerComplete", "FinishReasonCheck"]
-
 _CUT = frozenset({FinishReason.LENGTH, FinishReason.PAUSED, FinishReason.ERROR})
 _NO_END = frozenset({FinishReason.TOOL_CALLS, FinishReason.OTHER})
 """Finish reasons that do not say whether the model has finished. Text that comes with them counts as an answer."""

@@ -15,8 +15,6 @@ from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["CostLimit"]
-
 
 @final
 @built_in

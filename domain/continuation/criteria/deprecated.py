@@ -14,8 +14,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView, StepView
 
-__all__ = ["ErrorPresenceCheck", "RetryLimit"]
-
 _CALLER = 3
 """How many frames above the warning the criterion is constructed: `_warn`, `__post_init__`, caller."""
 

@@ -15,8 +15,6 @@ from steptrail.domain.policy.resolver import AgentErrorContextResolver
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["ErrorPolicyCriterion"]
-
 
 @final
 @built_in

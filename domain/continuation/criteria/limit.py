@@ -13,8 +13,6 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["CountLimit", "Limit", "LimitUnit", "More", "TimeLimit", "check_count"]
-
 LimitUnit = Literal["count", "seconds", "usd"]
 """The kind of number of a limit, by which the command line parses it."""
 

@@ -13,8 +13,6 @@ from steptrail.domain.output import OutputSpec, OutputVerdict
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["OutputAccepted"]
-
 _SHOWN_PROBLEMS = 3
 """How many problems a vote holds. The event of the rejection holds all of them."""
 

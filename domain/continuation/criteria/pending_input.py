@@ -8,8 +8,6 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.views import StateView
 
-__all__ = ["PendingInput"]
-
 
 @final
 @built_in

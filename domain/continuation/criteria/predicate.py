@@ -9,8 +9,6 @@ from steptrail.domain.continuation.names import chosen_name
 from steptrail.domain.kernel.given import a_function
 from steptrail.domain.views import StateView
 
-__all__ = ["CallableCriterion"]
-
 
 @final
 @built_in

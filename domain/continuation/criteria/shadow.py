@@ -11,8 +11,6 @@ from steptrail.domain.continuation.protocols import Criterion, is_guard
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.views import StateView
 
-__all__ = ["Shadow"]
-
 
 @final
 @built_in

@@ -9,8 +9,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
-__all__ = ["UserStop"]
-
 
 @final
 @built_in

@@ -17,8 +17,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.views import StateView, StepView
 
-__all__ = ["ResponseContentCheck", "ToolCallPresenceCheck"]
-
 
 def _has_failed(step: StepView | None) -> bool:
     return step is not None and step.has_errors

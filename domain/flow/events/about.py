@@ -3,8 +3,6 @@
 from steptrail.domain.base import Count, Positive
 from steptrail.domain.kernel.event import Event
 
-__all__ = ["TaskEvent", "VisitEvent"]
-
 
 class VisitEvent(Event, frozen=True, kw_only=True):
     """An event about a visit of a node. `visit` counts them for each node, from 1."""

@@ -17,18 +17,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage
 
-__all__ = [
-    "CutReason",
-    "NodeAttemptCompleted",
-    "NodeAttemptFailed",
-    "NodeAttemptInterrupted",
-    "NodeAttemptSettledLate",
-    "NodeAttemptStarted",
-    "NodeAttemptSuspended",
-    "NodeRetryScheduled",
-    "NodeThen",
-]
-
 
 class CutReason(StrEnum):
     """The reason why a try was cut off."""

@@ -10,18 +10,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EventKind
 from steptrail.domain.messages import Message
 
-__all__ = [
-    "CancelReason",
-    "NodeCancelled",
-    "NodeCompleted",
-    "NodeEvaluated",
-    "NodeFailed",
-    "NodeFailureRecorded",
-    "NodeOpened",
-    "NodeSkipped",
-    "Token",
-]
-
 Token = tuple[int, int]
 """An edge that was taken, by its number in the workflow, and the number of the visit at whose end it was."""
 

@@ -7,8 +7,6 @@ from steptrail.domain.flow.events.about import VisitEvent
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
 
-__all__ = ["HumanAnswered", "HumanExpired", "HumanRequested", "StepAnswered", "StepHeld", "StepPoint"]
-
 StepPoint = Literal["before", "after"]
 """Where a visit is held: before it begins, or when it has ended and nothing has come of it yet."""
 

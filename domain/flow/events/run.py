@@ -10,8 +10,6 @@ from steptrail.domain.kernel.event import Event, EventKind
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import SegmentEnd
 
-__all__ = ["FlowLimit", "FlowResumed", "FlowRetried", "FlowStarted", "LimitReached"]
-
 
 class FlowStarted(Event, frozen=True, kw_only=True):
     """An execution began: the nodes of the workflow's entry are due.

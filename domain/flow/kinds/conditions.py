@@ -12,8 +12,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import storable
 
-__all__ = ["called", "compares", "holds", "value_of", "variables_of"]
-
 _CEL_ROOTS = ("vars", "input", "item", "index", "errors")
 
 

@@ -20,8 +20,6 @@ from steptrail.domain.flow.nodes import (
     TransformNode,
 )
 
-__all__ = ["EVALUATED", "evaluate"]
-
 
 def _nothing(node: NoopNode, seen: Seen, means: NodeMeans) -> Evaluated:
     return Evaluated()

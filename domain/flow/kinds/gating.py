@@ -12,8 +12,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["finding", "gate", "guardian"]
-
 
 def gate(node: GateNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return whether the run passes. Raises `NodeFault` of the class `blocked`."""

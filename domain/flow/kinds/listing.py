@@ -13,8 +13,6 @@ from steptrail.domain.flow.nodes import Expression, FilterNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["filtered"]
-
 _Items = list[JsonValue]
 
 

@@ -17,8 +17,6 @@ from steptrail.domain.flow.nodes import Expression, MergeNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Branch", "merge"]
-
 _Object = dict[str, JsonValue]
 
 

@@ -11,8 +11,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["PersonsAnswer", "PersonsQuestion", "answered", "asked", "default_answer", "expired", "wrong_in"]
-
 _YES = frozenset({"approve", "yes"})
 
 

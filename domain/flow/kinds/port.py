@@ -6,8 +6,6 @@ from typing import Any, NamedTuple, Protocol
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["Expressions", "MissingMeans", "NodeFault", "NodeMeans", "Patterns", "Schemas"]
-
 
 class NodeFault(Exception):
     """A node has failed: with this class, this message, and details that depend on the kind."""

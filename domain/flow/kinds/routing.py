@@ -7,8 +7,6 @@ from steptrail.domain.flow.nodes import ConditionalNode, RuleRouterNode, RuleSpe
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
 
-__all__ = ["conditional", "routed", "rule_router"]
-
 
 def rule_router(node: RuleRouterNode, seen: Seen, means: NodeMeans) -> Evaluated:
     """Return the route by rules. Without one that holds, and without a default, no node comes next."""

@@ -12,8 +12,6 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 
-__all__ = ["ROOTS", "Evaluated", "Seen", "needed"]
-
 ROOTS = ("vars", "input", "item", "index", "errors", "messages", "artifacts")
 """The first words of paths that do not begin with the name of a variable."""
 

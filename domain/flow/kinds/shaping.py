@@ -16,8 +16,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import json_in
 from steptrail.domain.storable import storable
 
-__all__ = ["transform"]
-
 _Object = dict[str, JsonValue]
 _Change = Callable[[_Object], _Object]
 

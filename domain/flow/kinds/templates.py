@@ -9,8 +9,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 
-__all__ = ["arguments", "filled", "is_path", "places_in", "rendered"]
-
 _PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _PATH = re.compile(r"[^\s{}|()]+")
 

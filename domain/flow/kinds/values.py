@@ -5,8 +5,6 @@ import math
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["TYPES", "has_type", "identity", "number_in", "text_of"]
-
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 """The names of the types of JSON schemas."""
 

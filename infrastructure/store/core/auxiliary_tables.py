@@ -8,8 +8,6 @@ from steptrail.domain.kernel.record import Snapshot
 from steptrail.infrastructure.store.core.blobs import MARK, is_detached
 from steptrail.infrastructure.store.core.snapshots import SnapshotRow, seal
 
-__all__ = ["AuxiliaryStatements", "AuxiliaryTables"]
-
 _PAGE = 100
 
 

@@ -22,26 +22,6 @@ from steptrail.infrastructure.store.core.codec import checked_instant, decode_st
 from steptrail.infrastructure.store.core.contents import decode_parts, encoded_parts
 from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = [
-    "LIMIT",
-    "MARK",
-    "Blob",
-    "BlobFault",
-    "FetchBody",
-    "Parts",
-    "Reference",
-    "attach",
-    "blob_fault",
-    "blob_faults",
-    "detach",
-    "detach_all",
-    "encode_commit",
-    "is_detached",
-    "no_blobs",
-    "read_record",
-    "references",
-]
-
 LIMIT = 32 * 1024
 """The bytes of JSON up to which a body stays in its event."""
 

@@ -16,8 +16,6 @@ from steptrail.domain.base import place_and_fault
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
 
-__all__ = ["apart", "checked_instant", "decode", "decode_state", "encode", "stored_names", "unreadable"]
-
 E = TypeVar("E", bound=Event)
 
 _MARK = b'{"@":'

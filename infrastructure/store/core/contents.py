@@ -16,8 +16,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.infrastructure.store.core.codec import decode_state
 
-__all__ = ["decode_parts", "encoded_parts", "joined"]
-
 _ENCODER = msgspec.json.Encoder()
 _decode = msgspec.json.Decoder().decode
 

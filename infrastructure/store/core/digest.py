@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
 from steptrail.infrastructure.store.core.blobs import FetchBody, blob_fault, is_detached, no_blobs
 
-__all__ = ["ChainFault", "ChainRow", "commit_digest", "verify_chain"]
-
 _CommitColumns = tuple[str | None, str | None, str | None, int | None, str | None]
 
 

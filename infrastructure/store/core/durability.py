@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-__all__ = ["Durability"]
-
 Durability = Literal["full", "normal"]
 """`full`: each commit has reached the disk. `normal`: it survives a killed process. A power cut may lose all since the
 last checkpoint, and then what it did happens again."""

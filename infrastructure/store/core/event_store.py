@@ -61,8 +61,6 @@ from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
-__all__ = ["RecorderEventStore", "StoreLease", "StreamRead"]
-
 _COMMITS_PER_GROUP = 256
 _LOG_PAGE = 500
 _LARGE = 1 << 20

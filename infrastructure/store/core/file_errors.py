@@ -6,8 +6,6 @@ from tempfile import TemporaryDirectory
 
 from steptrail.domain.errors import StoreError, StoreFull, StoreUnavailable
 
-__all__ = ["file_error", "is_out_of_files", "largest_file", "may_pass", "temporary_folder", "too_large", "too_many"]
-
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TOO_MANY = {errno.EMFILE, errno.ENFILE}
 

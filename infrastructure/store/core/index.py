@@ -19,20 +19,6 @@ from steptrail.domain.prices import Cost
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.summary import RunSummary
 
-__all__ = [
-    "COLUMNS",
-    "WAIT_COLUMNS",
-    "Dialect",
-    "IndexRow",
-    "as_json",
-    "as_listed",
-    "columns",
-    "select",
-    "select_count",
-    "summary_of",
-    "waits",
-]
-
 IndexRow = tuple[object, ...]
 """Id, `COLUMNS`, damage, and the waits as JSON, as `select` asks for them."""
 

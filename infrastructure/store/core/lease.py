@@ -27,8 +27,6 @@ from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreR
 from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, lock_files, look_at_leases
 
-__all__ = ["FileLeases", "HeldLease", "Leases", "MemoryLeases", "NoLeases", "give_back", "owner_here", "session_in"]
-
 _POLL_SECONDS = 0.01
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-__all__ = ["SeenLease", "is_locked", "lock_files", "look_at_leases"]
-
 _POLL_SECONDS = 0.01
 
 

@@ -11,8 +11,6 @@ from concurrent.futures import Future
 
 from steptrail.domain.errors import StoreUnavailable
 
-__all__ = ["LogWatch"]
-
 
 class LogWatch:
     """Tells those who wait for the log to grow past a position.

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Origin"]
-
 
 class Origin(NamedTuple):
     """The address that a store was opened at.

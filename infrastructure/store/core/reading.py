@@ -19,16 +19,6 @@ from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, LogRo
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.kinds import KINDS
 
-__all__ = [
-    "check_not_erased",
-    "read_log",
-    "read_newest_of",
-    "read_proven",
-    "read_sound",
-    "read_stream",
-    "verify_stream",
-]
-
 _CHAIN_PAGE = 500
 
 

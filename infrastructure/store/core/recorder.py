@@ -22,8 +22,6 @@ from steptrail.infrastructure.store.core.log_watch import LogWatch
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["STRAY", "CommitRow", "EventRow", "LogRow", "PendingCommit", "Recorder", "opened_on"]
-
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
 

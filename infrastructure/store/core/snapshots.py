@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from steptrail.domain.kernel.record import Snapshot, StreamHead
 
-__all__ = ["SnapshotRow", "seal", "unsealed"]
-
 
 class SnapshotRow(NamedTuple):
     """A snapshot as it is stored, and the digest of the commit that ends at its version, if there is one.

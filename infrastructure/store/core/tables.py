@@ -5,8 +5,6 @@ PostgreSQL keeps these texts as comments on columns, and SQLite as comments in i
 
 from collections.abc import Mapping
 
-__all__ = ["FORMAT", "INDEXES", "MEANINGS", "MIN_READER"]
-
 FORMAT = 9
 """The format that this version writes. Formats 1 to 8 were never released, and no version converts them."""
 MIN_READER = 9

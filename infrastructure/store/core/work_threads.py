@@ -14,8 +14,6 @@ from typing import ParamSpec, TypeVar
 
 from steptrail.runtime.kernel.cancellation import wait_through
 
-__all__ = ["WorkThreads", "finished"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 Job = Callable[[], object]

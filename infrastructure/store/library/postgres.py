@@ -29,8 +29,6 @@ from steptrail.infrastructure.store.postgres.driver import Connection, Row, Serv
 from steptrail.infrastructure.store.postgres.recorder import PostgresRecorder, newest_head
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, TAKE_OFF
 
-__all__ = ["PostgresEventRecorder"]
-
 _UNIQUE_VIOLATION = "23505"
 
 T = TypeVar("T")

@@ -46,14 +46,6 @@ from steptrail.infrastructure.store.sqlite.events_of_stream import (
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
 
-__all__ = [
-    "SQLiteEventFactory",
-    "SQLiteEventProcessRecorder",
-    "SQLiteEventRecorder",
-    "recorder_in_memory",
-    "subscription",
-]
-
 _PATIENCE = 5.0
 _TABLES = "events"
 """The name that the library asks for. Our tables have names of their own."""

@@ -7,8 +7,6 @@ from eventsourcing.persistence import ApplicationRecorder, ListenNotifySubscript
 
 from steptrail.infrastructure.store.core.log_watch import LogWatch
 
-__all__ = ["WatchedSubscription"]
-
 
 class WatchedSubscription(ListenNotifySubscription[ApplicationRecorder]):
     """Yields notifications until it is stopped or the watch is closed."""

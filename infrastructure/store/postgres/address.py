@@ -12,8 +12,6 @@ from typing import Self
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.postgres.driver import parse_address
 
-__all__ = ["PostgresAddress"]
-
 _OURS = {"answer_timeout": 30.0, "lease_seconds": 30.0}
 _CONNECTIONS = "connections"
 _NOT_READING = 4

@@ -9,8 +9,6 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import ServerFailure, fetch_all
 from steptrail.infrastructure.store.postgres.errors import translate
 
-__all__ = ["PostgresAuxiliaryTables"]
-
 
 class PostgresAuxiliaryTables(AuxiliaryTables):
     """The tables beside the table `steptrail.events`."""

@@ -13,8 +13,6 @@ import msgspec
 
 from steptrail.infrastructure.store.postgres.driver import Connection, answer_on
 
-__all__ = ["Call", "byte_strings", "integers", "json_object"]
-
 _BINARY = 1
 _BYTEA, _BIGINT = 17, 20
 _VERSION_OF_JSONB = b"\1"

@@ -21,8 +21,6 @@ from steptrail.infrastructure.store.postgres.driver import (
 )
 from steptrail.infrastructure.store.postgres.errors import translate, unreachable
 
-__all__ = ["PostgresConnections", "SteadyConnection"]
-
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 

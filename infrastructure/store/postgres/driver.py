@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGresult
     from psycopg.waiting import Ready
 
-__all__ = [
-    "Connection",
-    "Row",
-    "ServerFailure",
-    "answer_on",
-    "attempt",
-    "connect",
-    "fetch_all",
-    "has_something_to_say",
-    "parse_address",
-    "send_unasked",
-    "take_answer",
-    "together",
-]
-
 Row = tuple[Any, ...]
 
 if TYPE_CHECKING:

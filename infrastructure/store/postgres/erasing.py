@@ -23,8 +23,6 @@ from steptrail.infrastructure.store.postgres.schema import TAKE_OFF
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["erase_streams", "erasure_of", "scrubbed"]
-
 _KEPT = {"parent", "began_by", "status", "updated_at"}
 _FORGET: LiteralString = ", ".join([f"{column} = NULL" for column in COLUMNS if column not in _KEPT])
 _LOCK: LiteralString = "SELECT number FROM steptrail.streams WHERE id = ANY(%s) ORDER BY number FOR UPDATE"

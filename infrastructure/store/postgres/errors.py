@@ -16,8 +16,6 @@ from steptrail.domain.errors import (
 )
 from steptrail.infrastructure.store.postgres.driver import ServerFailure
 
-__all__ = ["translate", "unreachable"]
-
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
 

@@ -18,8 +18,6 @@ from steptrail.infrastructure.store.postgres.connections import PostgresConnecti
 from steptrail.infrastructure.store.postgres.driver import ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
 
-__all__ = ["PostgresLeases"]
-
 _RENEWALS = 3
 
 

@@ -10,8 +10,6 @@ from steptrail.domain.errors import StoreError
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 
-__all__ = ["ListeningThread"]
-
 Listen = Callable[[Connection, socket.socket], None]
 
 _SECONDS_BEFORE_THE_NEXT_TRY = 1.0

@@ -18,8 +18,6 @@ from steptrail.runtime.kernel.live_bus import Letter, LiveTraffic
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresLiveBus"]
-
 _CHANNEL = "steptrail_live"
 _SEND = (
     "SELECT pg_notify(channel, words) FROM unnest(%s::text[], %s::text[]) WITH ORDINALITY "

@@ -13,8 +13,6 @@ from steptrail.infrastructure.store.postgres.driver import Connection, attempt
 from steptrail.infrastructure.store.postgres.listening_thread import ListeningThread
 from steptrail.infrastructure.store.postgres.schema import CHANNEL
 
-__all__ = ["NotificationListener"]
-
 
 class NotificationListener:
     """Calls `tell`, which must not raise or wait, from its own thread whenever something may have been stored."""

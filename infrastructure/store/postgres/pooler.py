@@ -11,8 +11,6 @@ from steptrail.domain.errors import StoreUnavailable
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, attempt
 
-__all__ = ["check_sessions"]
-
 _LOOKS = 4
 
 

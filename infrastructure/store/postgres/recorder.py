@@ -44,8 +44,6 @@ from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
 from steptrail.infrastructure.store.postgres.schema import ANNOUNCE, SETTLED
 
-__all__ = ["DIALECT", "PostgresRecorder", "newest_head"]
-
 _APPEND = Call(
     "steptrail_append",
     "SELECT is_stored, newest, seal FROM steptrail.append_commits("

@@ -11,8 +11,6 @@ from steptrail.domain.errors import NotAStore, StoreTooNew, StoreTooOld, StoreUn
 from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS, MIN_READER
 from steptrail.infrastructure.store.postgres.driver import Connection, Row
 
-__all__ = ["ANNOUNCE", "CHANNEL", "SETTLED", "TAKE_OFF", "check_schema", "initialise"]
-
 CHANNEL: Final = "steptrail"
 """The channel on which each append is announced, without its position: the listener looks into the log."""
 

@@ -13,8 +13,6 @@ from steptrail.infrastructure.store.postgres.live_bus import PostgresLiveBus
 from steptrail.infrastructure.store.postgres.pooler import check_sessions
 from steptrail.infrastructure.store.postgres.schema import check_schema, initialise
 
-__all__ = ["open_postgres"]
-
 
 def open_postgres(
     url: str, durability: Durability, patience: float, *, create: bool, read_only: bool

@@ -29,14 +29,6 @@ from steptrail.infrastructure.store.sqlite.connections import Connections, Work,
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, largest_file, primary_code, translate
 from steptrail.infrastructure.store.sqlite.events_of_stream import LAST_VERSION, NEWEST_VERSION, OF_STREAM
 
-__all__ = [
-    "CommitWriter",
-    "checked_digest",
-    "insert_commit",
-    "list_stream",
-    "newest_head",
-]
-
 _IS_ERASED = "SELECT 1 FROM streams WHERE id = ? AND status = 'erased'"
 
 # 6 parameters a row stay below 999, the smallest limit SQLite is built with.

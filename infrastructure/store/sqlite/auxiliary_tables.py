@@ -7,8 +7,6 @@ from steptrail.infrastructure.store.core.auxiliary_tables import AuxiliaryStatem
 from steptrail.infrastructure.store.sqlite.connections import Connections, fetch_all
 from steptrail.infrastructure.store.sqlite.errors import translated
 
-__all__ = ["SqliteAuxiliaryTables"]
-
 
 class SqliteAuxiliaryTables(AuxiliaryTables):
     """The tables beside the table `events`."""

@@ -17,22 +17,6 @@ from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, until_free
 
-__all__ = [
-    "SECURE_DELETE",
-    "SYNC_ON_MACOS",
-    "Connections",
-    "FileConnections",
-    "ReadOnlyConnections",
-    "Work",
-    "connect",
-    "fetch_all",
-    "file_identity",
-    "file_uri",
-    "in_transaction",
-    "is_to_be_undone",
-    "journal_of",
-]
-
 _MUCH_LOG = 64 * 1024 * 1024
 """Bytes of a log that SQLite should have copied into the file long ago: it does so every 4 MB."""
 _WAITING_PAGES = 4_000

@@ -22,8 +22,6 @@ from steptrail.infrastructure.store.sqlite.connections import Connections, fetch
 from steptrail.infrastructure.store.sqlite.errors import primary_code
 from steptrail.infrastructure.store.sqlite.events_of_stream import EVENTS_OF_COMMITS, LAST_VERSION, NEWEST_VERSION
 
-__all__ = ["erase_streams", "erasure_of", "scrubbed"]
-
 _QUICKLY = 64 * 1024 * 1024
 """Bytes of a file that `VACUUM` writes anew in about a second, while nobody else can write."""
 _LOOKS, _REST_SECONDS = 20, 0.05

@@ -19,8 +19,6 @@ from steptrail.domain.errors import (
 )
 from steptrail.infrastructure.store.core import file_errors
 
-__all__ = ["HeldUp", "at_once", "is_allowed", "largest_file", "primary_code", "translate", "translated", "until_free"]
-
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
 

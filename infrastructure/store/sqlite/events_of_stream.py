@@ -4,8 +4,6 @@ The table of events has no key but the position. A commit says where its events 
 are found by stream and version. So an append writes into one place less than with a key over each event.
 """
 
-__all__ = ["BEGIN_OF", "EVENTS_OF_COMMITS", "LAST_VERSION", "NEWEST_VERSION", "OF_STREAM"]
-
 LAST_VERSION = 2**63 - 1
 """Above every number and below every text: a hand may have written one where a version stands."""
 

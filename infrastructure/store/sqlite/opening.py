@@ -30,8 +30,6 @@ from steptrail.infrastructure.store.sqlite.quiet_files import QuietFiles
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
 
-__all__ = ["open_file", "open_for_reading", "open_memory"]
-
 _MAGIC, _JOURNAL_HEAD = bytes.fromhex("d9d505f920a163d7"), 20
 
 

@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["QuietFiles"]
-
 _WHILE_SECONDS = 1.0
 """Longer than a file system rounds the time of a write, almost everywhere."""
 

@@ -44,8 +44,6 @@ from steptrail.infrastructure.store.sqlite.events_of_stream import (
 if TYPE_CHECKING:
     from eventsourcing.persistence import ApplicationRecorder, Subscription
 
-__all__ = ["DIALECT", "SqliteRecorder"]
-
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
 

@@ -11,13 +11,6 @@ from steptrail.infrastructure.store.core.tables import FORMAT, INDEXES, MEANINGS
 from steptrail.infrastructure.store.sqlite.connections import SECURE_DELETE, SYNC_ON_MACOS, in_transaction
 from steptrail.infrastructure.store.sqlite.events_of_stream import COMMIT_OF_EVENT
 
-__all__ = [
-    "APPLICATION_ID",
-    "check_header",
-    "ddl",
-    "initialise",
-]
-
 APPLICATION_ID = 0x53747054
 """`StpT` in ASCII."""
 

@@ -2,8 +2,6 @@
 
 import sqlite3
 
-__all__ = ["known_fault"]
-
 _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 """The first version without the fault, and those of older lines that it was fixed in, too."""
 

@@ -10,8 +10,6 @@ from steptrail.domain.errors import MissingExtra
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import for_the_record
 
-__all__ = ["AguiCaller", "AguiConfig", "require_agui"]
-
 
 def _metadata(state: AgentState) -> JsonValue:
     return dict(state.metadata)

@@ -21,8 +21,6 @@ from steptrail.projections.ui.ids import reply_id, said_id
 if TYPE_CHECKING:
     from ag_ui.core import ContentPart, Message as WireMessage, ToolCall, ToolMessage, UserMessage
 
-__all__ = ["Conversation", "has_ended", "ids_kept", "wire_messages"]
-
 _SHOWN_BY_BOTH = frozenset({"user", "assistant", "tool"})
 
 

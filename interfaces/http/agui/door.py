@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.types import Message, Receive, Scope
 
-__all__ = ["Authenticate", "Authorize", "Door"]
-
 Authenticate: TypeAlias = "Callable[[HTTPConnection], bool | Awaitable[bool]]"
 """Says by the headers alone whether somebody known asks; anything but `True` is a no."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ag_ui.core import Event, Interrupt, TokenUsage
 
-__all__ = ["asked_for", "ending", "questions"]
-
 
 def questions(state: AgentState) -> list[tuple[ToolExecution, Approval]]:
     """Return the approvals that somebody is asked for now, with their calls."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
-__all__ = ["AguiApp", "agui_app"]
-
 _STANDARD = AguiConfig()
 _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
 """For how long, and how often, to look again at a thread that somebody else has just begun to work on."""

@@ -36,8 +36,6 @@ from steptrail.projections.ui.ids import reply_id
 if TYPE_CHECKING:
     from ag_ui.core import AssistantMessage, Event, Message as WireMessage, ToolMessage
 
-__all__ = ["AguiFold"]
-
 CONTINUATION = "steptrail.continuation"
 """The name of the custom event that tells of a decision."""
 _STANDARD = AguiConfig()

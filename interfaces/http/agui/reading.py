@@ -20,8 +20,6 @@ from steptrail.interfaces.http.agui.ending import questions
 if TYPE_CHECKING:
     from ag_ui.core import AssistantMessage, ContentPart, Message as WireMessage, ResumeEntry, RunAgentInput
 
-__all__ = ["Answer", "RequestRefused", "answers", "history", "new_message", "refuse_what_is_not_supported"]
-
 _LONGEST, _LONGEST_ID = 500, 256
 """Characters of what a request is told, which quotes it in places, and of the id of a message, which is stored."""
 _SCHEMA_HINT = '{"approved": true or false, "editedArgs": {...}, "reason": "..."}, the last two as you like'

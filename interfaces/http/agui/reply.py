@@ -11,8 +11,6 @@ from steptrail.domain.live import DeltaKind
 if TYPE_CHECKING:
     from ag_ui.core import Event
 
-__all__ = ["ReplyShown"]
-
 
 class ReplyShown:
     """The text of the reply `message_id` that has been shown. With `reasoning` also the thoughts before it."""

@@ -18,8 +18,6 @@ from steptrail.runtime.agent.agent_journal import OnCommit
 if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
 
-__all__ = ["Requested", "requested"]
-
 Storing: TypeAlias = Callable[[OnCommit], Awaitable[object]]
 """Stores what is wanted, and tells what of it was new."""
 

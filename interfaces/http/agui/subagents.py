@@ -9,8 +9,6 @@ from steptrail.projections.lifecycle.tools import SubagentSpawning
 if TYPE_CHECKING:
     from ag_ui.core import Event
 
-__all__ = ["SubagentsShown"]
-
 
 class SubagentsShown:
     """The subagents that a front end has been told of, and those that are at work, by the positions of their calls."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from steptrail.domain.agent.events import AgentEvent
 
-__all__ = ["watched"]
-
 
 async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins: bool) -> AsyncGenerator[str]:
     """Yield the run as Server-Sent Events, to its last one."""

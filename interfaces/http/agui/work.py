@@ -17,8 +17,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.following import Following
 
-__all__ = ["EndpointWork"]
-
 
 class EndpointWork:
     """The work of one endpoint. With a `concurrency` of 0 there is no worker here: another one does it."""

@@ -12,8 +12,6 @@ from steptrail.runtime.kernel.ports import EventStore
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-__all__ = ["Access", "Authorize", "access_of", "visible"]
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from steptrail.interfaces.python.flow import Flow
 
-__all__ = ["Acting"]
-
 _LONGEST_REASON: Final = 2_000
 _STEERING: Final = ("pause", "unpause", "stop", "requeue")
 _MOST_OF_A_NAME: Final = 80

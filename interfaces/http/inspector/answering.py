@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Answering", "Card", "NotThere", "Refused", "number_in", "number_of", "number_of_path"]
-
 _log = logging.getLogger("steptrail.inspector")
 _OF_PAGES = (HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 """The statuses of pages on which there may be forms: what was asked of them, or said in one, may be wrong."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from steptrail.interfaces.http.inspector.bars import DrawnRow
 
-__all__ = ["BARS", "SLOW", "ChosenBars", "chosen_bars"]
-
 BARS: Final = ("errors", "slow", "rests")
 """The words by which bars are chosen."""
 SLOW: Final = 2

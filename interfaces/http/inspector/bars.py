@@ -9,8 +9,6 @@ from steptrail.interfaces.http.inspector.words import duration
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.waterfall import Bar, Lane, Rest, TimeAxis, WaterfallRow
 
-__all__ = ["LANE", "DrawnBar", "DrawnRow", "drawn_rows"]
-
 LANE = 14
 """The height of a lane."""
 _LEAST = 3.0

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.http.inspector.words import pretty
 
-__all__ = ["LARGE", "Abridged", "Large", "abridged", "at_path", "escaped"]
-
 LARGE: Final = 8_000
 """Characters of JSON above which a value is a link."""
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final, NamedTuple
 
-__all__ = ["HEIGHT", "DayChart", "DayColumn", "DaySeries", "chart", "days_between"]
-
 HEIGHT: Final = 96.0
 """The height of the highest column."""
 _MOST_DAYS: Final = 120

@@ -22,8 +22,6 @@ from steptrail.interfaces.http.inspector.state import ShownChange, shown_changes
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["ComparedLine", "Comparison", "Side", "compare"]
-
 _BATCH: Final = 500
 _MOST: Final = 20_000
 """So many events of each run are compared."""

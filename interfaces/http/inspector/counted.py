@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["CountedPages", "alike"]
-
 _SPANS: Final = ("24h", "7d", "30d", "90d")
 _TONES: Final[Mapping[str, tuple[str, str]]] = {
     "completed": ("completed", "good"),

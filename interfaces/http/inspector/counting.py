@@ -13,8 +13,6 @@ from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.runs_view.view import RunsView
 
-__all__ = ["PATIENCE_SECONDS", "SHORTLY_SECONDS", "CountedAnswer", "Counting"]
-
 T = TypeVar("T")
 PATIENCE_SECONDS: Final = 0.5
 """So long a page waits for what is not counted yet. Then it says how far the count has come."""

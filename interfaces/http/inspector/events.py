@@ -14,8 +14,6 @@ from steptrail.interfaces.http.inspector.words import duration
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["CHUNK", "Chunk", "Line", "chunk_of", "event_at", "sound_events"]
-
 CHUNK: Final = 200
 """How many events are on a page."""
 

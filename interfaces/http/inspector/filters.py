@@ -10,9 +10,6 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 
-__all__ = ["FILTERS", "LABELS", "Chip", "chips", "counted_filter", "fits", "index_query", "is_counted", "said_in"]
-__all__ += ["since_of"]
-
 _OF_INDEX: Final = ("status", "stop_reason", "agent", "waits_for", "parent")
 _WORDS: Final = ("tool", "error_type", "error_class", "signature", "model", "resolved_by", "tenant")
 _BOUNDS: Final = ("cost", "active", "tokens", "steps", "retries")

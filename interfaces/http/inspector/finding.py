@@ -15,8 +15,6 @@ from steptrail.interfaces.http.inspector.events import sound_events
 from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["LONGEST_WANTED", "MOST_EVENTS", "MOST_HITS", "FoundEvents", "Hit", "find"]
-
 LONGEST_WANTED: Final = 200
 """Characters of a text that is looked for."""
 MOST_EVENTS: Final = 2_000

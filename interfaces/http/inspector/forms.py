@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.responses import Response
 
-__all__ = ["FORM_COOKIE", "LONGEST_FORM", "FormPass", "FormRefused", "read_form"]
-
 FORM_COOKIE: Final = "steptrail_form"
 LONGEST_FORM: Final = 256_000
 """Bytes of a form; a longer one is refused before it is read."""

@@ -12,8 +12,6 @@ from steptrail.projections.flow_drawing import DrawnFlow
 from steptrail.projections.flow_graph import DRAWN_TYPES, drawn_run
 from steptrail.projections.flow_layout import HEIGHT, Layout, shown_id
 
-__all__ = ["GraphEdge", "GraphNode", "GraphPicture", "graph_of"]
-
 _MOST: Final = 20_000
 """Events of a run beyond which its graph is not drawn unasked; `steptrail flow draw` draws any."""
 

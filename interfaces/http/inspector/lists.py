@@ -18,19 +18,6 @@ from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = [
-    "PAGE",
-    "Needs",
-    "QuestionPage",
-    "RunPage",
-    "forks_of",
-    "needs",
-    "page_of_questions",
-    "page_of_runs",
-    "runs_below",
-    "worker_of",
-]
-
 PAGE: Final = 50
 """How many rows a page of a list has."""
 _MOST_LOOKED_AT: Final = 500

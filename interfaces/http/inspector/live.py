@@ -18,8 +18,6 @@ from steptrail.runtime.kernel.ports import EventStore
 if TYPE_CHECKING:
     from sse_starlette import ServerSentEvent
 
-__all__ = ["BEAT_SECONDS", "hints"]
-
 BEAT_SECONDS: Final = 4.0
 """After so long a silence a page is told that the line is alive, and looks: that a process died is in no event."""
 _REST_SECONDS = 0.25

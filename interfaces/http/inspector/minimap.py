@@ -9,8 +9,6 @@ from steptrail.interfaces.http.inspector.counting import SHORTLY_SECONDS, Counti
 from steptrail.interfaces.http.inspector.words import duration
 from steptrail.interfaces.python.trail import Steptrail
 
-__all__ = ["MINIMAP_HEIGHT", "MapColumn", "Minimap", "minimap"]
-
 MINIMAP_HEIGHT: Final = 32.0
 """The height of the highest column."""
 _COLUMNS: Final = 200

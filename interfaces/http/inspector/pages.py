@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["Pages"]
-
 _NEVER_SECONDS = 10 * 365 * 86_400
 """Between the comments of the library: beats are hints of ours, which scripts can hear."""
 

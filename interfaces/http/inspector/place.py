@@ -13,8 +13,6 @@ from steptrail.interfaces.python.naming import name_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["Place", "execution_in", "place_of"]
-
 _KEPT = ("w", "bars")
 _NUMBERS = ("w", "d", "e", "at", "from")
 _SHOWN = ("w", "bars", "d", "e", "at", "from", "q", "first")

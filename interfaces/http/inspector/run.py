@@ -27,8 +27,6 @@ from steptrail.projections.masking import Masking
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Asked", "RunView", "Window", "explanation_of", "read_head", "read_run"]
-
 WINDOW: Final = 1_500
 """How many events bars are drawn of: some 200 steps."""
 _VOTES: Final = 100

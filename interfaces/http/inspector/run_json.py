@@ -11,8 +11,6 @@ from steptrail.interfaces.http.inspector.told import asked_text, told
 from steptrail.projections.kinds import Explanation
 from steptrail.projections.masking import Masking
 
-__all__ = ["run_json"]
-
 _NO_CONTENT: Final = frozenset(
     {
         *("sessionId", "flowId", "name", "executionId", "retryOf", "retriedAs", "worker", "owned", "sameFailure"),

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-__all__ = ["RunPages"]
-
 _PART = 200_000
 """Characters of a large body on one page."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp
 
-__all__ = ["serve"]
-
 
 async def serve(
     url: str,

@@ -14,8 +14,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.state_difference import state_difference
 
-__all__ = ["ShownChange", "StateAt", "shown_changes", "state_at"]
-
 _LAST: Final = 20
 """How many entries of a long list are shown: the last ones."""
 

@@ -9,8 +9,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.projections.kinds import PROJECTIONS, StateStops
 from steptrail.runtime.kernel.ports import EventStore
 
-__all__ = ["Neighbours", "neighbours_of"]
-
 _PART: Final = 100
 _PARTS: Final = 10
 """So many parts of the events are read to each side, if nothing is found before."""

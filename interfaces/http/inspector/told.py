@@ -19,8 +19,6 @@ from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import many, owner_text
 
-__all__ = ["Told", "asked_text", "told"]
-
 _Data: TypeAlias = Mapping[str, JsonValue]
 
 

@@ -14,8 +14,6 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.rendering import few
 from steptrail.projections.runs_view.tables import TOKENS
 
-__all__ = ["RunBill", "TreeBill", "tree_bill", "way_down"]
-
 _MOST_NAMES: Final = 3
 """How many names of one depth are told."""
 

@@ -8,8 +8,6 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.http.inspector.told import Told
 from steptrail.projections.questions import Question
 
-__all__ = ["Way", "shown_digest", "ways_to_answer", "ways_to_steer"]
-
 
 class Way(NamedTuple):
     """A button of a question: the value that it sends, its word, and the field that it needs; None for none."""

@@ -11,8 +11,6 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.projections.asking.runs import RunRow
 
-__all__ = ["Status", "ago", "clock", "duration", "pretty", "size", "status_of", "status_of_row", "status_word", "usd"]
-
 
 class Status(NamedTuple):
     """A status as it is shown: a sign, a word, and the name of a class of the style sheet."""

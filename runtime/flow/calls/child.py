@@ -22,8 +22,6 @@ from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["MAX_DEPTH", "AgentCall", "FlowCall"]
-
 MAX_DEPTH = 3
 """How many levels of streams there may be below the first."""
 

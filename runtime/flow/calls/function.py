@@ -18,8 +18,6 @@ from steptrail.runtime.flow.functions import Update, takes_context
 from steptrail.runtime.kernel.json_form import to_json_value
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
-__all__ = ["FunctionCall"]
-
 T = TypeVar("T")
 
 _PATIENCE_SECONDS = 1.0

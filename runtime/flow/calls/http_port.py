@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["MOST_BYTES", "HttpAnswer", "HttpClient"]
-
 MOST_BYTES: Final = 10 * 1024 * 1024
 """Bytes. A longer body of an answer is not read to its end."""
 

@@ -21,8 +21,6 @@ from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try, n
 from steptrail.runtime.kernel.asked_model import checked_reply, reply_of
 from steptrail.runtime.kernel.ports import ModelDriver
 
-__all__ = ["LlmCall"]
-
 _PATIENCE_SECONDS = 1.0
 """How long a driver that was cancelled may take to end."""
 _FENCE = re.compile(r"\s*```[a-z]*\n(.*)\n```\s*", re.DOTALL)

@@ -22,8 +22,6 @@ from steptrail.runtime.flow.calls.tool import ToolCall
 from steptrail.runtime.flow.calls.webhook import WebhookCall
 from steptrail.runtime.flow.means import FlowMeans
 
-__all__ = ["call_of"]
-
 
 def _function(node: FunctionNode, code: object, seen: Seen, task: Task, means: FlowMeans) -> NodeCall:
     return FunctionCall(node, code)

@@ -20,8 +20,6 @@ from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.kernel.asked_model import ShowPiece
 from steptrail.runtime.kernel.child_place import ChildPlace
 
-__all__ = ["Failed", "NodeCall", "Outcome", "Succeeded", "Suspended", "TimedOut", "Try", "not_brought"]
-
 
 def _nobody_watches() -> None:
     return None

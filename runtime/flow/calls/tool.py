@@ -22,8 +22,6 @@ from steptrail.runtime.agent.tool_port import (
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Suspended, TimedOut, Try, not_brought
 from steptrail.runtime.flow.failure_class import failure_class
 
-__all__ = ["ToolCall"]
-
 
 class ToolCall:
     """Calls a tool with arguments that were made from what the node sees."""

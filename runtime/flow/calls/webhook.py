@@ -24,8 +24,6 @@ from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer, HttpClient
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
 
-__all__ = ["WebhookCall"]
-
 _PATIENCE_SECONDS = 1.0
 """How long a request that was cancelled may take to end."""
 _NO_URL = re.compile(r"[\x00-\x20\x7f\\]")

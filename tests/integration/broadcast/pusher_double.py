@@ -13,8 +13,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
-__all__ = ["SECRET", "PusherDouble", "pusher_double"]
-
 SECRET = "s3cret"  # noqa: S105 - of a server that exists for a moment
 
 

@@ -17,8 +17,6 @@ from typing import Any
 
 from tests.npm import command, installed
 
-__all__ = ["APP", "STRICT", "PusherClient", "listening", "soketi_server"]
-
 APP = {"id": "1001", "key": "app-key", "secret": "app-secret"}
 STRICT: dict[str, dict[str, Any]] = {
     "rate": {"id": "1002", "key": "rate-key", "secret": "app-secret", "maxBackendEventsPerSecond": 3},

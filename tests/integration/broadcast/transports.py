@@ -7,8 +7,6 @@ from steptrail import Steptrail
 from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, envelopes_of, place_of
 from steptrail.errors import Backoff, MessageRefused, TransportUnavailable
 
-__all__ = ["KeepingTransport", "at_once", "by_session", "everything_told"]
-
 
 def at_once(*_: object, **__: object) -> Backoff:
     """Stand in for a backoff that waits: whatever waits for a transport tries again at once."""

@@ -14,8 +14,6 @@ from steptrail.runtime.agent.tool_port import Report, ToolContext, ToolOutcome
 from steptrail.tools.mcp import McpOptions, McpServer, McpTool
 from tests.harness.ready_python import KILL, ready_python
 
-__all__ = ["Shop", "by_name", "call"]
-
 _PROGRAM = str(Path(__file__).with_name("shop_server.py"))
 _LONGEST_SECONDS = 60
 

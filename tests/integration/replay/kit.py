@@ -11,8 +11,6 @@ from steptrail.testing import Recording, ReplayMismatch, Reply, ScriptedModel, c
 from tests.golden.record import SESSION, STORIES
 from tests.runner.kit import HandClock, trail_of
 
-__all__ = ["SCRIPT", "TOUCHED", "mismatch_of", "priced", "recording_of", "shop", "stock", "story"]
-
 TOUCHED: list[str] = []
 """What the real tools were called with."""
 

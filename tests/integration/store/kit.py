@@ -8,8 +8,6 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.testing.store_contract import Noted, commit_of
 
-__all__ = ["add", "contents", "texts", "url", "use"]
-
 T = TypeVar("T")
 
 

@@ -5,8 +5,6 @@ import socket
 import threading
 from collections.abc import Generator
 
-__all__ = ["Proxy", "proxy_to"]
-
 
 class Proxy:
     """Passes bytes on between those who connect to `port` and the server, until it is told otherwise."""

@@ -28,8 +28,6 @@ from steptrail.runtime.kernel.ports import ModelDriver
 from steptrail.testing.scripted_model import Reply, ScriptedModel, call, calls
 from tests.processes.agents.site import Site
 
-__all__ = ["AGENTS", "SECRET", "Options"]
-
 Options = Mapping[str, JsonValue]
 
 

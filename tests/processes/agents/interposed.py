@@ -12,8 +12,6 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.kernel.ports import EventStore, Lease, StoredStream
 
-__all__ = ["Interposed"]
-
 
 async def _nothing(stream: str) -> None:
     del stream

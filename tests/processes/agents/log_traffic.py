@@ -15,8 +15,6 @@ from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.ports import EventStore
 from tests.processes.agents.site import Site
 
-__all__ = ["ENOUGH", "main"]
-
 ENOUGH = "enough"
 """The gate that ends the writing."""
 

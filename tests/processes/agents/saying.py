@@ -15,8 +15,6 @@ from steptrail.testing.crash import Ledger
 from steptrail.testing.scripted_model import ScriptedModel, call
 from tests.harness.store_urls import opened
 
-__all__ = ["Shop", "buy", "say_in_step"]
-
 _MOST_REPLIES = 1_000
 
 

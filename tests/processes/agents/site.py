@@ -6,8 +6,6 @@ from pathlib import Path
 
 from steptrail.testing.crash import Ledger
 
-__all__ = ["SESSION", "Site"]
-
 SESSION = "s1"
 _POLL_SECONDS = 0.01
 

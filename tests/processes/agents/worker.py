@@ -16,8 +16,6 @@ from steptrail.testing.crash import Fault, kill_at
 from tests.processes.agents.agents import AGENTS, Options
 from tests.processes.agents.site import SESSION, Site
 
-__all__ = ["perform"]
-
 
 async def _perform(trail: Steptrail, agent: AnyAgent, command: str, text: str) -> RunResult[Any]:
     session = trail.session(SESSION)

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Type", "Typed"]
-
 
 class Typed(NamedTuple):
     code: int

@@ -32,8 +32,6 @@ from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from tests.properties.flow_graphs import Routed, routed_flows
 
-__all__ = ["FLOW_ID", "flow_lives", "life_of"]
-
 FLOW_ID = "f"
 _SHARED = ("a", "b", "c")
 """Variables that all visits write and remove."""

@@ -24,8 +24,6 @@ from steptrail.workflow import (
 )
 from tests.unit.flow.json_values import json_values
 
-__all__ = ["USE", "drawn_workflows"]
-
 
 @tool(approval=True, retry=ToolRetry(attempts=2), on_unknown=OnUnknown.FAIL)
 def write(text: str = "") -> str:

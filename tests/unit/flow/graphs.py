@@ -11,8 +11,6 @@ from steptrail.domain.flow.nodes import Join, NoopNode
 from steptrail.domain.flow.views import Delta, Ended, View, joined, sources
 from steptrail.domain.messages import Message
 
-__all__ = ["Walk", "always", "flow", "graph", "newest", "oldest", "walked"]
-
 Visit = tuple[str, int]
 """The id of a node, and which of its visits it is, from 1."""
 

@@ -4,8 +4,6 @@ from hypothesis import strategies as st
 
 from steptrail.domain.json_value import JsonValue
 
-__all__ = ["json_values"]
-
 json_values: st.SearchStrategy[JsonValue] = st.recursive(
     st.none()
     | st.booleans()

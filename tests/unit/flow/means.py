@@ -8,8 +8,6 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.flow.patterns import LinearPatterns
 
-__all__ = ["Table", "means"]
-
 
 class Table:
     """Both ports. An expression is a key of the table, and a function of the variables; a schema names one type."""

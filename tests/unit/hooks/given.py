@@ -30,8 +30,6 @@ from steptrail.domain.version import VERSION
 from steptrail.hooks import HookStack
 from steptrail.testing import calls
 
-__all__ = ["at_boundary", "fold", "in_calls", "process", "seen_by"]
-
 _AGENT = AgentSnapshot(
     name="calc", model=ModelInfo(driver="scripted", model="m"), fingerprint="f", tools=(ToolSpec(name="read"),)
 )

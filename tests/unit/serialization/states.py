@@ -9,8 +9,6 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
 from tests.runner.kit import NOON
 
-__all__ = ["state_of"]
-
 
 def state_of(messages: Sequence[Message]) -> AgentState:
     records: list[Recorded[AgentEvent]] = [
