@@ -5,7 +5,8 @@ part of one; and what a server says of a row that it refuses holds the row, whic
 at here, and named by its type alone.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from types import NoneType
 from typing import Any
 
@@ -49,12 +50,12 @@ def rows_to_put(table: Table, rows: Sequence[Row], *, with_none: bool) -> Mappin
 
     Raises `Unfit` for a row that the table does not take.
     """
-    found: dict[Columns, list[Row]] = {}
-    alike: dict[tuple[type, ...], list[Row]] = {}
-    take, many = _taker(table.columns), len(table.columns)
+    found: dict[Columns, list[Values]] = {}
+    alike: dict[tuple[type, ...], list[Values]] = {}
+    take, many = taker([column.name for column in table.columns]), len(table.columns)
     for row in rows:
         try:
-            types = _types(take(row))
+            types = _types(values := take(row))
         except KeyError as error:
             raise Unfit(f"a row of {table.name} lacks the column {error}") from None
         if len(row) != many:
@@ -66,8 +67,16 @@ def rows_to_put(table: Table, rows: Sequence[Row], *, with_none: bool) -> Mappin
             of = zip(table.columns, types, strict=True)
             columns = tuple([column for column, kind in of if with_none or kind is not NoneType])
             those = alike[types] = found.setdefault(columns, [])
-        those.append(row)
-    return {columns: cleaned(columns, [*map(_taker(columns), those)]) for columns, those in found.items()}
+        those.append(values)
+    return {columns: cleaned(columns, _only(table, columns, those)) for columns, those in found.items()}
+
+
+def _only(table: Table, columns: Columns, rows: Sequence[Values]) -> Sequence[Values]:
+    """Return what rows, given as the values of all columns, have in some of them."""
+    if len(columns) == len(table.columns):
+        return rows
+    places = [table.columns.index(column) for column in columns]
+    return [*map(itemgetter(*places), rows)] if len(places) > 1 else [(row[places[0]],) for row in rows]
 
 
 def sums_to_add(table: Table, sums: Mapping[Key, Mapping[str, int]]) -> Sequence[Values]:
@@ -87,10 +96,6 @@ def _whole_key(table: Table, key: Key) -> Key:
     if not isinstance(key, tuple) or len(key) != len(table.key):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise Unfit(f"a key of {table.name} is a tuple of {len(table.key)}: ({', '.join(table.key)})")
     return key
-
-
-def _taker(columns: Sequence[Column]) -> Callable[[Row], Values]:
-    return taker([column.name for column in columns])
 
 
 def _types(values: Values) -> tuple[type, ...]:
