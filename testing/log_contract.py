@@ -11,7 +11,7 @@ import pytest
 from steptrail.domain.errors import ConcurrencyConflict, CorruptRecord, StoreUnavailable
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.domain.kernel.log_page import LogPage
+from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
@@ -86,12 +86,15 @@ class LogContract:
             everything = [entry async for entry in store.log()]
             middle = everything[1][0]
             last = everything[-1].position
-            assert await store.log_page(0, 6) == LogPage(everything, [], last, is_end=False)
-            assert await store.log_page(0, 100) == LogPage(everything, [], last, is_end=True)
-            assert await store.log_page(middle, 3) == LogPage(everything[2:5], [], everything[4].position, is_end=False)
-            assert (await store.log_page(middle, 3, types=[Written.TYPE])).entries == everything[4:5]
-            assert (await store.log_page(middle, 3, stream=_STREAM)).entries == everything[2:3]
-            assert await store.log_page(last, 3) == LogPage([], [], last, is_end=True)
+            assert await store.log_page(0, 6) == LogPage(everything, 6, last, is_end=False)
+            assert await store.log_page(0, 100) == LogPage(everything, 6, last, is_end=True)
+            assert await store.log_page(middle, 3) == LogPage(everything[2:5], 3, everything[4].position, is_end=False)
+            assert (await store.log_page(middle, 3, types=[Written.TYPE])).items == everything[4:5]
+            assert (await store.log_page(middle, 3, stream=_STREAM)).items == everything[2:3]
+            assert await store.log_page(last, 3) == LogPage([], 0, last, is_end=True)
+            lazy = await store.log_page(middle, 3, is_lazy=True)
+            assert lazy[1:] == (3, everything[4].position, False)
+            assert await asyncio.to_thread(lambda: [*lazy.items]) == everything[2:5]
 
         run_on(opener, scenario)
 
@@ -105,7 +108,8 @@ class LogContract:
                 await store.append(each, EMPTY_STREAM, commit_of("c", Noted(), Written(data=[7]), Noted()))
 
             def said(page: LogPage) -> list[tuple[int, str, int, int, object]]:
-                return [(at, of, record.version, record.at, record.event) for at, of, record in page.entries]
+                entries = [item for item in page.items if isinstance(item, LogEntry)]
+                return [(at, of, record.version, record.at, record.event) for at, of, record in entries]
 
             whole = await store.log_page(1, 10, types=types, stream=stream)
             assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
@@ -126,8 +130,8 @@ class LogContract:
             assert seen == positions[:3]
             for heads in (True, False):
                 page = await store.log_page(0, 3, heads=heads)
-                assert [error.position for error in page.damage] == positions[1:2]
-                assert [item.position for item in page.in_turn()] == positions[:3]
+                assert [isinstance(item, CorruptRecord) for item in page.items] == [False, True, False]
+                assert [item.position for item in page.items] == positions[:3]
             with pytest.raises(CorruptRecord) as caught:
                 _ = [entry async for entry in store.log()]
             assert (caught.value.position, caught.value.version) == (positions[1], 2)

@@ -13,7 +13,7 @@ It needs no database: derive from it and give it the projection and a sample log
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import chain, pairwise, zip_longest
 from typing import Any
 
 import pytest
@@ -107,12 +107,12 @@ def _batches(
     starts = [0, *range(batch if first is None else first, len(wanted), batch)] if wanted else []
     for number, (start, end) in enumerate(pairwise([*starts, len(wanted)]), 1):
         delivered = wanted[max(0, start - again) : end]
-        changes, page, done = Changes(), [each for each in delivered if each.position > place], 0
-        place = page[-1].position
-        while (done := memory.fold(page, changes, done)) < len(page):
-            entry = page[done]
+        changes, left = Changes(), iter([each for each in delivered if each.position > place])
+        place = delivered[-1].position
+        while (entry := memory.fold(left, changes)) is not None:
             past = [each for each in wanted if each.stream == entry.stream and each.position < entry.position]
             memory.refold(entry.stream, past)
+            left = chain((entry,), left)
         tables.write(changes)
         yield end
         if forget_every and number % forget_every == 0:

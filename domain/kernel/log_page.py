@@ -1,6 +1,6 @@
 """The log: the events of all streams, in the order in which they were stored."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from steptrail.domain.errors import CorruptRecord
@@ -33,32 +33,14 @@ class LogEntry(NamedTuple):
 
 
 class LogPage(NamedTuple):
-    """A piece of the log: what can be read of it, and why the rest cannot, each in order.
+    """A piece of the log.
 
-    `reached` is the position of the newest record in it, and in an empty page the one after which was read. `is_end`
-    says that no more stood behind it.
+    `items` are its entries in order, with the error of each record that cannot be read in its place; they are gone
+    through once. `size` says how many there are. `reached` is the newest position, and in an empty page the one after
+    which was read. `is_end` says that no more stood behind it.
     """
 
-    entries: Sequence[LogEntry]
-    damage: Sequence[CorruptRecord]
+    items: Iterable[LogEntry | CorruptRecord]
+    size: int
     reached: int
     is_end: bool
-
-    @property
-    def size(self) -> int:
-        """How many records it has, those that cannot be read included."""
-        return len(self.entries) + len(self.damage)
-
-    def in_turn(self) -> Sequence[LogEntry | CorruptRecord]:
-        """Return the entries, with the error of each record that cannot be read in its place."""
-        if not self.damage:
-            return self.entries
-        return sorted([*self.entries, *self.damage], key=lambda item: item.position or 0)
-
-    def upto(self, position: int) -> "LogPage":
-        """Return the part up to a position, as if the log ended there."""
-        if self.reached <= position:
-            return self
-        entries = [entry for entry in self.entries if entry.position <= position]
-        damage = [error for error in self.damage if (error.position or 0) <= position]
-        return LogPage(entries, damage, position, is_end=True)

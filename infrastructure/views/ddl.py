@@ -94,7 +94,7 @@ def cleaned(columns: Sequence[Column], rows: Sequence[Values]) -> Sequence[Value
     unfit = set[int]()
     for place, (column, values) in enumerate(zip(columns, zip(*rows, strict=True), strict=False)):
         if column.kind is ColumnKind.TEXT:
-            text = "".join(filter(None, values))  # type: ignore[arg-type]  # the values of a column of texts
+            text = "".join(filter(None, values))  # they are texts, or None
             if fitting(text) != text:
                 unfit.add(place)
     if not unfit:

@@ -1,6 +1,6 @@
 """The folds of the streams that a projection has seen lately, in memory only."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
@@ -24,23 +24,23 @@ class FoldMemory(Generic[F]):
         self._projection, self._most = projection, most
         self._folds: dict[str, F] = {}
 
-    def fold(self, entries: Sequence[LogEntry], changes: Changes, start: int = 0) -> int:
-        """Fold entries from the one with the number `start`, and return the number of the first that was not folded.
+    def fold(self, entries: Iterable[LogEntry], changes: Changes) -> LogEntry | None:
+        """Fold entries, and return the first that was not folded; None when all were.
 
-        That is one whose fold is missing: call `refold` for its stream, and go on there. Raises what the projection
+        That is one whose fold is missing: call `refold` for its stream, and go on with it. Raises what the projection
         raises; then the folds are of no use any more.
         """
         apply, begin, folds, forgotten = self._projection.apply, self._projection.begin, self._folds, _Forgotten.IS
-        for number, entry in enumerate(entries[start:], start):
+        for entry in entries:
             stream = entry.stream
             fold = folds.pop(stream, forgotten)
             if fold is forgotten:
                 if entry.record.version > 1:
-                    return number
+                    return entry
                 fold = begin(stream)
             after = apply(fold, entry, changes)
             folds[stream] = begin(stream) if after is None else after
-        return len(entries)
+        return None
 
     def refold(self, stream: str, entries: Iterable[LogEntry]) -> None:
         """Make the fold of a stream again from its first entries. What that writes is thrown away."""

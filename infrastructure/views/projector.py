@@ -15,11 +15,12 @@ import logging
 import time
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
-from steptrail.domain.errors import CorruptRecord, ProjectionStopped
+from steptrail.domain.errors import CorruptRecord, ProjectionStopped, StoreError
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.secrets import without_secrets
@@ -145,8 +146,7 @@ class Projector(Generic[F]):
                 # Where it fails is found page by page, so that few entries are applied one by one.
                 self._page_by_page_until = batch.reached.position
                 return True
-            await self._name_place(batch)
-            await self._apply_one_by_one(batch)
+            await self._apply_one_by_one()
         except BaseException:
             # The folds are ahead of what is stored.
             self._memory.forget()
@@ -162,62 +162,75 @@ class Projector(Generic[F]):
         end = await self._store.last_position()
         most = self._page if self.reached.position < self._page_by_page_until else self._most
         while not batch.is_end and batch.count < most and (not batch.pages or time.monotonic() - began < self._seconds):
-            await self._read(batch, min(self._page, most - batch.count), end)
-            await self._fold(batch.entries, batch.changes)
+            entries = await self._read(batch, min(self._page, most - batch.count), end)
+            await self._fold(entries, batch.changes)
+            self._check(batch)
 
-    async def _read(self, batch: "_Batch", wanted: int, end: int) -> None:
+    async def _read(self, batch: "_Batch", wanted: int, end: int) -> Iterator[LogEntry]:
+        """Read a page, and return the entries of it that are to be folded. Each is decoded when it is asked for.
+
+        So it is folded while the processor has it at hand, which takes a sixth less than a page of them at once.
+        """
         page = await self._store.log_page(
-            batch.reached.position, wanted, types=self._types, heads=self.projection.heads
+            batch.reached.position, wanted, types=self._types, heads=self.projection.heads, is_lazy=True
         )
+        self._reach("page-read")
+        reached, batch.is_end = page.reached, page.is_end
         if self.until is not None:
             end = min(end, self.until)
-            page = page.upto(end)
-        self._reach("page-read")
-        erased = {each.position for each in page.entries if isinstance(each.record.event, Erased)}
-        if any(position > self._never_counted for position in erased):
-            self._is_outdated = True
-            raise PlaceMoved
-        if page.entries:
-            batch.newest = page.entries[-1].stream, page.entries[-1].record.version
-        for error in page.damage:
-            if self._is_read(error.stream):
-                batch.damage.append(Damage(error.position or 0, error.stream, error.version, str(error)))
-        # Most pages have only events of streams that are read.
-        strange = {stream for stream in {each.stream for each in page.entries} if not self._is_read(stream)}
-        entries = page.entries
-        if erased or strange:
-            entries = [each for each in entries if each.position not in erased and each.stream not in strange]
-        batch.is_end = page.is_end
+            batch.is_end, reached = batch.is_end or reached > end, min(reached, end)
         batch.count, batch.pages = batch.count + page.size, batch.pages + 1
-        batch.entries = self._without_damaged(entries, batch.damage)
-        batch.reached = batch.reached._replace(
-            # All up to the end was there before it was read.
-            position=max(page.reached, end if batch.is_end else 0),
-            at=entries[-1].record.at if entries else batch.reached.at,
-        )
+        # All up to the end was there before it was read.
+        batch.reached = batch.reached._replace(position=max(reached, end if batch.is_end else 0))
+        return self._to_fold(page.items, batch)
 
-    def _is_read(self, stream: str) -> bool:
-        return not self._prefixes or stream.startswith(self._prefixes)
+    def _to_fold(self, items: Iterable[LogEntry | CorruptRecord], batch: "_Batch") -> Iterator[LogEntry]:
+        """Yield what of a page is to be folded, up to the place that the batch reaches, and note the rest of it.
+
+        Raises nothing, so that whatever is raised meanwhile was raised by the projection; see `_check`.
+        """
+        damaged, prefixes, last = set(self._damaged), self._prefixes, batch.reached.position
+        try:
+            for item in items:
+                if (item.position or 0) > last:
+                    return
+                is_read = not prefixes or item.stream.startswith(prefixes)
+                if isinstance(item, CorruptRecord):
+                    if is_read:
+                        batch.damage.append(Damage(item.position or 0, item.stream, item.version, str(item)))
+                        damaged.add(item.stream)
+                    continue
+                batch.newest = item
+                if isinstance(item.record.event, Erased):
+                    self._is_outdated = self._is_outdated or item.position > self._never_counted
+                elif is_read:
+                    batch.at = item.record.at
+                    if item.stream not in damaged:
+                        yield item
+        except StoreError as error:
+            batch.failure = error
+
+    def _check(self, batch: "_Batch") -> None:
+        """Raise `PlaceMoved` where something was erased that may be counted, and what reading has raised."""
+        if batch.failure is not None:
+            raise batch.failure
+        if self._is_outdated:
+            raise PlaceMoved
 
     async def _name_place(self, batch: "_Batch") -> None:
-        if batch.newest is not None:
-            stream, version = batch.newest
-            named = batch.reached._replace(stream=stream, stream_version=version)
+        if (newest := batch.newest) is not None:
+            at, version = batch.at or batch.reached.at, newest.record.version
+            named = batch.reached._replace(at=at, stream=newest.stream, stream_version=version)
             batch.reached = named._replace(digest=await self._digest(named))
 
-    def _without_damaged(self, entries: Sequence[LogEntry], damage: list[Damage]) -> Sequence[LogEntry]:
-        first = {each.stream: each.position for each in reversed(damage)} | self._damaged
-        if not first:
-            return entries
-        return [each for each in entries if each.position < first.get(each.stream, each.position + 1)]
-
-    async def _fold(self, entries: Sequence[LogEntry], changes: Changes) -> None:
-        done = 0
+    async def _fold(self, entries: Iterable[LogEntry], changes: Changes) -> None:
+        left = iter(entries)
         while True:
-            done = await self._in_thread(partial(_raised, partial(self._memory.fold, entries, changes, done)))
-            if done == len(entries):
+            fold = partial(self._memory.fold, left, changes)
+            if (missing := await self._in_thread(partial(_raised, fold))) is None:
                 return
-            await self._refold(entries[done])
+            await self._refold(missing)
+            left = chain((missing,), left)
 
     async def _refold(self, before: LogEntry) -> None:
         past: list[LogEntry] = []
@@ -245,8 +258,13 @@ class Projector(Generic[F]):
         self._skipped |= {each.position for each in skipped}
         self.reached = reached
 
-    async def _apply_one_by_one(self, batch: "_Batch") -> None:
-        for entry in batch.entries:
+    async def _apply_one_by_one(self) -> None:
+        batch = _Batch(self.reached)
+        page = await self._read(batch, self._page, await self._store.last_position())
+        entries = await self._in_thread(lambda: [*page])
+        self._check(batch)
+        await self._name_place(batch)
+        for entry in entries:
             changes = Changes()
             # The damage behind it is found again: this place is before it.
             passed = [each for each in batch.damage if each.position < entry.position]
@@ -301,21 +319,23 @@ class Projector(Generic[F]):
 
 
 class _Batch:
-    """Events that were read and folded, and are not written yet. `entries` are those of the newest of its `pages`.
+    """Entries that were read, and what they change; nothing of it is written yet.
 
-    `newest` is the stream and the version of the newest record of all streams that could be read.
+    `newest` is the newest entry of all streams, and `at` the instant of the newest that is folded or belongs to a
+    damaged stream. `failure` is what reading has raised.
     """
 
     def __init__(self, reached: Reached) -> None:
         self.reached, self.changes = reached, Changes()
-        self.entries: Sequence[LogEntry] = ()
         self.damage: list[Damage] = []
-        self.newest: tuple[str, int] | None = None
+        self.newest: LogEntry | None = None
+        self.at = 0
+        self.failure: StoreError | None = None
         self.count, self.pages, self.is_end = 0, 0, False
 
     def drop(self) -> None:
         """Let go of what is written, before the collector looks through it."""
-        self.entries, self.changes = (), Changes()
+        self.newest, self.changes = None, Changes()
 
 
 class _ProjectionRaised(Exception):

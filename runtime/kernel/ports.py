@@ -163,11 +163,20 @@ class EventStore(SnapshotStore, Protocol):
         ...
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
+        self,
+        after: int,
+        limit: int,
+        *,
+        types: Sequence[str] = (),
+        stream: str | None = None,
+        heads: bool = True,
+        is_lazy: bool = False,
     ) -> LogPage:
         """Return what `log` yields after `after`, at most `limit` records, in one piece.
 
-        With `heads` False records may come without the heads of their commits, which is quicker.
+        With `heads` False records may come without the heads of their commits, which is quicker. A lazy page reads each
+        record when it is asked for, in whichever thread, and may block: whoever is done with one before the next needs
+        no room for all of them.
         """
         ...
 

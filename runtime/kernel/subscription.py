@@ -146,4 +146,4 @@ class Subscription(Iteration[LogEntry]):
     async def _read(self, read_to: int, end: int) -> None:
         page = await self._store.log_page(read_to, _PAGE, types=self._types, stream=self._stream)
         self._read_to = max(end, page.reached) if page.is_end else page.reached
-        self._page.extend(page.in_turn())
+        self._page.extend(page.items)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from steptrail.domain.errors import ProjectionStopped
+from steptrail.domain.errors import ProjectionStopped, StoreUnavailable
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.views.generation import PlaceMoved
 from steptrail.infrastructure.views.projector import Projector
 from steptrail.infrastructure.views.views import Views
@@ -133,14 +134,37 @@ async def test_how_it_failed_is_kept_without_the_values_that_readers_of_rows_may
     assert told.endswith("ValueError: no account 4711 of 'Ana B.'")
 
 
-async def test_a_projection_that_cancels_itself_stops_like_any_other(store_url: str) -> None:
-    async with viewed(store_url, Counting(fails_at="bad", fails_with=asyncio.CancelledError)) as (store, views):
+@pytest.mark.parametrize("error", [asyncio.CancelledError, StoreUnavailable])
+async def test_a_projection_that_cancels_itself_or_raises_what_a_store_does_stops_like_any_other(
+    store_url: str, error: type[BaseException]
+) -> None:
+    async with viewed(store_url, Counting(fails_at="bad", fails_with=error)) as (store, views):
         await note(store, "agent:a", 1)
         await note(store, "agent:a", 2, text="bad")
         await views.catch_up()
         (stopped,) = await views.progress()
         assert (stopped.reached.position, stopped.error_position) == (1, 2)
-        assert "CancelledError: I hate bad" in (stopped.error or "")
+        assert f"{error.__name__}: I hate bad" in (stopped.error or "")
+
+
+async def test_a_store_that_goes_away_in_the_middle_of_a_page_stops_no_projection(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(digest: bytes) -> bytes:
+        raise StoreUnavailable("the store has gone away")
+
+    async with viewed(store_url) as (store, views):
+        await note(store, "agent:a", 1, 2)
+        await note(store, "agent:b", 3, text="so long that it lies apart from its event " * 1000)
+        assert isinstance(store, RecorderEventStore)
+        with monkeypatch.context() as then:
+            then.setattr(store.recorder.auxiliary, "body", away)
+            with pytest.raises(StoreUnavailable, match="has gone away"):
+                await views.catch_up()
+        (progress,) = await views.progress()
+        assert (progress.reached.position, progress.error_position) == (0, None)
+        await views.catch_up()
+        assert await rows(views, TOTALS) == [("even", 1, 2), ("odd", 2, 4)]
 
 
 @pytest.mark.parametrize("on_error", ["stop", "skip"])

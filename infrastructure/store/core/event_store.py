@@ -160,7 +160,8 @@ class RecorderEventStore:
                 return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
             return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
         except CorruptRecord as error:
-            await self._mark(error)
+            with suppress(StoreError):
+                await finished(self._submit(self._writer, partial(self._mark, error)))
             raise
 
     async def proven(
@@ -221,13 +222,11 @@ class RecorderEventStore:
         await self._ask(lambda: give_back(self._leases, lambda stream: erasure(stream) is not None), self._keeper)
         return await finished(self._submit(self._writer, lambda: self.recorder.scrub(thoroughly=thoroughly)))
 
-    async def _mark(self, error: CorruptRecord) -> None:
+    def _mark(self, error: CorruptRecord) -> None:
         """Have lists say that a stream is damaged. A store that cannot be written now says so another time."""
-        if isinstance(error, RecordTooNew):
-            return
-        with suppress(StoreError):
-            mark = partial(self.recorder.mark_damage, error.stream, str(error))
-            await finished(self._submit(self._writer, mark))
+        if not isinstance(error, RecordTooNew):
+            with suppress(StoreError):
+                self.recorder.mark_damage(error.stream, str(error))
 
     async def all_streams(self) -> Sequence[str]:
         """Return the ids of all streams, those that have lost their first events included, oldest first."""
@@ -254,7 +253,7 @@ class RecorderEventStore:
         left = sys.maxsize if limit is None else limit
         while left > 0:
             page = await self.log_page(after, min(left, _LOG_PAGE), types=types, stream=stream)
-            for item in page.in_turn():
+            for item in page.items:
                 if isinstance(item, LogEntry):
                     yield item
                 elif on_corrupt is None:
@@ -267,13 +266,24 @@ class RecorderEventStore:
             left -= _LOG_PAGE
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
+        self,
+        after: int,
+        limit: int,
+        *,
+        types: Sequence[str] = (),
+        stream: str | None = None,
+        heads: bool = True,
+        is_lazy: bool = False,
     ) -> LogPage:
-        """Return at most `limit` records of the log after a position."""
-        page = await self._ask(partial(read_log, self.recorder, after, limit, stored_names(types), stream, heads=heads))
-        for damage in page.damage:
-            await self._mark(damage)
-        return page
+        """Return at most `limit` records of the log after a position, with errors in place of what cannot be read."""
+
+        def read() -> LogPage:
+            rows = self.recorder.select_log(after, limit, stored_names(types), stream, heads=heads)
+            items = read_log(self.recorder, rows, after, self._mark)
+            reached = max((row[0] for row in rows), default=after)
+            return LogPage(items if is_lazy else [*items], len(rows), reached, len(rows) < limit)
+
+        return await self._ask(read)
 
     async def last_position(self) -> int:
         """Return where the log ends now, 0 when it is empty."""

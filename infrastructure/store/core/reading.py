@@ -4,14 +4,14 @@ Of a stream, the head stands on the first row of a commit. A row without one has
 was read too; where reading began in the middle of a commit, one look back finds it. Each row of the log has its head.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.domain.kernel.log_page import LogEntry, LogPage
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.core.blobs import is_detached, read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
@@ -153,24 +153,23 @@ def read_newest_of(
 
 
 def read_log(
-    recorder: Recorder, after: int, limit: int, types: Sequence[str], only: str | None = None, *, heads: bool = True
-) -> LogPage:
-    """Return what stands after position `after`, at most `limit` records, in the order they were stored.
+    recorder: Recorder, rows: Iterable[LogRow], after: int, on_damage: Callable[[CorruptRecord], None]
+) -> Iterator[LogEntry | CorruptRecord]:
+    """Yield the entries of rows of the log that stand after position `after`, each read when it is asked for.
 
-    `only` names the one stream to read, `types` the stored types; without them all are read. With `heads` False records
-    may come without the heads of their commits. Positions never fall.
+    In the place of a record that cannot be read comes the error that says why, after `on_damage` was called with it.
+    Positions never fall. Asks the recorder for blobs.
     """
     reached = after
-    entries: list[LogEntry] = []
-    damage: list[CorruptRecord] = []
     of: tuple[object, ...] = ()
     head: CommitHead | None = None
     fetch = recorder.auxiliary.body
-    rows = recorder.select_log(after, limit, types, only, heads=heads)
     for row in rows:
         position, stream, version, topic, at, state, content = row[:7]
         try:
-            _check_place(stream, version, topic)
+            if not isinstance(stream, str) or not isinstance(version, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+                why = f"event {version!r} of session {stream!r} has no place"
+                raise CorruptRecord(str(stream), 0, str(topic), why)
             if position <= reached:
                 # A commit says where its events stand, and a hand may have written there what belongs to another.
                 raise CorruptRecord(stream, version, topic, f"it is out of order in the log, at {position}")
@@ -179,11 +178,12 @@ def read_log(
                 head = None if commit[0] is None else _head(stream, version, topic, cast(CommitRow, commit))
                 of = commit
             record = read_record(fetch, stream, version, topic, at, state, head, content)
-            entries.append(LogEntry(position, stream, record))
         except CorruptRecord as error:
             error.position = reached = max(reached, position)
-            damage.append(error)
-    return LogPage(entries, damage, reached, len(rows) < limit)
+            on_damage(error)
+            yield error
+        else:
+            yield LogEntry(position, stream, record)
 
 
 def check_not_erased(recorder: Recorder, stream: str) -> None:
@@ -266,8 +266,3 @@ def _misplaced(stream: str, expected: int, version: object, topic: str) -> Corru
     if isinstance(version, int):
         return MissingRecord(stream, expected, version)
     return CorruptRecord(stream, expected, str(topic), f"the number of the event is {version!r}")
-
-
-def _check_place(stream: object, version: object, topic: str) -> None:
-    if not isinstance(stream, str) or not isinstance(version, int):
-        raise CorruptRecord(str(stream), 0, str(topic), f"event {version!r} of session {stream!r} has no place")

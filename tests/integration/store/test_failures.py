@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     StoreLocked,
     StoreUnavailable,
 )
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.digest import ChainFault
@@ -320,8 +321,8 @@ async def test_events_whose_stream_has_lost_its_name_are_found(path: Path) -> No
     seen: list[CorruptRecord] = []
     assert [stream async for _, stream, _ in store.log(on_corrupt=seen.append)] == ["agent:2"]
     page = await store.log_page(0, 10)
-    assert [str(error) for error in page.damage] == [str(error) for error in seen]
-    assert [entry.stream for entry in page.entries] == ["agent:2"]
+    assert [str(item) for item in page.items if isinstance(item, CorruptRecord)] == [str(error) for error in seen]
+    assert [item.stream for item in page.items if isinstance(item, LogEntry)] == ["agent:2"]
     assert [error.position for error in seen] == [1]
     await store.close()
 

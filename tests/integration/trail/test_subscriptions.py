@@ -63,9 +63,16 @@ class Watched(Interposed):
         self.waits = asyncio.Event()
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
+        self,
+        after: int,
+        limit: int,
+        *,
+        types: Sequence[str] = (),
+        stream: str | None = None,
+        heads: bool = True,
+        is_lazy: bool = False,
     ) -> LogPage:
-        page = await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads)
+        page = await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads, is_lazy=is_lazy)
         self.read_records += page.size
         return page
 

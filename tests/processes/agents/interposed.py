@@ -91,9 +91,16 @@ class Interposed:
         return self.inner.log(after=after, types=types, stream=stream, limit=limit, on_corrupt=on_corrupt)
 
     async def log_page(
-        self, after: int, limit: int, *, types: Sequence[str] = (), stream: str | None = None, heads: bool = True
+        self,
+        after: int,
+        limit: int,
+        *,
+        types: Sequence[str] = (),
+        stream: str | None = None,
+        heads: bool = True,
+        is_lazy: bool = False,
     ) -> LogPage:
-        return await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads)
+        return await self.inner.log_page(after, limit, types=types, stream=stream, heads=heads, is_lazy=is_lazy)
 
     async def last_position(self) -> int:
         return await self.inner.last_position()
