@@ -175,8 +175,7 @@ class EventStore(SnapshotStore, Protocol):
         """Return what `log` yields after `after`, at most `limit` records, in one piece.
 
         With `heads` False records may come without the heads of their commits, which is quicker. A lazy page reads each
-        record when it is asked for, in whichever thread, and may block: whoever is done with one before the next needs
-        no room for all of them.
+        record when it is asked for, in that thread, and may block.
         """
         ...
 

@@ -2,8 +2,7 @@
 
 One thread writes and others read; a database in memory has one for both. Appends that arrive while a commit is on its
 way to the disk share the next one. A caller that is cancelled while its append runs waits for the end and is then
-cancelled, so that it always learns the outcome. A store may be used from several event loops and threads, not across a
-fork.
+cancelled, so that it always learns the outcome. Several event loops and threads may use a store, but no forked process.
 
 To hand a commit to a thread and back costs more than to write it. So the only run of a process writes in the thread of
 its event loop, as long as the disk is quick and nobody else writes.
@@ -262,8 +261,7 @@ class RecorderEventStore:
                     on_corrupt(item)
             if page.is_end:
                 return
-            after = page.reached
-            left -= _LOG_PAGE
+            after, left = page.reached, left - _LOG_PAGE
 
     async def log_page(
         self,
@@ -276,14 +274,8 @@ class RecorderEventStore:
         is_lazy: bool = False,
     ) -> LogPage:
         """Return at most `limit` records of the log after a position, with errors in place of what cannot be read."""
-
-        def read() -> LogPage:
-            rows = self.recorder.select_log(after, limit, stored_names(types), stream, heads=heads)
-            items = read_log(self.recorder, rows, after, self._mark)
-            reached = max((row[0] for row in rows), default=after)
-            return LogPage(items if is_lazy else [*items], len(rows), reached, len(rows) < limit)
-
-        return await self._ask(read)
+        read = partial(read_log, self.recorder, after, limit, stored_names(types), stream, on_damage=self._mark)
+        return await self._ask(partial(read, heads=heads, is_lazy=is_lazy))
 
     async def last_position(self) -> int:
         """Return where the log ends now, 0 when it is empty."""

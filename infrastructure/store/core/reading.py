@@ -11,7 +11,7 @@ from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
-from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, Recorded, StreamHead
 from steptrail.infrastructure.store.core.blobs import is_detached, read_record
 from steptrail.infrastructure.store.core.digest import ChainFault, ChainRow, verify_chain
@@ -153,13 +153,31 @@ def read_newest_of(
 
 
 def read_log(
+    recorder: Recorder,
+    after: int,
+    limit: int,
+    types: Sequence[str],
+    only: str | None,
+    *,
+    heads: bool,
+    is_lazy: bool,
+    on_damage: Callable[[CorruptRecord], None],
+) -> LogPage:
+    """Return what stands after position `after`, at most `limit` records, in the order they were stored.
+
+    `only` names the one stream to read, `types` the stored types; without them all are read. With `heads` False records
+    may come without the heads of their commits. Calls `on_damage` with the error of each that cannot be read.
+    """
+    rows = recorder.select_log(after, limit, types, only, heads=heads)
+    items = _items(recorder, rows, after, on_damage)
+    reached = max((row[0] for row in rows), default=after)
+    return LogPage(items if is_lazy else [*items], len(rows), reached, len(rows) < limit)
+
+
+def _items(
     recorder: Recorder, rows: Iterable[LogRow], after: int, on_damage: Callable[[CorruptRecord], None]
 ) -> Iterator[LogEntry | CorruptRecord]:
-    """Yield the entries of rows of the log that stand after position `after`, each read when it is asked for.
-
-    In the place of a record that cannot be read comes the error that says why, after `on_damage` was called with it.
-    Positions never fall. Asks the recorder for blobs.
-    """
+    """Yield rows of the log as entries, or as errors, each when it is asked for. Positions never fall."""
     reached = after
     of: tuple[object, ...] = ()
     head: CommitHead | None = None
