@@ -182,6 +182,15 @@ def test_the_votes_of_a_decision_are_those_since_the_one_before() -> None:
     assert state.pending_votes == ()
 
 
+def test_an_open_step_has_no_decision_yet_and_the_last_one_stays() -> None:
+    decided_before = given(*opened(), decided(0)).state
+    in_a_step = given(*opened(), *step()).state
+    assert decided_before.continuation_outcome == decided_before.last_continuation_outcome
+    assert decided_before.continuation_outcome is not None
+    assert in_a_step.continuation_outcome is None
+    assert in_a_step.last_continuation_outcome == decided_before.last_continuation_outcome
+
+
 def test_the_votes_of_criteria_stand_before_those_of_hooks() -> None:
     hooks = votes(("hook.after", ContinuationDecision.ALLOW), hook="hook.after")
     criteria = votes(("A", ContinuationDecision.REQUEST))
