@@ -135,10 +135,10 @@ class FlowTool:
 
 def _outcome(name: str, child: ChildFlow, end: ChildFlowEnd) -> ToolOutcome:
     usage = end.usage
-    if (state := end.ended) is None and end.is_out_of_time:
+    if end.is_late:
         late = error_of("WorkflowTimeout", f"workflow {name!r} did not end within its time", ErrorType.TIMEOUT)
         return ToolTimedOut(late, cancelled=True, usage=usage)
-    if state is None:
+    if (state := end.ended) is None:
         return ToolSuspended(child.id, end.why_it_rests, end.until, usage)
     if state.status is ExecutionStatus.COMPLETED:
         return ToolSucceeded(state.output, most_shown=MOST_CHARACTERS, usage=usage)

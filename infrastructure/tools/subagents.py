@@ -249,10 +249,10 @@ class SpawnSubagent(_RunsAgents):
 
 def _outcome(name: str, child: ChildSession, end: ChildSessionEnd) -> ToolOutcome:
     usage = end.usage
-    if (state := end.ended) is None and end.is_out_of_time:
+    if end.is_late:
         late = error_of("SubagentTimeout", f"subagent {name!r} did not end within its time", ErrorType.TIMEOUT)
         return ToolTimedOut(late, cancelled=True, usage=usage)
-    if state is None:
+    if (state := end.ended) is None:
         return ToolSuspended(child.id, end.why_it_rests, end.until, usage)
     if state.answered and state.answers_in_a_type:
         return ToolSucceeded(state.output_json, most_shown=MOST_CHARACTERS, usage=usage)

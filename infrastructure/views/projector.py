@@ -90,7 +90,7 @@ class Projector(Generic[F]):
         self._prefixes = tuple(projection.prefixes)
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
         self._never_counted, self._is_outdated = 0, False
-        self._damaged: dict[str, int] = {}
+        self._damaged = set[str]()
         self._skipped = set[int]()
         self._page_by_page_until = self._logged = 0
         self.reached = Reached()
@@ -110,7 +110,7 @@ class Projector(Generic[F]):
         progress, damage, skipped = found
         if progress.reached != self.reached or self.stopped:
             self._memory.forget()
-        self._damaged = {each.stream: each.position for each in damage}
+        self._damaged = {each.stream for each in damage}
         self._skipped = {each.position for each in skipped}
         self.reached, self.stopped = progress.reached, None
         end = await self._store.last_position()
@@ -189,7 +189,7 @@ class Projector(Generic[F]):
 
         Raises nothing, so that whatever is raised meanwhile was raised by the projection; see `_check`.
         """
-        damaged, prefixes, last = set(self._damaged), self._prefixes, batch.reached.position
+        damaged, prefixes, last = self._damaged.copy(), self._prefixes, batch.reached.position
         try:
             for item in items:
                 if (item.position or 0) > last:
@@ -254,7 +254,7 @@ class Projector(Generic[F]):
             self.generation.write(self.projection, before, reached, changes, damage, skipped)
 
         await self._in_thread(write)
-        self._damaged = {each.stream: each.position for each in reversed(damage)} | self._damaged
+        self._damaged |= {each.stream for each in damage}
         self._skipped |= {each.position for each in skipped}
         self.reached = reached
 

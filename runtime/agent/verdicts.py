@@ -25,18 +25,19 @@ VERDICTS: Sequence[str] = (
 def verdict_on(effect_id: str) -> Callable[[AgentEvent], str | None]:
     """Return what says, of one event of a log after the other, that it settles a call; None for any other event."""
     begun: dict[int, str] = {}
-    parked: list[int] = []
+    parked: int | None = None
 
     def said(event: AgentEvent) -> str | None:
+        nonlocal parked
         match event:
             case ToolExecutionStarted(position=position):
                 begun[position] = event.effect_id
             case ToolExecutionInterrupted(then=Then.PARK, position=position):
-                parked[:] = [position]
+                parked = position
             case ToolExecutionCompleted(settled_by=str()) | ToolExecutionFailed(settled_by=str()):
                 return "settled" if begun.get(event.position) == effect_id else None
             case WaitEnded(reason="rerun" | "tell"):
-                return "settled" if parked and begun.get(parked[0]) == effect_id else None
+                return "settled" if parked is not None and begun.get(parked) == effect_id else None
             case _:
                 pass
         return None

@@ -55,6 +55,11 @@ class ChildEnd(ABC, Generic[S]):
         return self.state if has_own_end else None
 
     @property
+    def is_late(self) -> bool:
+        """Whether the time of the effect was up, and no answer was stored before that."""
+        return self.is_out_of_time and self.ended is None
+
+    @property
     def why_it_rests(self) -> str:
         """The reason why it is at rest, in words that go on a sentence."""
         if self.problem is not None:

@@ -53,9 +53,9 @@ class AgentCall:
 
     def _outcome(self, child: ChildSession, end: ChildSessionEnd) -> Outcome:
         usage, stream = end.usage, f"agent:{child.id}"
-        if (state := end.ended) is None and end.is_out_of_time:
+        if end.is_late:
             return TimedOut(error=_late(self._agent.name), usage=usage)
-        if state is None:
+        if (state := end.ended) is None:
             return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if not state.answered:
             return _no_answer(self._agent.name, stream, state.stop_reason, why_no_answer(state), usage)
@@ -80,9 +80,9 @@ class FlowCall:
         told, lent = attempt.context.context, attempt.lent
         end = await child.run(self._flow, self.given, within=attempt.timeout, lent=lent, context=told)
         usage, stream = end.usage, f"flow:{child.id}"
-        if (state := end.ended) is None and end.is_out_of_time:
+        if end.is_late:
             return TimedOut(error=_late(self._flow.name), usage=usage)
-        if state is None:
+        if (state := end.ended) is None:
             return Suspended(stream=stream, reason=end.why_it_rests, until=end.until, usage=usage)
         if state.status is not ExecutionStatus.COMPLETED:
             return _no_answer(self._flow.name, stream, state.stop_reason, why_no_output(state), usage)
