@@ -113,6 +113,7 @@ def _batches(
             past = [each for each in wanted if each.stream == entry.stream and each.position < entry.position]
             memory.refold(entry.stream, past)
             left = chain((entry,), left)
+        memory.end_batch(changes)
         tables.write(changes)
         yield end
         if forget_every and number % forget_every == 0:
@@ -149,7 +150,7 @@ class ProjectionContract:
     def test_the_cuts_of_batches_change_nothing(
         self, projection: Projection[Any], log: Sequence[LogEntry], batch: int
     ) -> None:
-        # At every place: what is put for later must not tell how the log was cut, and the next entry may put it right.
+        # At every place: what the end of a batch writes must not tell where that was, and the next may put it right.
         # First batches of each size move the cuts over all places, in one pass each.
         singly = TablesInMemory(projection.tables)
         rows: dict[int, Mapping[str, Mapping[Key, object]]] = {0: {table.name: {} for table in projection.tables}}

@@ -23,6 +23,7 @@ class FoldMemory(Generic[F]):
     def __init__(self, projection: Projection[F], *, most: int = 5_000) -> None:
         self._projection, self._most = projection, most
         self._folds: dict[str, F] = {}
+        self._of_batch: dict[str, None] = {}
 
     def fold(self, entries: Iterable[LogEntry], changes: Changes) -> LogEntry | None:
         """Fold entries, and return the first that was not folded; None when all were.
@@ -31,16 +32,29 @@ class FoldMemory(Generic[F]):
         raises; then the folds are of no use any more.
         """
         apply, begin, folds, forgotten = self._projection.apply, self._projection.begin, self._folds, _Forgotten.IS
+        newest = ""
+        fold: F | _Forgotten = forgotten
         for entry in entries:
-            stream = entry.stream
-            fold = folds.pop(stream, forgotten)
+            if (stream := entry.stream) != newest:
+                # It is put in again below, behind those that were used before it.
+                newest, fold = stream, folds.pop(stream, forgotten)
+                self._of_batch[stream] = None
             if fold is forgotten:
                 if entry.record.version > 1:
                     return entry
                 fold = begin(stream)
             after = apply(fold, entry, changes)
-            folds[stream] = begin(stream) if after is None else after
+            folds[stream] = fold = begin(stream) if after is None else after
         return None
+
+    def end_batch(self, changes: Changes) -> None:
+        """Have the projection write the rows that are made of the folds of all streams that were folded since the last.
+
+        Raises what the projection raises.
+        """
+        for stream in self._of_batch:
+            self._projection.end_batch(self._folds[stream], changes)
+        self._of_batch.clear()
 
     def refold(self, stream: str, entries: Iterable[LogEntry]) -> None:
         """Make the fold of a stream again from its first entries. What that writes is thrown away."""
@@ -58,3 +72,4 @@ class FoldMemory(Generic[F]):
     def forget(self) -> None:
         """Forget all folds."""
         self._folds.clear()
+        self._of_batch.clear()

@@ -83,11 +83,12 @@ class Projector(Generic[F]):
     ) -> None:
         self.generation, self.projection = generation, projection
         self._store, self._in_thread, self._reach = store, in_thread, reach
-        self._page = min(most, _PAGE)
+        # To wait in the queues of two threads costs a page as much as twenty entries do.
+        self._page = min(most, 4 * _PAGE if in_bulk else _PAGE)
         self._most, self._seconds = (5 * most, 0.25) if in_bulk else (most, 0.02)
         self.until = until
         self._memory = FoldMemory(projection, most=folds)
-        self._prefixes = tuple(projection.prefixes)
+        self._prefixes = tuple(projection.prefixes) or ("",)
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
         self._never_counted, self._is_outdated = 0, False
         self._damaged = set[str]()
@@ -190,25 +191,27 @@ class Projector(Generic[F]):
         Raises nothing, so that whatever is raised meanwhile was raised by the projection; see `_check`.
         """
         damaged, prefixes, last = self._damaged.copy(), self._prefixes, batch.reached.position
+        newest, at = batch.newest, batch.at
         try:
             for item in items:
                 if (item.position or 0) > last:
                     return
-                is_read = not prefixes or item.stream.startswith(prefixes)
                 if isinstance(item, CorruptRecord):
-                    if is_read:
+                    if item.stream.startswith(prefixes):
                         batch.damage.append(Damage(item.position or 0, item.stream, item.version, str(item)))
                         damaged.add(item.stream)
                     continue
-                batch.newest = item
-                if isinstance(item.record.event, Erased):
+                _, stream, record = newest = item
+                if isinstance(record.event, Erased):
                     self._is_outdated = self._is_outdated or item.position > self._never_counted
-                elif is_read:
-                    batch.at = item.record.at
-                    if item.stream not in damaged:
+                elif stream.startswith(prefixes):
+                    at = record.at
+                    if stream not in damaged:
                         yield item
         except StoreError as error:
             batch.failure = error
+        finally:
+            batch.newest, batch.at = newest, at
 
     def _check(self, batch: "_Batch") -> None:
         """Raise `PlaceMoved` where something was erased that may be counted, and what reading has raised."""
@@ -250,7 +253,7 @@ class Projector(Generic[F]):
         before = self.reached.position
 
         def write() -> None:
-            _raised(lambda: changes.rows)
+            _raised(partial(self._memory.end_batch, changes))
             self.generation.write(self.projection, before, reached, changes, damage, skipped)
 
         await self._in_thread(write)

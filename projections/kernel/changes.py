@@ -1,8 +1,8 @@
 """Collects what a batch of events changes in the tables of a projection, each row once."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+from collections.abc import Mapping
+from typing import TypeVar
 
 from steptrail.projections.kernel.table import Key, Row, Table
 
@@ -25,23 +25,10 @@ class Changes:
     """The rows to write after a batch. What was put or dropped last under a key holds; amounts are added up."""
 
     def __init__(self) -> None:
-        self._rows = _ByTable[Row | Callable[[], Row] | None]()
-        self._later = set[Table]()
+        self.rows: Mapping[Table, dict[Key, Row | None]] = _ByTable[Row | None]()
+        """Table -> key -> the whole row; None for a row to delete."""
         self.sums: Mapping[Table, dict[Key, dict[str, int]]] = _ByTable[dict[str, int]]()
         """Table of sums -> key -> column -> the amount to add."""
-
-    @property
-    def rows(self) -> Mapping[Table, Mapping[Key, Row | None]]:
-        """Table -> key -> the whole row; None for a row to delete. What was put for later is made now."""
-        for table in self._later:
-            rows = self._rows[table]
-            for key, make in rows.items():
-                if callable(make):
-                    rows[key] = row = make()
-                    if table.key_of(row) != key:
-                        raise ValueError(f"the row of {table.name} that is put later has another key than was said")
-        self._later.clear()
-        return cast("Mapping[Table, Mapping[Key, Row | None]]", self._rows)
 
     def put(self, table: Table, row: Row) -> None:
         """Write a whole row, in place of the one with the same key. Raises `KeyError` where its key is missing.
@@ -49,20 +36,11 @@ class Changes:
         It is written as it is when the batch ends. So it may be a dictionary that a fold keeps and changes: every entry
         that changes it has to put it again, and none may change its key.
         """
-        self._rows[table][table.key_of(row)] = row
-
-    def put_later(self, table: Table, key: Key, make: Callable[[], Row]) -> None:
-        """Write the row that `make` returns at the end of the batch, in place of the one with this key.
-
-        A row that many entries change is made once a batch, and not for each of them. Every entry that changes what
-        `make` returns has to put the row again: otherwise the row depends on where a batch ends.
-        """
-        self._rows[table][key] = make
-        self._later.add(table)
+        self.rows[table][table.key_of(row)] = row
 
     def drop(self, table: Table, key: Key) -> None:
         """Delete the row with this key, if there is one."""
-        self._rows[table][key] = None
+        self.rows[table][key] = None
 
     def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:
         """Add amounts to the row with this key in a table of sums. A row that is missing begins with zeros."""

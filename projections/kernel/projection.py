@@ -48,3 +48,10 @@ class Projection(ABC, Generic[F]):
         None when nothing of the stream needs to be remembered any more. A later entry of it is then folded from what
         `begin` returns.
         """
+
+    def end_batch(self, fold: F, changes: Changes) -> None:
+        """Write the rows that are made of a whole fold. Called where a batch ends, for each stream with an entry in it.
+
+        A row that most entries of a stream change is made here once, and not for each of them. It may depend on the
+        fold only, so that it makes no difference where a batch ends.
+        """

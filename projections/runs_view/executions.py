@@ -57,7 +57,9 @@ def run_at(memory: StreamMemory, ordinal: int, worker: str | None, moment: RunMo
 
 
 def begin_run(memory: StreamMemory, run: RunMemory, moment: RunMoment) -> None:
-    """Begin an execution with its tags."""
+    """Begin an execution with its tags. One before it that is open, which no sound log has, gets its last row."""
+    if (before := memory.run) is not None and before.finished is None:
+        moment.changes.put(EXECUTIONS, execution_row(before))
     memory.run = run
     _put_tags(run, tags_in(memory.metadata), moment)
 

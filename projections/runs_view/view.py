@@ -1,7 +1,6 @@
 """The read model of runs as a projection: a small memory of each stream, and handlers that write rows."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from steptrail.domain.agent.events import AgentEvent
@@ -59,5 +58,9 @@ class RunsView(Projection[StreamMemory]):
                 run.seen = version, at
             if run.finished is None:
                 run.version, run.at = version, at
-                changes.put_later(EXECUTIONS, (run.execution,), partial(execution_row, run))
         return fold
+
+    def end_batch(self, fold: StreamMemory, changes: Changes) -> None:
+        """Write the row of the open execution, as of its newest event."""
+        if (run := fold.run) is not None and run.finished is None:
+            changes.put(EXECUTIONS, execution_row(run))

@@ -103,6 +103,8 @@ def projected(
             if entry.stream not in folds:
                 folds[entry.stream] = _again(view, log, entry)
             folds[entry.stream] = view.apply(folds[entry.stream], entry, changes)
+        for stream in {entry.stream for entry in log[start:end] if entry.position > place}:
+            view.end_batch(folds[stream], changes)
         tables.write(changes)
         place = end
     return tables

@@ -27,6 +27,8 @@ def fill(generation: Generation, batches: Sequence[Sequence[LogEntry]], prunes: 
         changes = Changes()
         for entry in batch:
             folds[entry.stream] = VIEW.apply(folds[entry.stream], entry, changes)
+        for stream in {entry.stream for entry in batch}:
+            VIEW.end_batch(folds[stream], changes)
         after = batch[-1].position
         generation.write(VIEW, place, Reached(position=after), changes)
         place = after

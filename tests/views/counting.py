@@ -53,26 +53,36 @@ TOTALS = Table(
 class Seen:
     """What is remembered of one stream."""
 
+    stream: str
     first: int = 0
     notes: int = 0
     sum: int = 0
+    text: str | None = None
 
 
 class Counting(Projection[Seen]):
-    """Folds `Noted` of the streams `agent:`. A note of 0 takes back the note of 1; `fails_at` is a text it hates."""
+    """Folds `Noted` of the streams `agent:`. A note of 0 takes back the note of 1.
+
+    It fails at the text `fails_at`, and where a stream has the sum `hated_sum` at the end of a batch.
+    """
 
     name, prefixes, types = "counting", ("agent:",), (Noted.TYPE,)
     tables: Sequence[Table] = (STREAMS, NOTES, TOTALS)
 
     def __init__(
-        self, *, version: int = 1, fails_at: str | None = None, fails_with: type[BaseException] = ValueError
+        self,
+        *,
+        version: int = 1,
+        fails_at: str | None = None,
+        fails_with: type[BaseException] = ValueError,
+        hated_sum: int | None = None,
     ) -> None:
-        self.version, self.fails_at, self.fails_with = version, fails_at, fails_with
+        self.version, self.fails_at, self.fails_with, self.hated_sum = version, fails_at, fails_with, hated_sum
         self.begun = 0
 
     def begin(self, stream: str) -> Seen:
         self.begun += 1
-        return Seen()
+        return Seen(stream)
 
     def apply(self, fold: Seen, entry: LogEntry, changes: Changes) -> Seen | None:
         event = entry.record.event
@@ -89,18 +99,25 @@ class Counting(Projection[Seen]):
             changes.drop(NOTES, (entry.stream, 1))
         if event.text and event.text == self.fails_at:
             raise self.fails_with(f"I hate {event.text}")
+        fold.text = event.text or None
+        return fold
+
+    def end_batch(self, fold: Seen, changes: Changes) -> None:
+        if fold.sum == self.hated_sum:
+            raise ValueError(f"I hate {fold.sum}")
+        if not fold.notes:
+            return
         changes.put(
             STREAMS,
             {
                 "first": fold.first,
-                "stream": entry.stream,
+                "stream": fold.stream,
                 "notes": fold.notes,
                 "sum": fold.sum,
-                "limit": event.text or None,
+                "limit": fold.text,
                 "is_even": fold.sum % 2 == 0,
             },
         )
-        return fold
 
 
 async def note(store: EventStore, stream: str, *numbers: int, text: str = "") -> None:

@@ -194,6 +194,27 @@ async def test_a_rebuild_finds_the_entry_that_fails_on_any_page_of_a_batch(
         assert await rows(views, TOTALS) == sums
 
 
+@pytest.mark.parametrize("on_error", ["stop", "skip"])
+async def test_a_projection_that_fails_at_the_end_of_a_batch_fails_at_the_entry_after_which_it_does(
+    store_url: str, on_error: OnError
+) -> None:
+    projection = Counting(hated_sum=3)
+    projection.on_error = on_error
+    async with viewed(store_url, projection) as (store, views):
+        await note(store, "agent:a", 1)
+        await note(store, "agent:b", 5)
+        await note(store, "agent:a", 2)
+        await views.catch_up()
+        (found,) = await views.progress()
+        noted = [row[1:4] for row in await rows(views, STREAMS)]
+        if on_error == "stop":
+            assert (found.reached.position, found.error_position) == (2, 3)
+            assert "ValueError: I hate" in (found.error or "")
+        else:
+            assert (found.reached.position, found.error_position, found.skipped) == (3, None, 1)
+        assert noted == [("agent:a", 1, 1), ("agent:b", 1, 5)]
+
+
 async def test_a_row_that_a_table_does_not_take_stops_the_projection_at_its_event(store_url: str) -> None:
     async with viewed(store_url) as (store, views):
         await note(store, "agent:a", 1)

@@ -63,8 +63,6 @@ WRONG: Mapping[str, tuple[Write, str]] = {
     "a column too few": (lambda c: c.put(ROWS, {"place": 1, "number": 7}), "lacks the column 'text'"),
     "a text for a table": (lambda c: c.put("v1_odd", row()), "a str is no Table"),
     "None for a table": (lambda c: c.add(None, ("a",), {"amount": 1}), "a NoneType is no Table"),
-    "None for a table, later": (lambda c: c.put_later(None, (1,), row), "a NoneType is no Table"),
-    "another key, later": (lambda c: c.put_later(ROWS, (2,), row), "another key than was said"),
     "a text in a sum": (lambda c: c.add(SUMS, ("a",), {"amount": "7"}), "amount is a value of the type str"),
     "a part in a sum": (lambda c: c.add(SUMS, ("a",), {"amount": 1.5}), "amount is a value of the type float"),
     "another column in a sum": (lambda c: c.add(SUMS, ("a",), {"amuont": 1}), "which has no such column"),

@@ -8,15 +8,12 @@ event is decoded. A type that was retired stays readable through an upcaster.
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TypeVar
 
 import msgspec
 
 from steptrail.domain.base import place_and_fault
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
-
-E = TypeVar("E", bound=Event)
 
 _MARK = b'{"@":'
 _BEFORE = len(_MARK)
@@ -63,11 +60,9 @@ def decode(type_name: str, encoded: bytes) -> tuple[int, Event]:
 
 def decode_state(type_name: str, state: bytes) -> Event:
     """Return the event of a state. Raises `ValueError` that says why the bytes cannot be read."""
-    cls = EVENT_TYPES.get(type_name)
-    if cls is None:
-        cls, state = _upcast(type_name, state)
-    event: Event = _decoder(cls)(state)
-    return event
+    if type_name not in EVENT_TYPES:
+        type_name, state = _upcast(type_name, state)
+    return _decoder(type_name)(state)
 
 
 def unreadable(stream: str, version: int, type_name: str, state: bytes, error: Exception) -> CorruptRecord:
@@ -107,11 +102,11 @@ def stored_names(types: Iterable[str]) -> tuple[str, ...]:
 
 
 @cache
-def _decoder(cls: type[E]) -> Callable[[bytes], E]:
-    return msgspec.json.Decoder(cls).decode
+def _decoder(type_name: str) -> Callable[[bytes], Event]:
+    return msgspec.json.Decoder(EVENT_TYPES[type_name]).decode
 
 
-def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
+def _upcast(type_name: str, body: bytes) -> tuple[str, bytes]:
     payload: Payload = msgspec.json.decode(body) if type_name in UPCASTERS else {}
     name, seen = type_name, set[str]()
     while name not in EVENT_TYPES:
@@ -124,7 +119,7 @@ def _upcast(type_name: str, body: bytes) -> tuple[type[Event], bytes]:
         except Exception as error:
             raise ValueError(f"its upcaster failed with {type(error).__name__}: {error}") from error
         name = upcaster.successor
-    return EVENT_TYPES[name], msgspec.json.encode(payload)
+    return name, msgspec.json.encode(payload)
 
 
 def _unknown(name: str) -> ValueError:

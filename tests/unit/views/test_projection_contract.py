@@ -60,7 +60,20 @@ class WrongKind(Counting):
         return fold
 
 
+class CountsBatches(Counting):
+    """Makes a row at the end of a batch that tells how many batches there were."""
+
+    def end_batch(self, fold: Seen, changes: Changes) -> None:
+        fold.notes += 1
+        super().end_batch(fold, changes)
+
+
 CHECKS = ProjectionContract()
+
+
+def test_a_row_that_tells_where_batches_end_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        CHECKS.test_the_cuts_of_batches_change_nothing(CountsBatches(), sample(), 2)
 
 
 def test_what_is_remembered_beside_the_folds_is_noticed() -> None:
