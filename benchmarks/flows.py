@@ -7,7 +7,8 @@ fan-out is as many branches between two nodes, or as many items of one map, with
 import asyncio
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 
@@ -59,12 +60,21 @@ class FanFigures:
 
 
 async def measure_chains(site: Site, sizes: Sequence[int], passes: int) -> list[ChainFigures]:
-    """Measure chains of each of `sizes` nodes."""
-    figures: list[ChainFigures] = []
-    for nodes in sizes:
-        progress(f"{site.name}: a chain of {nodes:,} nodes")
-        figures.append(await _chain_figures(site, nodes, passes))
-    return figures
+    """Measure chains of each of `sizes` nodes.
+
+    They are folded in turn, so that a machine that becomes slower meanwhile makes none of them look worse.
+    """
+    with ExitStack() as places:
+        chains: list[_Chain] = []
+        for nodes in sizes:
+            progress(f"{site.name}: a chain of {nodes:,} nodes")
+            chains.append(await _run_chain(site, nodes, passes))
+            places.callback(chains[-1].place.remove)
+        progress(f"{site.name}: the folds of these chains")
+        for _ in range(passes):
+            for chain in chains:
+                chain.folds.append(await _folded(chain.place))
+        return [chain.figures for chain in chains]
 
 
 async def measure_fans(site: Site, size: int) -> list[FanFigures]:
@@ -82,30 +92,45 @@ async def measure_fans(site: Site, size: int) -> list[FanFigures]:
     ]
 
 
-async def _chain_figures(site: Site, nodes: int, passes: int) -> ChainFigures:
-    flow, times, folds = _chain(nodes), list[Pair](), list[Cost]()
-    sizes: list[tuple[int, Rows]] = []
+@dataclass(frozen=True, slots=True)
+class _Chain:
+    """What was measured of a chain of `nodes` nodes, and where its newest run is stored."""
+
+    nodes: int
+    place: Place
+    times: Sequence[Pair]
+    rows: Rows
+    folds: list[Cost] = field(default_factory=list[Cost])
+
+    @property
+    def figures(self) -> ChainFigures:
+        return ChainFigures(
+            nodes=self.nodes,
+            time=compared(self.times, self.nodes),
+            fold_ms=1000 * median(fold.cpu for fold in self.folds),
+            file_bytes=self.place.size() / self.nodes,
+            events=sum(map(len, self.rows.commits)) / self.nodes,
+            commits=len(self.rows.commits) / self.nodes,
+        )
+
+
+async def _run_chain(site: Site, nodes: int, passes: int) -> _Chain:
+    flow, times = _chain(nodes), list[Pair]()
     floor: Cost | None = None
-    for _ in range(passes + 1):
+    while True:
         place = site.fresh()
         try:
             cost = await _run(place, flow)
-            folds.append(await _folded(place))
-            sizes = [(place.size(), place.rows())]
-            before, floor = floor, place.write_floor(sizes[0][1])
-        finally:
+            rows = place.rows()
+            before, floor = floor, place.write_floor(rows)
+            if before is not None:
+                times.append(Pair(cost, between(before, floor)))
+        except BaseException:
             place.remove()
-        if before is not None:
-            times.append(Pair(cost, between(before, floor)))
-    (size, rows), *_ = sizes
-    return ChainFigures(
-        nodes=nodes,
-        time=compared(times, nodes),
-        fold_ms=1000 * median(fold.cpu for fold in folds),
-        file_bytes=size / nodes,
-        events=sum(map(len, rows.commits)) / nodes,
-        commits=len(rows.commits) / nodes,
-    )
+            raise
+        if len(times) == passes:
+            return _Chain(nodes, place, times, rows)
+        place.remove()
 
 
 async def _run(place: Place, flow: BuiltWorkflow) -> Cost:

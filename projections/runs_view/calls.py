@@ -19,7 +19,7 @@ from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
 from steptrail.projections.runs_view.memory import CallMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, kind_of
-from steptrail.projections.runs_view.tables import ATTEMPTS, TOOL_CALLS
+from steptrail.projections.runs_view.tables import ATTEMPTS, SUSPENDED, TOOL_CALLS
 from steptrail.projections.runs_view.values import micros, plain
 
 CALL_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
@@ -86,7 +86,7 @@ def _started(memory: StreamMemory, event: stored.ToolExecutionStarted, moment: R
         run.tool_calls += 1
     if call.ended is not None:
         _put_attempt(run, call, moment)
-        run.retries += 1
+        run.retries += call.ended["status"] != SUSPENDED
     call.attempt, call.try_version, call.ended = event.attempt, moment.version, None
     kind = run.kinds_below.get(call.tool)
     call.error = None
@@ -105,7 +105,8 @@ def _put_attempt(run: RunMemory, call: CallMemory, moment: RunMoment) -> None:
     same = {name: call.row[name] for name in ("execution", "step", "call", "tool", "started_at")}
     row: Row = {**same, "attempt": call.attempt, "version": call.try_version, **(call.ended or {})}
     moment.changes.put(ATTEMPTS, row)
-    count_retry(run, row, moment)
+    if row["status"] != SUSPENDED:
+        count_retry(run, row, moment)
     count_failure(run, row, moment, is_retried=True)
 
 
@@ -176,7 +177,7 @@ def _interrupted(memory: StreamMemory, event: stored.ToolExecutionInterrupted, m
 @CALL_HANDLERS.of(stored.ToolExecutionSuspended)
 def _suspended(memory: StreamMemory, event: stored.ToolExecutionSuspended, moment: RunMoment) -> None:
     seconds = event.duration_seconds
-    _end(memory, event, event.position, moment, "suspended", bill=event.usage, seconds=seconds)
+    _end(memory, event, event.position, moment, SUSPENDED, bill=event.usage, seconds=seconds)
 
 
 @CALL_HANDLERS.of(stored.ToolExecutionSettledLate)

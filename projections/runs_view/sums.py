@@ -99,7 +99,8 @@ TOOLS_DAILY = Table(
 RETRIES_DAILY = Table(
     name="v1_retries_daily",
     says="Tries of tool calls and of nodes that another try in the same execution, or of a tool call a cancellation, "
-    "came after; on the day of that.",
+    "came after; on the day of that. One that ended because the stream below it rested is not counted: what comes "
+    "after it is a look.",
     key=("day", "tenant", "kind", "name", "tool", "error_type"),
     columns=(
         _DAY._replace(says="The day of UTC on which the next try began."),

@@ -10,6 +10,9 @@ from steptrail.projections.kernel.table import INSTANT, Column, ColumnKind, Inde
 TOKENS = ("tokens_input", "tokens_output", "tokens_cache_write", "tokens_cache_read", "tokens_reasoning")
 """The five disjoint kinds of tokens, as columns."""
 
+SUSPENDED = "suspended"
+"""The status of a try that ended because the stream below it rests. What comes after it is a look, and no try."""
+
 
 def _text(name: str, says: str, *, is_optional: bool = False) -> Column:
     return Column(name, ColumnKind.TEXT, says, is_optional=is_optional)
@@ -83,7 +86,9 @@ EXECUTIONS = Table(
         _count("steps", "Steps that ended; of a workflow, visits of nodes that ended."),
         _count("tool_calls", "Calls of tools that were started; of a workflow, tries of nodes that were started."),
         _count("errors", "Steps that failed; of a workflow, visits and items that failed for good."),
-        _count("retries", "Tries again: of steps, of tool calls and of nodes."),
+        _count(
+            "retries", "Tries again: of steps, of tool calls and of nodes. A look after a stream that rests is none."
+        ),
         _count("approvals", "Questions to people: whether a call may run, and those of the nodes of a workflow."),
         _at("started_at", "When it began."),
         _at("ended_at", "When it ended; None while it is open.", is_optional=True),

@@ -18,7 +18,7 @@ from steptrail.projections.runs_view.daily import count_failure, count_retry, co
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
 from steptrail.projections.runs_view.spending import Spending
-from steptrail.projections.runs_view.tables import TRIES, VISITS
+from steptrail.projections.runs_view.tables import SUSPENDED, TRIES, VISITS
 from steptrail.projections.runs_view.values import micros, plain, tokens, whole
 
 VISIT_HANDLERS = Handlers[StreamMemory, [RunMoment], None]()
@@ -94,7 +94,8 @@ def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: Run
     task = _try_of(visit, event.item) if visit is not None else None
     if run is None or visit is None or task is None:
         return
-    if 0 < task.attempt < event.attempt:
+    is_look = task.row.get("status") == SUSPENDED
+    if 0 < task.attempt < event.attempt and not is_look:
         _count_retry(run, visit, task, moment)
     kind = _kind_below(run, event)
     if kind is not None and event.stream_effect is not None:
@@ -110,7 +111,7 @@ def _started(memory: StreamMemory, event: stored.NodeAttemptStarted, moment: Run
         "version": moment.version,
     }
     run.tool_calls += 1
-    run.retries += event.attempt > 1
+    run.retries += event.attempt > 1 and not is_look
     if run.active_since is None:
         run.active_since = moment.at
     visit.row.update(attempts=_number(visit.row["attempts"]) + 1, effect=event.effect.value)
@@ -213,7 +214,7 @@ def _try_interrupted(memory: StreamMemory, event: stored.NodeAttemptInterrupted,
 
 @VISIT_HANDLERS.of(stored.NodeAttemptSuspended)
 def _try_suspended(memory: StreamMemory, event: stored.NodeAttemptSuspended, moment: RunMoment) -> None:
-    _end_try(memory, event, "suspended", moment)
+    _end_try(memory, event, SUSPENDED, moment)
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptSettledLate)

@@ -9,6 +9,7 @@ from steptrail.domain.flow.events import (
     NodeAttemptCompleted,
     NodeAttemptFailed,
     NodeAttemptStarted,
+    NodeAttemptSuspended,
     NodeCancelled,
     NodeCompleted,
     NodeFailed,
@@ -214,6 +215,15 @@ def test_a_try_that_is_made_again_is_counted_with_its_failure_like_one_of_a_tool
     assert (retry["tool"], retry["error_type"], retry["tries"]) == ("a", "timeout", 1)
     (failure,) = tables.of(FAILURES_DAILY)
     assert (failure["runs"], failure["calls"], failure["retried"]) == (0, 0, 1)
+
+
+def test_a_look_after_a_stream_below_that_rested_is_no_retry() -> None:
+    rests = NodeAttemptSuspended(node="a", visit=1, attempt=1, stream="agent:x", reason="waits", duration_seconds=1)
+    tables = told(OPENED, STARTED, opened("a"), tried("a"), rests, tried("a", 2), lost("a", 2), tried("a", 3))
+    (run,) = tables.of(EXECUTIONS)
+    assert run["retries"] == 1
+    assert [row["status"] for row in tables.of(TRIES)] == ["suspended", "failed", "running"]
+    assert [row["tries"] for row in tables.of(RETRIES_DAILY)] == [1]
 
 
 def test_what_fails_before_it_is_tried_is_no_try() -> None:

@@ -26,6 +26,7 @@ from steptrail.domain.agent.events import (
     ToolExecutionCompleted,
     ToolExecutionInterrupted,
     ToolExecutionStarted,
+    ToolExecutionSuspended,
     WaitEnded,
     WaitStarted,
 )
@@ -43,7 +44,7 @@ from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd, StopReason
 from steptrail.domain.tools import ToolEffect, ToolSpec
 from steptrail.domain.usage import BilledUsage, ModelUsage, Usage
 from steptrail.projections.kernel.table import Row, Table
-from steptrail.projections.runs_view.sums import FAILURES_DAILY, RUNS_DAILY
+from steptrail.projections.runs_view.sums import FAILURES_DAILY, RETRIES_DAILY, RUNS_DAILY
 from steptrail.projections.runs_view.tables import (
     ATTEMPTS,
     EVALUATIONS,
@@ -287,6 +288,18 @@ def test_what_a_stream_below_was_billed_is_in_the_tree_and_not_the_runs_own() ->
     assert (row["status"], row["attempts"], row["duration_us"]) == ("completed", 2, SECOND)
     attempt = only(tables, ATTEMPTS)
     assert (attempt["attempt"], attempt["status"], attempt["started_at"]) == (1, "interrupted", 6 * SECOND)
+
+
+def test_a_look_after_a_stream_below_that_rested_is_no_retry() -> None:
+    rests = ToolExecutionSuspended(position=0, session="child", reason="approval", duration_seconds=1)
+    ended = ToolExecutionCompleted(position=0, duration_seconds=1)
+    step = StepCompleted(number=1, duration_seconds=2)
+    asked = (OPENED, STARTED, StepStarted(number=1), ASKED, REPLY, call())
+    tables = told(*asked, rests, resumed(SegmentEnd.CRASH), call(2), ended, step, DONE)
+    run = only(tables, EXECUTIONS)
+    assert (run["tool_calls"], run["retries"]) == (1, 0)
+    assert only(tables, ATTEMPTS)["status"] == "suspended"
+    assert tables.of(RETRIES_DAILY) == []
 
 
 def test_a_call_tells_who_approved_it() -> None:
