@@ -31,6 +31,7 @@ from steptrail.projections.runs_view.tables import (
     ROWS,
     SIGNATURES,
     STEPS,
+    SUSPENDED,
     TOKENS,
     TOOL_CALLS,
     TRIES,
@@ -197,7 +198,8 @@ def _lost_tries_of_calls(tables: Tables, at: dict[tuple[str, int], int]) -> Iter
 
 def _retries(tables: Tables, at: dict[tuple[str, int], int]) -> Iterator[dict[str, Any]]:
     for row in (*_lost_tries_of_calls(tables, at), *_lost_tries_of_nodes(tables)):
-        yield {**row, "error_type": row["error_type"] or "", "tries": 1}
+        if row["status"] != SUSPENDED:
+            yield {**row, "error_type": row["error_type"] or "", "tries": 1}
 
 
 def _lost_tries_of_nodes(tables: Tables) -> Iterator[dict[str, Any]]:
@@ -281,7 +283,10 @@ def _agrees_with_state(row: Row, state: AgentState, tables: Tables) -> None:
     retried = [call for call in tables.of(TOOL_CALLS) if call["execution"] == execution and _int(call["attempts"]) > 1]
     if run.finished is not None:
         again = sum(each["execution"] == execution and each["retries"] is True for each in tables.of(OUTCOMES))
-        assert row["retries"] == again + sum(_int(call["attempts"]) - 1 for call in retried)
+        newest = {(call["step"], call["call"]): call["attempts"] for call in retried}
+        rested = [each for each in tries if each["status"] == SUSPENDED]
+        looks = sum(each["attempt"] != newest.get((each["step"], each["call"]), each["attempt"]) for each in rested)
+        assert row["retries"] == again + sum(_int(call["attempts"]) - 1 for call in retried) - looks
     assert Counter((each["step"], each["call"]) for each in tries) >= Counter(
         {(call["step"], call["call"]): _int(call["attempts"]) - 1 for call in retried}
     )
