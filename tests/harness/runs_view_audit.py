@@ -283,9 +283,9 @@ def _agrees_with_state(row: Row, state: AgentState, tables: Tables) -> None:
     retried = [call for call in tables.of(TOOL_CALLS) if call["execution"] == execution and _int(call["attempts"]) > 1]
     if run.finished is not None:
         again = sum(each["execution"] == execution and each["retries"] is True for each in tables.of(OUTCOMES))
-        newest = {(call["step"], call["call"]): call["attempts"] for call in retried}
+        made = {(call["step"], call["call"]): call["attempts"] for call in retried}
         rested = [each for each in tries if each["status"] == SUSPENDED]
-        looks = sum(each["attempt"] != newest.get((each["step"], each["call"]), each["attempt"]) for each in rested)
+        looks = sum(each["attempt"] != made.get((each["step"], each["call"]), each["attempt"]) for each in rested)
         assert row["retries"] == again + sum(_int(call["attempts"]) - 1 for call in retried) - looks
     assert Counter((each["step"], each["call"]) for each in tries) >= Counter(
         {(call["step"], call["call"]): _int(call["attempts"]) - 1 for call in retried}
