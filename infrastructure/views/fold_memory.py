@@ -23,6 +23,7 @@ class FoldMemory(Generic[F]):
     def __init__(self, projection: Projection[F], *, most: int = 5_000) -> None:
         self._projection, self._most = projection, most
         self._folds: dict[str, F] = {}
+        # A set that keeps the order of the log, so that a batch writes its rows in the same order each time.
         self._of_batch: dict[str, None] = {}
 
     def fold(self, entries: Iterable[LogEntry], changes: Changes) -> LogEntry | None:
@@ -32,7 +33,7 @@ class FoldMemory(Generic[F]):
         raises; then the folds are of no use any more.
         """
         apply, begin, folds, forgotten = self._projection.apply, self._projection.begin, self._folds, _Forgotten.IS
-        newest = ""
+        newest: str | None = None
         fold: F | _Forgotten = forgotten
         for entry in entries:
             if (stream := entry.stream) != newest:

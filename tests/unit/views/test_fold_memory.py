@@ -65,3 +65,14 @@ def test_the_end_of_a_batch_is_told_of_a_stream_that_was_folded_again_for_it() -
     assert memory.fold([missing], changes) is None
     memory.end_batch(changes)
     assert ended.told == [[1, 2]]
+
+
+def test_a_stream_whose_id_a_hand_has_emptied_is_folded_like_any_other() -> None:
+    ended = Ended()
+    memory, changes = FoldMemory(ended), Changes()
+    first, second, *_ = sample_log({"": [Noted(number=1), Noted(number=2)]})
+    assert memory.fold([first], changes) is None
+    memory.end_batch(changes)
+    assert memory.fold([second], changes) is None
+    memory.end_batch(changes)
+    assert ended.told == [[1], [1, 2]]
