@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from steptrail.domain.base import Value
+from steptrail.domain.base import Value, reader_of
 from steptrail.domain.flow.nodes import Node
 from steptrail.domain.flow.options import RunOptions
 
@@ -46,7 +46,7 @@ class FlowDefinition(Value, frozen=True, kw_only=True):
     description: str | None = None
 
 
-_DECODER = msgspec.json.Decoder(FlowDefinition)
+_read = reader_of(FlowDefinition)
 
 
 def definition_text(definition: FlowDefinition) -> str:
@@ -56,4 +56,4 @@ def definition_text(definition: FlowDefinition) -> str:
 
 def read_definition(text: str) -> FlowDefinition:
     """Return the workflow that `definition_text` wrote. Raises `ValueError` for any other text."""
-    return _DECODER.decode(text)
+    return _read(text)

@@ -85,7 +85,7 @@ class Projector(Generic[F]):
         self._store, self._in_thread, self._reach = store, in_thread, reach
         # To wait in the queues of two threads costs a page as much as twenty entries do.
         self._page = min(most, 4 * _PAGE if in_bulk else _PAGE)
-        self._most, self._seconds = (5 * most, 0.25) if in_bulk else (most, 0.02)
+        self._most, self._seconds = (20 * most, 1.0) if in_bulk else (most, 0.02)
         self.until = until
         self._memory = FoldMemory(projection, most=folds)
         self._prefixes = tuple(projection.prefixes) or ("",)

@@ -25,7 +25,7 @@ _BATCH = 2
 
 async def _fill(url: str) -> None:
     async with viewed(url) as (store, _):
-        for number in range(30):
+        for number in range(120):
             await note(store, f"agent:{number % 4}", number, 1, 0)
 
 

@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from steptrail.domain.base import place_and_fault
+from steptrail.domain.base import place_and_fault, reader_of
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
 
@@ -103,7 +103,7 @@ def stored_names(types: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def _decoder(type_name: str) -> Callable[[bytes], Event]:
-    return msgspec.json.Decoder(EVENT_TYPES[type_name]).decode
+    return reader_of(EVENT_TYPES[type_name])
 
 
 def _upcast(type_name: str, body: bytes) -> tuple[str, bytes]:
