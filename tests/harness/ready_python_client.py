@@ -4,40 +4,61 @@ It is called with the path of the server's socket and the arguments of Python. I
 which the process ended.
 """
 
+import _socket
 import marshal
 import os
-import signal
-import socket
 import sys
 
-_SENT = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGUSR1: signal.SIGKILL}
+# `signal` and `socket` themselves make classes of all their numbers, which takes as long as Python takes to start.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as _signal
+else:
+    import _signal
+
+_SENT: dict[int, int] = {
+    _signal.SIGTERM: _signal.SIGTERM,
+    _signal.SIGINT: _signal.SIGINT,
+    _signal.SIGUSR1: _signal.SIGKILL,
+}
 """What the process is sent for a signal to the command. Nobody can pass SIGKILL on."""
 
 
 def _main() -> None:
     # A signal that comes before it is known whom to pass it on to is kept.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SENT)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(sys.argv[1])
-        request = marshal.dumps((sys.argv[2:], os.getcwd(), dict(os.environb)))
-        socket.send_fds(server, [len(request).to_bytes(4, "big")], [0, 1, 2])
-        server.sendall(request)
-        with server.makefile("rb") as answers:
-            pid = int(answers.readline())
-            for number in _SENT:
-                signal.signal(number, lambda number, frame: _send(pid, _SENT[signal.Signals(number)]))
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SENT)
-            # The process holds these now, and whoever reads its output waits for their end.
-            os.closerange(0, 3)
-            code = int(answers.readline())
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _SENT)
+    server = _socket.socket(_socket.AF_UNIX)
+    server.connect(sys.argv[1])
+    request = marshal.dumps((sys.argv[2:], os.getcwd(), dict(os.environb)))
+    files = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
+    server.sendmsg([len(request).to_bytes(4, "big")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+    server.sendall(request)
+    pid = _answer(server)
+    for number in _SENT:
+        _signal.signal(number, lambda number, frame: _send(pid, _SENT[number]))
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, _SENT)
+    # The process holds these now, and whoever reads its output waits for their end.
+    os.closerange(0, 3)
+    code = _answer(server)
     if code < 0:
         if -code in _SENT:
-            signal.signal(-code, signal.SIG_DFL)
+            _signal.signal(-code, _signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 
 
-def _send(pid: int, number: signal.Signals) -> None:
+def _answer(server: _socket.socket) -> int:
+    """Return the number in the next line."""
+    line = b""
+    while not line.endswith(b"\n"):
+        # The second answer comes after the first was read, or at once when the process is short: a byte at a time.
+        if not (byte := server.recv(1)):
+            raise ConnectionError("the server of ready processes is gone")
+        line += byte
+    return int(line)
+
+
+def _send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:

@@ -51,6 +51,35 @@ def test_the_command_line_is_there_under_its_name(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "last",
+    ["sys.exit()", "sys.exit(-1)", "sys.exit('no more tea')", "raise KeyboardInterrupt", "1 / 0", "sys.stdout.close()"],
+)
+def test_it_ends_as_python_does_after_all_that_is_done_at_the_end(last: str, tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys, threading, time\n"
+        "atexit.register(lambda: print('at the end', file=sys.stderr))\n"
+        "threading.Thread(target=lambda: (time.sleep(0.05), print('a thread', file=sys.stderr))).start()\n"
+        f"print('not flushed')\n{last}"
+    )
+    mine, its = (run(python, "-c", code, cwd=tmp_path) for python in (ready_python(), sys.executable))
+    assert (mine.returncode, mine.stdout) == (its.returncode, its.stdout)
+    told, wanted = mine.stderr.splitlines(), its.stderr.splitlines()
+    # A traceback of ours has more lines above its last.
+    assert told[-3:] == wanted[-3:]
+    assert told[-2:] == ["a thread", "at the end"]
+
+
+def test_what_cannot_be_written_at_the_end_is_told(tmp_path: Path) -> None:
+    command = 'unset PYTHONUNBUFFERED; exec "$0" -c "print(1)" >/dev/full'
+    mine, its = (
+        subprocess.run(["sh", "-c", command, python], cwd=tmp_path, capture_output=True, text=True)
+        for python in (ready_python(), sys.executable)
+    )
+    assert (mine.returncode, mine.stderr.splitlines()[1:]) == (its.returncode, its.stderr.splitlines()[1:])
+    assert "No space left" in mine.stderr
+
+
 def test_an_exception_is_told_and_a_signal_is_the_end(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in run(ready_python(), "-c", "1 / 0", cwd=tmp_path).stderr
     died = run(ready_python(), "-c", "import os; os.kill(os.getpid(), 9)", cwd=tmp_path)
