@@ -7,8 +7,8 @@ bytes by the decoder.
 
 import math
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from decimal import Decimal
 from enum import Enum
 from functools import cache
@@ -97,7 +97,7 @@ class Settings(Value, frozen=True, omit_defaults=False):
     """
 
     def __post_init__(self) -> None:
-        if _stored.is_read:
+        if _reads_what_is_stored.get():
             return
         for field, wanted in _values_of_another_class(self):
             if not isinstance(getattr(self, field), Mapping):
@@ -124,13 +124,8 @@ class Settings(Value, frozen=True, omit_defaults=False):
         raise InvalidSetting(type(self).__name__, field, f"{why}, not {_short(getattr(self, field))}")
 
 
-class _Stored(threading.local):
-    """Tells whether this thread is reading stored bytes just now. The decoder checks every type then."""
-
-    is_read = False
-
-
-_stored = _Stored()
+_reads_what_is_stored = ContextVar("reads_what_is_stored", default=False)
+"""Whether stored bytes are being read just now, in this thread. The decoder checks every type then."""
 
 
 def reader_of(kind: type[V]) -> Callable[[bytes | str], V]:
@@ -145,11 +140,11 @@ def reader_of(kind: type[V]) -> Callable[[bytes | str], V]:
         return decode
 
     def read(stored: bytes | str) -> V:
-        _stored.is_read = True
+        token = _reads_what_is_stored.set(True)
         try:
             return decode(stored)
         finally:
-            _stored.is_read = False
+            _reads_what_is_stored.reset(token)
 
     return read
 
