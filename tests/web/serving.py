@@ -140,6 +140,7 @@ def serving(folder: Path, *arguments: str, store: str | None = None) -> Generato
     finally:
         served.process.send_signal(KILL)
         served.process.wait()
+        print(served.log.read_text())  # pytest shows it where the test fails
     assert "Traceback" not in served.log.read_text(), served.log.read_text()
 
 

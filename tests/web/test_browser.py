@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, TimeoutError as NothingCame, sync_playwright
 
 from steptrail import Steptrail
 from tests.examples.running import ROOT
@@ -60,7 +60,11 @@ def opened(browser: Browser, url: str, transport: str) -> Page:
 
 
 def shows(page: Page, text: str) -> None:
-    page.wait_for_function("text => document.body.innerText.includes(text)", arg=text, timeout=PATIENCE_MS)
+    try:
+        page.wait_for_function("text => document.body.innerText.includes(text)", arg=text, timeout=PATIENCE_MS)
+    except NothingCame:
+        print(page.evaluate("[document.body.innerText, shown]"))
+        raise
 
 
 def was_down(page: Page, times: int = 1) -> None:
