@@ -82,7 +82,7 @@ def resume_run(run: RunMemory, moment: RunMoment, *, worker: str, by: str, ended
 def execution_row(run: RunMemory) -> Row:
     """Return the row of an execution as of its newest event."""
     parent, finished, prices, at = run.parent, run.finished, run.prices, run.at
-    failure, cost = _failure_of(run), run.own.cost(prices)
+    failure, cost, tree = _failure_of(run), run.own.cost(prices), run.own + run.below
     return {
         "execution": run.execution,
         "stream": run.stream,
@@ -115,12 +115,12 @@ def execution_row(run: RunMemory) -> Row:
         "idle_us": run.idle_us,
         "people_us": run.people_us,
         **tokens(run.own.usage),
-        "wasted_tokens": whole(run.wasted.total),
+        "wasted_tokens": whole(run.wasted.usage.total),
         "cost_nanos": None if cost is None else nanos(cost),
         "wasted_nanos": run.wasted.nanos(prices),
         "is_unpriced": cost is not None and not cost.is_complete,
-        "tree_tokens": whole(run.own.total + run.below.total),
-        "tree_cost_nanos": None if prices is None else (run.own + run.below).nanos(prices),
+        "tree_tokens": whole(tree.usage.total),
+        "tree_cost_nanos": tree.nanos(prices),
         "first_version": run.first_version,
         "version": run.version,
     }

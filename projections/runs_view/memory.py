@@ -15,7 +15,7 @@ from steptrail.domain.prices import PriceTable
 from steptrail.domain.shared.events import ExecutionFinished, WaitStarted
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.domain.usage import BilledUsage, ModelUsage
+from steptrail.domain.usage import BilledUsage
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.signature import ErrorKind
@@ -73,7 +73,7 @@ class StepMemory:
     row: dict[str, Scalar]
     takes_answers_in_calls: bool = False
     inference: InferenceMemory | None = None
-    used: ModelUsage | None = None
+    used: Spending | None = None
     is_cut: bool = False
     error: ErrorKind | None = None
     calls: list[CallMemory] = field(default_factory=list[CallMemory])

@@ -11,7 +11,7 @@ from steptrail.projections.runs_view.calls import ask_for, close_step
 from steptrail.projections.runs_view.daily import count_failure, count_model_call
 from steptrail.projections.runs_view.memory import InferenceMemory, RunMemory, RunMoment, StepMemory, StreamMemory
 from steptrail.projections.runs_view.signature import kind_of
-from steptrail.projections.runs_view.spending import nanos_of_known
+from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import INFERENCES, STEPS
 from steptrail.projections.runs_view.values import micros, plain, tokens
 
@@ -77,8 +77,8 @@ def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted,
     if (run := memory.run) is None or (step := run.step) is None:
         return
     reply, asked_for = event.reply, step.inference.model if step.inference is not None else ""
-    used = ModelUsage.of_reply(asked_for, reply.response_model, reply.usage)
-    run.own.add(reply.usage, (used,))
+    used = Spending(reply.usage, (ModelUsage.of_reply(asked_for, reply.response_model, reply.usage),))
+    run.own.add(used.usage, used.models)
     step.used, step.is_cut = used, reply.finish_reason is FinishReason.LENGTH
     of_tokens = tokens(reply.usage)
     said: Row = {
@@ -88,7 +88,7 @@ def _inference_completed(memory: StreamMemory, event: stored.InferenceCompleted,
         "raw_finish_reason": None if reply.raw_finish_reason is None else plain(reply.raw_finish_reason),
         "duration_us": micros(event.duration_seconds),
         **of_tokens,
-        "cost_nanos": nanos_of_known(run.prices, reply.usage, (used,)),
+        "cost_nanos": used.nanos_of_known(run.prices),
     }
     _end_inference(run, said, moment)
     ask_for(run, step, [call.name for call in reply.tool_calls], moment)
@@ -130,12 +130,12 @@ def _step_completed(memory: StreamMemory, event: stored.StepCompleted, moment: R
     if errors:
         run.errors += 1
         if step.used is not None:
-            run.wasted.add(step.used.usage, (step.used,))
+            run.wasted.add(step.used.usage, step.used.models)
     step.row.update(
         status="failed" if errors else "given_up" if is_given_up else "completed",
         active_us=active,
         errors=len(errors),
-        cost_nanos=None if step.used is None else nanos_of_known(run.prices, step.used.usage, (step.used,)),
+        cost_nanos=None if step.used is None else step.used.nanos_of_known(run.prices),
         end_version=moment.version,
     )
     moment.changes.put(STEPS, step.row)

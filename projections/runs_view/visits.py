@@ -17,7 +17,7 @@ from steptrail.projections.kernel.table import Row, Scalar
 from steptrail.projections.runs_view.daily import count_failure, count_retry, count_tool_call
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment, StreamMemory, TryMemory, VisitMemory
 from steptrail.projections.runs_view.signature import NO_ERROR, ErrorKind, template_of
-from steptrail.projections.runs_view.spending import nanos_of_known
+from steptrail.projections.runs_view.spending import Spending
 from steptrail.projections.runs_view.tables import SUSPENDED, TRIES, VISITS
 from steptrail.projections.runs_view.values import micros, plain, tokens, whole
 
@@ -73,8 +73,8 @@ def take_up_again(run: RunMemory, visits: Iterable[VisitMemory], moment: RunMome
 
 
 def _put(run: RunMemory, visit: VisitMemory, moment: RunMoment) -> None:
-    if models := visit.bill.models:
-        visit.row["cost_nanos"] = nanos_of_known(run.prices, visit.bill.usage, models)
+    if visit.bill.models:
+        visit.row["cost_nanos"] = visit.bill.nanos_of_known(run.prices)
     moment.changes.put(VISITS, visit.row)
 
 
@@ -192,7 +192,7 @@ def _bill(
     run.own.add(bill, bill.models)
     visit.bill.add(bill, bill.models)
     visit.row.update(tokens(visit.bill.usage))
-    row.update(tokens(bill), cost_nanos=nanos_of_known(run.prices, bill, bill.models))
+    row.update(tokens(bill), cost_nanos=Spending(bill, bill.models).nanos_of_known(run.prices))
 
 
 @VISIT_HANDLERS.of(stored.NodeAttemptCompleted)

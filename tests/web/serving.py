@@ -140,8 +140,9 @@ def serving(folder: Path, *arguments: str, store: str | None = None) -> Generato
     finally:
         served.process.send_signal(KILL)
         served.process.wait()
-        print(served.log.read_text())  # pytest shows it where the test fails
-    assert "Traceback" not in served.log.read_text(), served.log.read_text()
+        written = served.log.read_text()
+        print(written)  # pytest shows it where the test fails
+    assert "Traceback" not in written, written
 
 
 def bodies_of(store: str, session: str) -> Sequence[tuple[str, dict[str, Any]]]:
