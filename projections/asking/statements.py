@@ -55,11 +55,11 @@ class Period(NamedTuple):
 
 
 class _Text:
-    """Collects the conditions of a statement, and its values; `values` are those that stand before."""
+    """Collects the conditions of a statement, and its values."""
 
-    def __init__(self, values: list[Scalar] | None = None) -> None:
+    def __init__(self) -> None:
         self.conditions: list[str] = []
-        self.values: list[Scalar] = [] if values is None else values
+        self.values: list[Scalar] = []
 
     def mark(self, value: Scalar) -> str:
         self.values.append(fitting(value) if isinstance(value, str) else value)
@@ -133,16 +133,8 @@ class Questions:
         return self._daily(RUNS_DAILY, period, by)
 
     def spread(self, period: Period, by: Sequence[str]) -> Statement:
-        """Ask how many runs are in each bucket of each measure."""
-        # The measure is the first column of the key. Four small groupings take half the time of a large one.
-        text = _Text()
-        of_each = [
-            f"SELECT '{measure}', measured.* FROM ("  # noqa: S608 - names of ours
-            + self._of_days(text, SPREAD_DAILY, period, ("bucket", *by), f"measure = '{measure}'")
-            + ") AS measured"
-            for measure in ("active", "idle", "people", "wall")
-        ]
-        return Statement(" UNION ALL ".join(of_each), text.values)
+        """Ask how many runs are in each bucket, by each of `SPREAD_MEASURES`."""
+        return self._daily(SPREAD_DAILY, period, ("bucket", *by))
 
     def tools(self, period: Period) -> Statement:
         """Ask how calls of tools ended, and tries of nodes."""
@@ -167,9 +159,12 @@ class Questions:
             "SELECT s.signature, s.error_type, s.error_class, s.tool, s.template, "  # noqa: S608
             f"({newest}) AS sample FROM v1_signatures s WHERE {wanted}"
         )
+        # The limit leaves nothing out. It has the newest run of each looked for once, before the join: without it
+        # PostgreSQL looks twice, and reads all runs for the join.
+        few = f"{found} LIMIT {text.mark(len(signatures))}"
         return Statement(
             "SELECT f.signature, f.error_type, f.error_class, f.tool, f.template, e.stream, e.ordinal "  # noqa: S608
-            f"FROM ({found}) AS f LEFT JOIN v1_executions e ON e.execution = f.sample",
+            f"FROM ({few}) AS f LEFT JOIN v1_executions e ON e.execution = f.sample",
             text.values,
         )
 
@@ -202,26 +197,21 @@ class Questions:
 
     def _daily(self, table: Table, period: Period, by: Sequence[str], first: str | None = None) -> Statement:
         text = _Text()
-        return Statement(self._of_days(text, table, period, by, first), text.values)
-
-    def _of_days(self, text: _Text, table: Table, period: Period, by: Sequence[str], first: str | None = None) -> str:
-        """Return a question about the sums of days, with its values added to the text."""
-        own = _Text(text.values)
         if first is not None:
-            own.conditions.append(first)
+            text.conditions.append(first)
         for sign, at in ((">=", period.since), ("<=", period.until)):
             if at is not None:
-                own.conditions.append(f"day {sign} {own.mark(at // 86_400_000_000)}")
-        self._of_tenant(own, "tenant", is_looked_up=table in OF_ALL_TENANTS)
+                text.conditions.append(f"day {sign} {text.mark(at // 86_400_000_000)}")
+        self._of_tenant(text, "tenant", is_looked_up=table in OF_ALL_TENANTS)
         if period.agent is not None:
-            own.conditions.append(f"name || '' = {own.mark(period.agent)}")
+            text.conditions.append(f"name || '' = {text.mark(period.agent)}")
         # PostgreSQL makes a numeric of the sum of many bigints.
         added = ", ".join(f"CAST(sum({column.name}) AS bigint)" for column in table.amounts)
         columns = ", ".join(by)
         grouped = f" GROUP BY {columns}" if by else ""
         listed = f"{columns}, {added}" if by else added
         counted = OF_ALL_TENANTS.get(table, table) if self.tenant is None else table
-        return f"SELECT {listed} FROM {counted.name}{own.where}{grouped}"  # noqa: S608
+        return Statement(f"SELECT {listed} FROM {counted.name}{text.where}{grouped}", text.values)  # noqa: S608
 
     def _of_period(self, text: _Text, period: Period) -> str:
         """Add the conditions of runs to a question about parts of them. Return what has to be joined for them."""
@@ -255,15 +245,7 @@ class Questions:
                 column = f"e.{_COLUMNS.get(name, name)}"
                 masked = column if name == few else f"{column} || ''"
                 text.conditions.append(_status(text, words, crashed, masked, looks_up=few == "crashed"))
-        for number, (name, value) in enumerate(sorted(asked.tags.items())):
-            kept = plain(name, LONGEST_TAG), plain(value, LONGEST_TAG)
-            pair = f"g.name = {text.mark(kept[0])} AND g.value = {text.mark(kept[1])}"
-            if few == "tags" and number == 0:
-                text.conditions.append(f"e.execution IN (SELECT g.execution FROM v1_tags g WHERE {pair})")  # noqa: S608
-            else:
-                # Half of all runs may have it: so one look for each run that is left, and no list of them.
-                same = "g.execution = e.execution"
-                text.conditions.append(f"EXISTS (SELECT 1 FROM v1_tags g WHERE {pair} AND {same})")  # noqa: S608
+        text.conditions += _of_tags(text, asked.tags, looks_up=few == "tags")
         if asked.tool is not None or asked.effect is not None:
             column = "e.execution" if few == "tool" else "+e.execution"
             text.conditions.append(f"{column} IN ({_calls(text, asked)})")
@@ -319,6 +301,23 @@ def _status(text: _Text, words: Sequence[str], crashed: Collection[str], column:
         found = f"({column} = 'in_progress' AND {theirs})"
     others = [word for word in words if word != CRASHED]
     return f"({found} OR {text.one_of(column, others)})" if others else found
+
+
+def _of_tags(text: _Text, tags: Mapping[str, str], *, looks_up: bool) -> Sequence[str]:
+    """Return the conditions of tags: one for each, or a single one if they are to be looked up first."""
+    pairs = [
+        f"t.name = {text.mark(plain(name, LONGEST_TAG))} AND t.value = {text.mark(plain(value, LONGEST_TAG))}"
+        for name, value in sorted(tags.items())
+    ]
+    if not looks_up:
+        # Half of all runs may have a tag: so one look for each run that is left, and no list of them.
+        return [f"EXISTS (SELECT 1 FROM v1_tags t WHERE {pair} AND t.execution = e.execution)" for pair in pairs]  # noqa: S608
+    # One in the other, so that the runs that have only some of the tags are left out before they are read.
+    found = ""
+    for pair in reversed(pairs):
+        inner = f" AND t.execution IN ({found})" if found else ""
+        found = f"SELECT t.execution FROM v1_tags t WHERE {pair}{inner}"  # noqa: S608
+    return [f"e.execution IN ({found})"]
 
 
 def _calls(text: _Text, asked: RunFilter) -> str:

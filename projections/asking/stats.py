@@ -12,14 +12,13 @@ from steptrail.domain.instants import Datetime, to_datetime
 from steptrail.projections.asking.runs import AnswerPart
 from steptrail.projections.asking.statements import Period, Questions, Statement
 from steptrail.projections.runs_view.spread import middle_of
-from steptrail.projections.runs_view.sums import RUNS_DAILY
+from steptrail.projections.runs_view.sums import RUNS_DAILY, SPREAD_MEASURES
 from steptrail.projections.runs_view.tables import TOKENS
 
 GroupBy = Literal["agent", "day", "kind"]
 """Names the groups of runs. Their status and stop reason are told for each group."""
 
 GROUPS: Mapping[GroupBy, str] = {"agent": "name", "day": "day", "kind": "kind"}
-_MEASURES = ("active", "wall", "idle", "people")
 _DAY = 86_400_000_000
 _OFF = 2.0
 
@@ -183,7 +182,7 @@ class StatsQuestion:
         skip = len(self._with_day)
         # By their stored values, which are told in words once for each group and not for each row.
         rows_of = _by_key(totals, slice(width))
-        measured_of = _by_key(spread, slice(2, 2 + width))
+        measured_of = _by_key(spread, slice(1, 1 + width))
         keys = sorted((tuple(_shown(self._by, key)), key) for key in rows_of)
 
         def group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
@@ -281,9 +280,10 @@ def _group(by: Mapping[str, str], rows: Rows, measured: Rows) -> Group:
         stop_reasons[reason] += runs
     # The first two columns are texts.
     sums = {each.name: sum(row[place] for row in rows) for place, each in enumerate(RUNS_DAILY.amounts, 2)}
-    spread: dict[str, Counter[int]] = {measure: Counter() for measure in _MEASURES}
-    for measure, bucket, *_, count in measured:
-        spread[measure][bucket] += count
+    spread: dict[str, Counter[int]] = {measure: Counter() for measure in SPREAD_MEASURES}
+    for bucket, *counts in measured:
+        for measure, count in zip(SPREAD_MEASURES, counts[-len(SPREAD_MEASURES) :], strict=True):
+            spread[measure][bucket] += count
     return Group(
         by=by,
         runs=sums["runs"],

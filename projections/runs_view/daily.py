@@ -13,12 +13,11 @@ from steptrail.projections.runs_view.sums import (
     RETRIES_DAILY,
     RUNS_DAILY,
     SPREAD_DAILY,
+    SPREAD_MEASURES,
     SUMS,
     TOOLS_DAILY,
 )
 from steptrail.projections.runs_view.values import day_of
-
-_MEASURES = ("active", "wall", "idle", "people")
 
 
 def count_run(row: Row, moment: RunMoment) -> None:
@@ -28,10 +27,10 @@ def count_run(row: Row, moment: RunMoment) -> None:
     amounts = _amounts(RUNS_DAILY, row, runs=1, unpriced_runs=int(not is_whole))
     ended = row["status"], row["stop_reason"], row["answered"]
     _add(RUNS_DAILY, (tenant, day, kind, name, *ended), amounts, moment)
-    for measure in _MEASURES:
+    for measure in SPREAD_MEASURES:
         lasted = row[f"{measure}_us"]
         bucket = bucket_of(lasted) if isinstance(lasted, int) else -1
-        _add(SPREAD_DAILY, (measure, tenant, day, kind, name, bucket), {"runs": 1}, moment)
+        _add(SPREAD_DAILY, (tenant, day, kind, name, bucket), {f"{measure}_runs": 1}, moment)
     if row["signature"] is not None:
         _add(FAILURES_DAILY, (day, tenant, kind, name, row["signature"]), {"runs": 1}, moment)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from steptrail.projections.kernel.face import PublicColumn, PublicKind, PublicView, view_of
 from steptrail.projections.kernel.table import Table
 from steptrail.projections.runs_view.spread import WIDTH
-from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, RUNS_DAILY, SPREAD_DAILY
+from steptrail.projections.runs_view.sums import OF_ALL_TENANTS, RUNS_DAILY, SPREAD_DAILY, SPREAD_MEASURES
 from steptrail.projections.runs_view.tables import (
     ATTEMPTS,
     EXECUTIONS,
@@ -211,6 +211,11 @@ def _percentile(percent: int) -> PublicColumn:
     )
 
 
+_COUNTED = " UNION ALL ".join(
+    f"SELECT '{measure}' AS measure, day, kind, name, bucket, {measure}_runs AS runs "  # noqa: S608 - names of ours
+    f"FROM {OF_ALL_TENANTS[SPREAD_DAILY].name} WHERE {measure}_runs > 0"
+    for measure in SPREAD_MEASURES
+)
 _WINDOW = "OVER (PARTITION BY measure, day, kind, name"
 PERCENTILES_DAILY = PublicView(
     "percentiles_daily",
@@ -218,9 +223,10 @@ PERCENTILES_DAILY = PublicView(
     "groups add up `spread_daily`.",
     "(SELECT measure, day, kind, name, bucket, runs, "  # noqa: S608 - names of ours
     f"sum(runs) {_WINDOW} ORDER BY bucket) AS upto, sum(runs) {_WINDOW}) AS total "
-    f"FROM {OF_ALL_TENANTS[SPREAD_DAILY].name}) AS ranked GROUP BY measure, day, kind, name",
+    f"FROM ({_COUNTED}) AS counted) AS ranked GROUP BY measure, day, kind, name",
     (
-        *_picked(SPREAD_DAILY, ("measure", "day", "day_us", "kind", "name"), "ranked"),
+        _column("measure", "ranked.measure", PublicKind.TEXT, "Which time: active, wall, idle or people"),
+        *_picked(SPREAD_DAILY, ("day", "day_us", "kind", "name"), "ranked"),
         _sum("runs", "runs", "How many there were"),
         *map(_percentile, (50, 90, 95, 99)),
     ),

@@ -123,7 +123,7 @@ def _spread(tables: Tables) -> Iterator[dict[str, Any]]:
         for measure in ("active", "wall", "idle", "people"):
             time = row[f"{measure}_us"]
             bucket = math.floor(math.log(time) / math.log(1.04)) if time else -1
-            yield {**row, "measure": measure, "bucket": bucket, "runs": 1}
+            yield {**row, "bucket": bucket, f"{measure}_runs": 1}
 
 
 def _of_run(tables: Tables, table: Table) -> Iterator[tuple[dict[str, Any], Row]]:

@@ -100,17 +100,21 @@ def test_percentiles_are_those_that_stats_tell(tmp_path: Path, postgres_url: str
         asked = AskedViews(url, 300, of=300)
         asked.close()
         with Steptrail.open_sync(url) as trail:
-            of_stats = trail.views.stats(by=("day",), fresh=None).groups
-            told = {group.by["day"]: group.percentiles["wall"] for group in of_stats}
+            of_stats = trail.views.stats(by=("agent", "day"), fresh=None).groups
+            told = {
+                (measure, group.by["agent"], group.by["day"]): found.p50
+                for group in of_stats
+                for measure, found in group.percentiles.items()
+            }
             listed = trail.views.sql(
                 "SELECT measure, day, kind, name, runs, p50_seconds FROM percentiles_daily ORDER BY 1, 2, 3, 4",
                 fresh=None,
             ).rows
-            alone = {str(row[1]): row for row in listed if row[0] == "wall"}
+            alone = {(row[0], row[3], str(row[1])): row[5] for row in listed}
             spread = trail.views.sql("SELECT DISTINCT bucket, middle_seconds FROM spread_daily", fresh=None).rows
         found.append([(*row[:1], str(row[1]), *row[2:5]) for row in listed])
-        assert len(told) > 20
-        assert alone.keys() == told.keys()
+        assert len({day for *_, day in told}) > 20
+        assert alone == pytest.approx(told)
         for bucket, seconds in spread:
             assert float(str(seconds)) == pytest.approx(middle_of(int(str(bucket))) / 1e6)
     assert found[0] == found[1]

@@ -128,7 +128,9 @@ _FILTERS = st.builds(
     root=_words("agent:s-000012", "agent:s-000032"),
     stream=_words("agent:s-000003", "agent:s-000004", "agent:s-000005"),
     waits_for=_words("approval"),
-    tags=st.dictionaries(st.sampled_from(("plan", "user")), st.sampled_from(("free", "u7", "paid"))),
+    tags=st.fixed_dictionaries(
+        {}, optional={"plan": st.sampled_from(("free", "paid", "u7")), "user": st.sampled_from(("u7", "u64", "free"))}
+    ),
     since=_INSTANTS,
     until=_INSTANTS,
     least=_BOUNDS,
@@ -167,6 +169,18 @@ def test_pages_joined_are_the_sorted_whole(
     assert found == _sorted(wanted, order)
     ((counted,),) = asked.ask(Questions().count(chosen, now=_NOW, crashed=streams))
     assert counted == len(wanted)
+
+
+@pytest.mark.parametrize("status", [None, "completed"])
+def test_runs_with_several_tags_have_all_of_them(
+    asked: AskedViews, rows: Sequence[Mapping[str, Any]], status: str | None
+) -> None:
+    for row in rows[:20]:
+        chosen = RunFilter(tags=row["tags"], status=status)
+        wanted = [each for each in rows if _fits(each, chosen, ())]
+        page, _ = _page(asked, chosen, RunOrder.NEWEST, 1_000, None)
+        assert [run.execution for run in page] == _sorted(wanted, RunOrder.NEWEST)
+        assert (row in wanted) is (status in (None, row["status"]))
 
 
 @pytest.mark.slow("fills the tables again and again")
