@@ -55,11 +55,11 @@ class Period(NamedTuple):
 
 
 class _Text:
-    """Collects the conditions of a statement, and its values."""
+    """Collects the conditions of a statement, and its values, which a part shares with the whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, values: list[Scalar] | None = None) -> None:
         self.conditions: list[str] = []
-        self.values: list[Scalar] = []
+        self.values: list[Scalar] = [] if values is None else values
 
     def mark(self, value: Scalar) -> str:
         self.values.append(fitting(value) if isinstance(value, str) else value)
@@ -182,9 +182,9 @@ class Questions:
         """Ask for how many runs a criterion in shadow voted, by its vote."""
         text = _Text()
         text.conditions += ["t.shadow >= ''", "t.shadow IS NOT NULL"]
-        joined = self._of_period(text, period)
+        self._of_period(text, period)
         return Statement(
-            f"SELECT t.criterion, t.shadow, count(DISTINCT t.execution) FROM v1_evaluations t{joined}{text.where} "  # noqa: S608
+            f"SELECT t.criterion, t.shadow, count(DISTINCT t.execution) FROM v1_evaluations t{text.where} "  # noqa: S608
             "GROUP BY t.criterion, t.shadow",
             text.values,
         )
@@ -213,20 +213,19 @@ class Questions:
         counted = OF_ALL_TENANTS.get(table, table) if self.tenant is None else table
         return Statement(f"SELECT {listed} FROM {counted.name}{text.where}{grouped}", text.values)  # noqa: S608
 
-    def _of_period(self, text: _Text, period: Period) -> str:
-        """Add the conditions of runs to a question about parts of them. Return what has to be joined for them."""
-        many = len(text.conditions)
+    def _of_period(self, text: _Text, period: Period) -> None:
+        """Add the conditions of runs to a question about few parts of them, if there are any."""
+        of_run = _Text(text.values)
         for sign, at in ((">=", period.since), ("<=", period.until)):
             if at is not None:
-                text.conditions.append(f"+e.started_at {sign} {text.mark(at)}")
-        self._of_tenant(text, "e.tenant")
+                of_run.conditions.append(f"+e.started_at {sign} {of_run.mark(at)}")
+        self._of_tenant(of_run, "e.tenant")
         if period.agent is not None:
-            text.conditions.append(f"e.name || '' = {text.mark(period.agent)}")
-        if len(text.conditions) == many:
-            return ""
-        text.conditions.append("e.execution = t.execution")
-        # SQLite keeps the order of a cross join.
-        return " CROSS JOIN v1_executions e"
+            of_run.conditions.append(f"e.name || '' = {of_run.mark(period.agent)}")
+        if of_run.conditions:
+            of_run.conditions.append("e.execution = t.execution")
+            # A value and neither a join nor EXISTS: for those PostgreSQL reads all runs.
+            text.conditions.append(f"(SELECT 1 FROM v1_executions e{of_run.where}) = 1")  # noqa: S608
 
     def _of_filter(self, text: _Text, asked: RunFilter, now: int, crashed: Collection[str], *, by_key: bool) -> bool:
         """Add the conditions of a filter. Return whether what is found is in the order of executions."""
