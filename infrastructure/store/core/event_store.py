@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import TypeVar
@@ -41,10 +40,11 @@ from steptrail.infrastructure.store.core.blobs import (
 from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
-from steptrail.infrastructure.store.core.lease import HeldLease, Leases, give_back
+from steptrail.infrastructure.store.core.lease import HeldLease, Leases, StoreLease, give_back
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
+    StreamRead,
     check_not_erased,
     read_log,
     read_newest_of,
@@ -71,18 +71,6 @@ _REST_SECONDS = 0.005
 """After how long without a write the recorder does what it has put off."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRead:
-    """The result of `read`. `head` is the head of the last record, or of the event that was read after.
-
-    `is_end` is True when no event stood behind it.
-    """
-
-    records: Sequence[Recorded[Event]]
-    head: StreamHead
-    is_end: bool
 
 
 class RecorderEventStore:
@@ -156,8 +144,8 @@ class RecorderEventStore:
         """
         try:
             if isinstance(after, int):
-                return StreamRead(*await self._ask(lambda: read_stream(self.recorder, stream, after, limit)))
-            return StreamRead(*await self._ask(lambda: read_sound(self.recorder, stream, after, limit)))
+                return await self._ask(lambda: read_stream(self.recorder, stream, after, limit))
+            return await self._ask(lambda: read_sound(self.recorder, stream, after, limit))
         except CorruptRecord as error:
             with suppress(StoreError):
                 await finished(self._submit(self._writer, partial(self._mark, error)))
@@ -340,18 +328,20 @@ class RecorderEventStore:
         auxiliary = self.recorder.auxiliary
         return await self._ask(lambda: blob_faults(auxiliary.digests(), auxiliary.body, auxiliary.states_with_blobs()))
 
-    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> "StoreLease":
+    async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> StoreLease:
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
-        future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
-        try:
-            held = await finished(future)
-        except asyncio.CancelledError:
-            if future.done() and not future.cancelled() and future.exception() is None:
-                future.result().release()
-            raise
+        held = self._leased_here(stream, owner, take_over=take_over)
+        if held is None:
+            future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
+            try:
+                held = await finished(future)
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    future.result().release()
+                raise
         with self._lock:
             self._leases_held += 1
-        return StoreLease(self, held)
+        return StoreLease(partial(self._give_up, held))
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""
@@ -390,12 +380,26 @@ class RecorderEventStore:
         for threads in (self._keeper, self._reader, self._writer):
             threads.shutdown()
 
-    async def give_up(self, lease: HeldLease) -> None:
+    async def _give_up(self, lease: HeldLease) -> None:
         """Release a lease that was granted here, once; after `close` it has been released already."""
         with self._lock:
             self._leases_held -= 1
+            is_quick = self._leases_held == 0 and self._is_quick
         with suppress(StoreUnavailable):
-            await finished(self._submit(self._keeper, lease.release))
+            if is_quick:
+                lease.release()
+            else:
+                await finished(self._submit(self._keeper, lease.release))
+
+    def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
+        """Take a lease in the caller's thread; None when the keeper is to take it. See `_written_here`."""
+        self._check_process()
+        with self._lock:
+            # Under the lock, so that closing finds what was granted.
+            self._check_open()
+            if self._leases_held or not self._is_quick:
+                return None
+            return self._leases.acquire_at_once(stream, owner, take_over=take_over)
 
     def _written_here(self, pending: PendingCommit) -> StreamHead | StoreError | None:
         """Write a commit in the caller's thread, and return its outcome; None when it is to be queued.
@@ -406,7 +410,7 @@ class RecorderEventStore:
         self._check_process()
         with self._lock:
             self._check_open()
-            alone = self._leases_held == 1 and not self._draining and self._took < self._quick
+            alone = self._leases_held == 1 and self._is_quick
             if not (alone and self._writing.acquire(blocking=False)):
                 return None
         try:
@@ -461,6 +465,11 @@ class RecorderEventStore:
             return threads.submit(work)
 
     @property
+    def _is_quick(self) -> bool:
+        """Whether nothing is queued, and the last write was as quick as one that may hold an event loop."""
+        return not self._draining and self._took < self._quick
+
+    @property
     def _is_inherited(self) -> bool:
         return os.getpid() != self._process
 
@@ -473,20 +482,6 @@ class RecorderEventStore:
     def _check_open(self) -> None:
         if self._closing is not None:
             raise StoreUnavailable(f"the store {self._name} is closed")
-
-
-class StoreLease:
-    """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
-
-    def __init__(self, store: RecorderEventStore, held: HeldLease) -> None:
-        self._store: RecorderEventStore | None = store
-        self._held = held
-
-    async def release(self) -> None:
-        """Give the session up. Safe to call twice."""
-        store, self._store = self._store, None
-        if store is not None:
-            await store.give_up(self._held)
 
 
 _Ended = tuple[Uncancellable[StreamHead], StreamHead | BaseException]

@@ -1,31 +1,46 @@
 """Leases: who is running which session right now. Advisory; what keeps two writers apart is the expected version.
 
-Beside `runs.db` lies `runs.db-leases/`. A lease is one file there, locked through `filelock`: the kernel frees the lock
-when the process dies, SIGKILL included. Takeovers add a generation, a second file, while the old holder keeps its own;
-without a takeover a lease is granted only when no generation is held. Every look, creation and removal happens under
-one guard lock that itself is never removed, so a lease file can be unlinked without splitting those who wait for it.
-The owner stands in a file of its own, because opening a lock file may empty it.
+Beside `runs.db` lies `runs.db-leases/`. A lease is a file there. It tells its owner and names a *holder*: another file,
+one for all leases of a store, which the store keeps locked through `filelock`. The kernel frees that lock when the
+process dies, SIGKILL included, and then all its leases are dead. It is one for all because each lock takes one of the
+thousand files that a process may have open, and as long as half a commit.
+
+Takeovers add a generation, a second lease, while the old one stays; without a takeover a lease is granted only when no
+generation is live. Every look and every creation happens under one guard lock that itself is never removed. Who removes
+a lease of its own needs no guard: others find the file, or do not.
 
 Lock files are not inherited by programs that are started. A child made by `fork` gets the descriptor, and `filelock` 4
-closes it there at once; with an older one, or a fork behind Python's back, the lease lives until that child ends too.
+closes it there at once; with an older one, or a fork behind Python's back, the leases live until that child ends too.
 """
 
 import json
 import os
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from secrets import token_hex
 from typing import Protocol
 
 from filelock import FileLock, Timeout
 
-from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreReadOnly, StoreUnavailable
+from steptrail.domain.errors import SessionBusy, StoreError, StoreLocked, StoreReadOnly
 from steptrail.infrastructure.store.core.file_errors import file_error
-from steptrail.infrastructure.store.core.lease_looking import SeenLease, is_locked, lock_files, look_at_leases
+from steptrail.infrastructure.store.core.lease_looking import (
+    HOLDER,
+    LEASE,
+    LeaseFile,
+    SeenLease,
+    holder_file,
+    holder_of,
+    is_live,
+    is_locked,
+    lease_files,
+    look_at_leases,
+)
 
 _POLL_SECONDS = 0.01
 
@@ -45,6 +60,10 @@ class Leases(Protocol):
         """Return the lease of a stream or raise `SessionBusy`."""
         ...
 
+    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
+        """Do what `acquire` does, or return None when that takes longer than to write into a file."""
+        ...
+
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
         ...
@@ -52,6 +71,19 @@ class Leases(Protocol):
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
         ...
+
+
+class StoreLease:
+    """A lease of the port. Freed when the store is closed, and when the process dies, there or after its term."""
+
+    def __init__(self, give_up: Callable[[], Awaitable[None]]) -> None:
+        self._give_up: Callable[[], Awaitable[None]] | None = give_up
+
+    async def release(self) -> None:
+        """Give the session up. Safe to call twice."""
+        give_up, self._give_up = self._give_up, None
+        if give_up is not None:
+            await give_up()
 
 
 def give_back(leases: Leases, is_erased: Callable[[str], bool]) -> None:
@@ -71,34 +103,39 @@ class FileLeases:
     def __init__(self, database: Path, *, patience: float) -> None:
         self._folder = _folder(database)
         self._patience = patience
-        self._held: set[_FileLease] = set()
+        self._holder: FileLock | None = None
+        self._held: set[Path] = set()
         self._lock = threading.Lock()
 
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Return the lease of a stream or raise `SessionBusy`; raise `StoreUnavailable` when files fail."""
-        with self._guard():
+        return self._acquire(stream, owner, take_over=take_over, patience=self._patience)
+
+    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
+        """Do what `acquire` does, or return None while somebody else takes a lease or looks."""
+        try:
+            return self._acquire(stream, owner, take_over=take_over, patience=0)
+        except StoreLocked:
+            return None
+
+    def _acquire(self, stream: str, owner: str, *, take_over: bool, patience: float) -> HeldLease:
+        with self._guard(patience):
             name = _file_name(stream)
-            # What has no number was put there by somebody else, and is left as it is.
-            generations = sorted((path for path in lock_files(self._folder, name) if _number(path)), key=_number)
-            held = [path for path in generations if not _cleared(path)]
+            there = sorted(lease_files(self._folder, name), key=lambda each: each.number)
+            held = [each for each in there if not self._cleared(each)]
             if held and not take_over:
-                raise SessionBusy(session_in(stream), _read_owner(held[-1]))
-            path = self._folder / f"{name}.{_number(held[-1]) + 1 if held else 1}.lock"
-            lock = FileLock(path, thread_local=False)
-            lock.acquire(blocking=False)
+                raise SessionBusy(session_in(stream), _read_owner(held[-1].path))
+            number = held[-1].number + 1 if held else 1
+            path = self._folder / f"{name}.{number}.{holder_of(self._locked_holder())}{LEASE}"
             try:
-                # Not written into: what stands there may be a pipe, and nobody else's that lives.
-                _owner_file(path).unlink(missing_ok=True)
-                _owner_file(path).write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
+                path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
             except BaseException:
                 # A lease that was not granted leaves nothing behind.
-                lock.release(force=True)
                 _remove(path)
                 raise
-        lease = _FileLease(self, lock, path)
-        with self._lock:
-            self._held.add(lease)
-        return lease
+            with self._lock:
+                self._held.add(path)
+        return _FileLease(self, path)
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
@@ -107,33 +144,63 @@ class FileLeases:
     def close(self) -> None:
         """Release every lease that was granted here. Safe to call twice."""
         with self._lock:
-            held = list(self._held)
-        for lease in held:
-            lease.release()
-
-    def give_up(self, lease: "_FileLease") -> None:
-        """Free a lease and remove its files. Only the first call does anything."""
-        with self._lock:
-            if lease not in self._held:
-                return
-            self._held.remove(lease)
-        # Without the guard the files must stay: somebody may be looking at them. The next to acquire removes them.
-        try:
-            if not self._folder.is_dir():
-                return
-            with self._guard():
-                lease.lock.release(force=True)
-                _remove(lease.path)
-        except (StoreLocked, StoreUnavailable):
+            held, holder = list(self._held), self._holder
+            self._holder = None
+        for path in held:
+            self.give_up(path)
+        if holder is None:
             return
-        finally:
-            lease.lock.release(force=True)
+        # Without the guard the file must stay: somebody may be trying its lock. Who finds it dead removes it.
+        with suppress(StoreError, OSError):
+            if self._folder.is_dir():
+                with self._guard(self._patience):
+                    holder.release(force=True)
+                    _remove(Path(holder.lock_file))
+        holder.release(force=True)
+
+    def give_up(self, path: Path) -> None:
+        """Free a lease and remove its file. Only the first call does anything."""
+        with self._lock:
+            if path not in self._held:
+                return
+            self._held.remove(path)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError:
+            # Windows keeps a file that somebody reads. Under the guard nobody does.
+            with suppress(StoreError), self._guard(self._patience):
+                path.unlink(missing_ok=True)
+
+    def _cleared(self, lease: LeaseFile) -> bool:
+        """Remove a lease that nobody holds; return whether it was one. Call it under the guard."""
+        with self._lock:
+            if lease.path in self._held:
+                return False
+            is_of_here = self._holder is not None and lease.holder == holder_of(self._holder)
+        if not is_of_here:
+            if is_live(lease):
+                return False
+            _remove(holder_file(lease))
+        _remove(lease.path)
+        return True
+
+    def _locked_holder(self) -> FileLock:
+        """Return the lock that says that this store lives. Call it under the guard."""
+        # Whoever removes the folder removes all leases, and this one: then the next leases need another.
+        if self._holder is None or not Path(self._holder.lock_file).exists():
+            for left in self._folder.glob(f"*{HOLDER}"):
+                if not is_locked(left):
+                    _remove(left)
+            holder = FileLock(self._folder / f"{token_hex(8)}{HOLDER}", thread_local=False)
+            holder.acquire(blocking=False)
+            self._holder = holder
+        return self._holder
 
     @contextmanager
-    def _guard(self) -> Generator[None]:
+    def _guard(self, patience: float) -> Generator[None]:
         try:
             self._folder.mkdir(exist_ok=True)
-            guard = FileLock(self._folder / "guard", thread_local=False, timeout=self._patience)
+            guard = FileLock(self._folder / "guard", thread_local=False, timeout=patience)
             with guard.acquire(poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:
@@ -143,11 +210,11 @@ class FileLeases:
 
 
 class _FileLease:
-    def __init__(self, leases: FileLeases, lock: FileLock, path: Path) -> None:
-        self._leases, self.lock, self.path = leases, lock, path
+    def __init__(self, leases: FileLeases, path: Path) -> None:
+        self._leases, self._path = leases, path
 
     def release(self) -> None:
-        self._leases.give_up(self)
+        self._leases.give_up(self._path)
 
 
 class MemoryLeases:
@@ -166,6 +233,10 @@ class MemoryLeases:
             lease = _MemoryLease(self, stream, owner_here(stream, owner))
             held.append(lease)
         return lease
+
+    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
+        """Do what `acquire` does."""
+        return self.acquire(stream, owner, take_over=take_over)
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all."""
@@ -206,6 +277,10 @@ class NoLeases:
         """Raise `StoreReadOnly`."""
         raise StoreReadOnly(f"the store {self._store} was opened for reading only: {owner} cannot run {stream!r} on it")
 
+    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
+        """Raise `StoreReadOnly`."""
+        return self.acquire(stream, owner, take_over=take_over)
+
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
         return _look(_folder(self._store), self._patience, stream)
@@ -226,27 +301,9 @@ def _look(folder: Path, patience: float, stream: str | None) -> list[SeenLease] 
     return look_at_leases(folder, patience=patience, name="" if stream is None else _file_name(stream))
 
 
-def _cleared(path: Path) -> bool:
-    if is_locked(path):
-        return False
-    _remove(path)
-    return True
-
-
 def _remove(path: Path) -> None:
     with suppress(OSError):
-        _owner_file(path).unlink(missing_ok=True)
         path.unlink(missing_ok=True)
-
-
-def _number(path: Path) -> int:
-    """Return which generation of its lease a file is; 0 for none."""
-    number = path.name.split(".")[1]
-    return int(number) if number.isascii() and number.isdigit() else 0
-
-
-def _owner_file(path: Path) -> Path:
-    return path.with_suffix(".owner")
 
 
 def session_in(stream: str) -> str:
@@ -275,7 +332,7 @@ def _tell(said: dict[str, str]) -> str:
 
 def _read_owner(path: Path) -> str | None:
     try:
-        said: dict[str, str] = json.loads(_owner_file(path).read_text(encoding="utf-8"))
+        said: dict[str, str] = json.loads(path.read_text(encoding="utf-8"))
         return _tell(said)
     except (OSError, ValueError, KeyError):
         return None

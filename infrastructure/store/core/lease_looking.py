@@ -9,10 +9,13 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from filelock import FileLock, Timeout
 
 _POLL_SECONDS = 0.01
+LEASE, HOLDER = ".lease", ".holder"
+"""With what the names of the two kinds of files end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +27,36 @@ class SeenLease:
     is_live: bool
 
 
-def lock_files(folder: Path, name: str = "") -> list[Path]:
-    """Return the lock files in `folder` whose names begin like `name`, in order. Reads no pattern for each lease."""
-    names = [each for each in sorted(os.listdir(folder)) if each.startswith(name) and each.endswith(".lock")]
-    return [folder / each for each in names if each.count(".") > 1]
+class LeaseFile(NamedTuple):
+    """The file of a lease: which generation of its lease it is, and the name of its holder."""
+
+    path: Path
+    number: int
+    holder: str
+
+
+def lease_files(folder: Path, name: str = "") -> list[LeaseFile]:
+    """Return the leases in `folder` whose names begin like `name`, in order. Reads no pattern for each lease.
+
+    What has another form was put there by somebody else, and is left alone.
+    """
+    found: list[LeaseFile] = []
+    for each in sorted(os.listdir(folder)):
+        if each.startswith(name) and each.endswith(LEASE):
+            _, *parts = each.removesuffix(LEASE).split(".")
+            if len(parts) == 2 and parts[0].isascii() and parts[0].isdigit() and int(parts[0]):
+                found.append(LeaseFile(folder / each, int(parts[0]), parts[1]))
+    return found
+
+
+def holder_file(lease: LeaseFile) -> Path:
+    """Return the file that is locked for as long as the holder of a lease lives."""
+    return lease.path.with_name(lease.holder + HOLDER)
+
+
+def holder_of(holder: FileLock) -> str:
+    """Return the name of a holder by which leases name it."""
+    return Path(holder.lock_file).name.removesuffix(HOLDER)
 
 
 def look_at_leases(folder: Path, *, patience: float, name: str = "") -> list[SeenLease] | None:
@@ -41,19 +70,26 @@ def look_at_leases(folder: Path, *, patience: float, name: str = "") -> list[See
         if not guard.exists():
             return []
         with FileLock(guard, thread_local=False, timeout=patience).acquire(poll_interval=_POLL_SECONDS):
-            return [_seen(path) for path in lock_files(folder, name)]
+            return [_seen(lease) for lease in lease_files(folder, name)]
     except (Timeout, OSError):
         return None
 
 
-def _seen(path: Path) -> SeenLease:
+def _seen(lease: LeaseFile) -> SeenLease:
     said: dict[str, str] = {}
     with suppress(OSError, TypeError, ValueError):
-        said = dict(json.loads(path.with_suffix(".owner").read_text(encoding="utf-8")))
+        said = dict(json.loads(lease.path.read_text(encoding="utf-8")))
     owner = (
         f"{said['owner']} (pid {said['pid']} on {said['host']})" if said.keys() >= {"owner", "pid", "host"} else None
     )
-    return SeenLease(said.get("stream"), owner, is_locked(path))
+    return SeenLease(said.get("stream"), owner, is_live(lease))
+
+
+def is_live(lease: LeaseFile) -> bool:
+    """Tell whether the holder of a lease lives. Ask under the guard."""
+    holder = holder_file(lease)
+    # A lock that is not there would be made by the look.
+    return holder.exists() and is_locked(holder)
 
 
 def is_locked(path: Path) -> bool:

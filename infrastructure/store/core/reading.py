@@ -5,6 +5,7 @@ was read too; where reading began in the middle of a commit, one look back finds
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
@@ -22,13 +23,20 @@ from steptrail.runtime.kernel.kinds import KINDS
 _CHAIN_PAGE = 500
 
 
-def read_stream(
-    recorder: Recorder, stream: str, after: int, limit: int | None
-) -> tuple[list[Recorded[Event]], StreamHead, bool]:
-    """Return the records after version `after`, the head of the last of them, and whether no event stood behind it.
+@dataclass(frozen=True, slots=True)
+class StreamRead:
+    """The part of a stream that was read. `head` is the head of the last record, or of the event that was read after.
 
-    Without any record the head is that of event `after`. Raises `CorruptRecord`.
+    `is_end` is True when no event stood behind it.
     """
+
+    records: Sequence[Recorded[Event]]
+    head: StreamHead
+    is_end: bool
+
+
+def read_stream(recorder: Recorder, stream: str, after: int, limit: int | None) -> StreamRead:
+    """Return the records after version `after`. Raises `CorruptRecord`."""
     rows = recorder.select_rows(stream, after, limit)
     if rows and rows[-1][1] == Erased.TYPE:
         check_not_erased(recorder, stream)
@@ -56,13 +64,11 @@ def read_stream(
         head_of_last = StreamHead(last, digest)
     else:
         head_of_last = recorder.select_head(stream, last) if last else EMPTY_STREAM
-    return records, head_of_last, limit is None or len(rows) < limit
+    return StreamRead(records, head_of_last, limit is None or len(rows) < limit)
 
 
-def read_sound(
-    recorder: Recorder, stream: str, after: StreamHead, limit: int | None
-) -> tuple[list[Recorded[Event]], StreamHead, bool]:
-    """Return the records of whole commits after a head, the head of the last, and whether no event stood behind it.
+def read_sound(recorder: Recorder, stream: str, after: StreamHead, limit: int | None) -> StreamRead:
+    """Return the records of whole commits after a head.
 
     The digest chain proves that they are what was appended after that head; otherwise `CorruptRecord` is raised. They
     are at most `limit`, or one commit that is longer.
@@ -72,7 +78,7 @@ def read_sound(
         check_not_erased(recorder, stream)
     is_end = limit is None or len(rows) <= limit
     if limit == 0:
-        return [], after, is_end
+        return StreamRead([], after, is_end)
     if limit is not None and not is_end:
         wanted, ends = limit, _ends(rows)
         while not ends and len(rows) > wanted:
@@ -98,7 +104,7 @@ def read_sound(
         topic = rows[fault.version - after.version - 1].topic
         why = f"what is stored is not what was appended (commit {fault.commit_id}: {fault.why})"
         raise CorruptRecord(stream, fault.version, topic, f"{why}: nothing was done; restore the store from a copy")
-    return records, StreamHead(rows[-1].version, digest or b"") if rows else after, is_end
+    return StreamRead(records, StreamHead(rows[-1].version, digest or b"") if rows else after, is_end)
 
 
 def read_proven(

@@ -62,6 +62,10 @@ class PostgresLeases:
                 self._renewer.start()
         return _RowLease(self, token)
 
+    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> None:
+        """Return None: a server is asked in another thread."""
+        return
+
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all. Raises what the server says."""
         rows = self._run(

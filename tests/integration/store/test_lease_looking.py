@@ -66,15 +66,15 @@ async def test_given_many_who_look_then_nobody_who_takes_is_told_that_it_is_busy
 
 def test_given_lease_files_that_are_not_what_they_seem_then_the_owner_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "guard").touch()
-    (tmp_path / "of-nobody.lock").touch()
-    (tmp_path / "aa.1.lock").touch()
-    (tmp_path / "bb.1.lock").touch()
-    (tmp_path / "bb.1.owner").write_text("[1", encoding="utf-8")
-    (tmp_path / "cc.1.lock").touch()
-    (tmp_path / "cc.1.owner").write_text("7", encoding="utf-8")
+    (tmp_path / "of-nobody.lease").touch()
+    (tmp_path / "left.holder").touch()
+    (tmp_path / "aa.1.left.lease").touch()
+    (tmp_path / "bb.1.left.lease").write_text("[1", encoding="utf-8")
+    (tmp_path / "cc.1.gone.lease").write_text("7", encoding="utf-8")
     seen = look_at_leases(tmp_path, patience=1)
     assert seen is not None
     assert [(lease.stream, lease.owner, lease.is_live) for lease in seen] == [(None, None, False)] * 3
+    assert not (tmp_path / "gone.holder").exists()
     assert look_at_leases(tmp_path / "none", patience=1) == []
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -120,8 +121,9 @@ async def test_the_lease_that_a_killed_process_has_left_of_an_erased_session_goe
     assert len(files(tmp_path)) == 3
     await store.erase({"agent:s1": 1}, at=1, by="ana", reason="asked")
     await store.scrub()
-    assert files(tmp_path) == ["guard"]
+    assert [name.rpartition(".")[2] for name in files(tmp_path)] == ["holder", "guard"]
     await store.close()
+    assert files(tmp_path) == ["guard"]
 
 
 async def test_a_process_that_ends_well_leaves_no_lease_and_no_file(url: str, tmp_path: Path) -> None:
@@ -176,18 +178,19 @@ async def test_any_session_name_makes_a_file(url: str, tmp_path: Path) -> None:
     store = open_store(url)
     names = ["agent:../../x", "agent:" + "n" * 5000, "agent:a/b", "agent:ü\n", "agent:"]
     leases = [await store.acquire(name, owner="w") for name in names]
-    assert len(files(tmp_path)) == 1 + 2 * len(names)
+    assert len(files(tmp_path)) == 2 + len(names)
     for lease in leases:
         await lease.release()
-    assert files(tmp_path) == ["guard"]
+    assert len(files(tmp_path)) == 2
     await store.close()
+    assert files(tmp_path) == ["guard"]
 
 
 def test_an_owner_that_cannot_be_read_is_busy_all_the_same(tmp_path: Path) -> None:
     leases = FileLeases(tmp_path / "runs.db", patience=1)
     leases.acquire("agent:s1", "w1", take_over=False)
-    for path in (tmp_path / "runs.db-leases").glob("*.owner"):
-        path.write_text("{")
+    (path,) = (tmp_path / "runs.db-leases").glob("*.lease")
+    path.write_text("{")
     with pytest.raises(SessionBusy) as caught:
         leases.acquire("agent:s1", "w2", take_over=False)
     assert caught.value.owner is None
@@ -207,8 +210,10 @@ def test_a_lease_that_finds_no_room_is_refused_and_leaves_nothing_behind(
         patched.setattr(Path, "write_text", write)
         with pytest.raises(StoreFull, match=r"^no space left for the leases in .*: nothing was written, free some and"):
             leases.acquire("agent:s1", "w1", take_over=False)
-    assert files(tmp_path) == ["guard"]
+    assert leases.seen() == []
     leases.acquire("agent:s1", "w1", take_over=False).release()
+    leases.close()
+    assert files(tmp_path) == ["guard"]
 
 
 def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: Path) -> None:
@@ -234,25 +239,27 @@ def test_leases_that_somebody_else_holds_the_guard_of_are_given_up_after_a_while
     leases.acquire("agent:s2", "w1", take_over=False).release()
 
 
-@pytest.mark.parametrize("middle", ["copy", "1 (2)", "-5", "\u00b2", "0", "9" * 200])
+@pytest.mark.parametrize("middle", ["copy", "1 (2)", "-5", "\u00b2", "0", "1.2", ""])
 def test_a_file_that_somebody_else_put_among_the_leases_keeps_nobody_from_running(tmp_path: Path, middle: str) -> None:
     leases = FileLeases(tmp_path / "runs.db", patience=1)
     leases.acquire("agent:s1", "w1", take_over=False).release()
     taken = leases.acquire("agent:s1", "w1", take_over=False)
-    (name,) = (path.name.partition(".")[0] for path in (tmp_path / "runs.db-leases").glob("*.lock"))
+    ((name, _, holder, _),) = (path.name.split(".") for path in (tmp_path / "runs.db-leases").glob("*.lease"))
     taken.release()
-    (tmp_path / "runs.db-leases" / f"{name}.{middle}.lock").touch()
+    strange = tmp_path / "runs.db-leases" / f"{name}.{middle}.{holder}.lease"
+    strange.touch()
     leases.acquire("agent:s1", "w2", take_over=False)
     with pytest.raises(SessionBusy):
         leases.acquire("agent:s1", "w3", take_over=False)
     leases.acquire("agent:s1", "w3", take_over=True)
     leases.close()
+    assert strange.exists()
 
 
-async def test_a_pipe_in_the_place_of_an_owner_is_not_waited_for(tmp_path: Path) -> None:
+async def test_a_pipe_in_the_place_of_a_lease_is_not_waited_for(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path / 'runs.db'}")
     lease = await store.acquire("agent:s1", owner="worker-7")
-    (told,) = (tmp_path / "runs.db-leases").glob("*.owner")
+    (told,) = (tmp_path / "runs.db-leases").glob("*.lease")
     await lease.release()
     os.mkfifo(told)
     async with asyncio.timeout(20):
@@ -260,3 +267,88 @@ async def test_a_pipe_in_the_place_of_an_owner_is_not_waited_for(tmp_path: Path)
     with pytest.raises(SessionBusy, match="worker-8"):
         await store.acquire("agent:s1", owner="worker-9")
     await store.close()
+
+
+async def test_the_leases_of_many_sessions_take_one_open_file(url: str) -> None:
+    store = open_store(url)
+    await store.acquire("agent:s0", owner="me")
+    before = len(os.listdir("/dev/fd"))
+    for number in range(1, 40):
+        await store.acquire(f"agent:s{number}", owner="me")
+    assert len(os.listdir("/dev/fd")) == before
+    leased = await store.leased()
+    assert leased is not None
+    assert len(leased) == 40
+    await store.close()
+
+
+def test_given_a_lease_folder_that_was_removed_then_the_next_lease_is_held_as_ever(tmp_path: Path) -> None:
+    ours, other = (FileLeases(tmp_path / "runs.db", patience=1) for _ in range(2))
+    ours.acquire("agent:s1", "w1", take_over=False)
+    shutil.rmtree(tmp_path / "runs.db-leases")
+    lease = ours.acquire("agent:s2", "w1", take_over=False)
+    with pytest.raises(SessionBusy, match="w1"):
+        other.acquire("agent:s2", "w2", take_over=False)
+    lease.release()
+    other.acquire("agent:s2", "w2", take_over=False)
+    ours.close()
+    other.close()
+    assert files(tmp_path) == ["guard"]
+
+
+def test_a_lease_that_cannot_be_removed_while_somebody_reads_it_is_removed_under_the_guard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    lease = leases.acquire("agent:s1", "w1", take_over=False)
+    really, refused = Path.unlink, [True]
+
+    def unlink(path: Path, *, missing_ok: bool = False) -> None:
+        if refused:
+            # As Windows does.
+            refused.clear()
+            raise PermissionError(13, "in use", str(path))
+        really(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    lease.release()
+    assert (refused, leases.seen()) == ([], [])
+    leases.close()
+
+
+def test_a_lease_that_could_not_be_removed_at_all_is_free_for_its_own_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = FileLeases(tmp_path / "runs.db", patience=1)
+    lease = leases.acquire("agent:s1", "w1", take_over=False)
+    with monkeypatch.context() as patched:
+
+        def unlink(path: Path, *, missing_ok: bool = False) -> None:
+            raise PermissionError(13, f"refused whether it is there or not: {missing_ok}", str(path))
+
+        patched.setattr(Path, "unlink", unlink)
+        lease.release()
+    leases.acquire("agent:s1", "w2", take_over=False).release()
+    leases.close()
+
+
+async def test_what_a_killed_process_has_left_is_seen_until_somebody_takes_that_lease(url: str, tmp_path: Path) -> None:
+    with holder(url, "worker-7") as process:
+        process.kill()
+        process.wait()
+    store = open_store(url)
+    lease = await store.acquire("agent:s2", owner="me")
+    seen = {each.stream: each.is_live for each in await store.leases() or ()}
+    assert seen == {"agent:s1": False, "agent:s2": True}
+    # The holder of the dead has gone already, and only that.
+    assert len(list((tmp_path / "runs.db-leases").glob("*.holder"))) == 1
+    await lease.release()
+    await (await store.acquire("agent:s1", owner="me")).release()
+    assert await store.leases() == []
+    with holder(url, "worker-8") as process:
+        process.kill()
+        process.wait()
+    await (await store.acquire("agent:s1", owner="me")).release()
+    assert len(list((tmp_path / "runs.db-leases").glob("*.holder"))) == 1
+    await store.close()
+    assert files(tmp_path) == ["guard"]

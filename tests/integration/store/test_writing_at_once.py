@@ -3,14 +3,16 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, closing, suppress
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
+from filelock import FileLock
 
-from steptrail.domain.errors import ConcurrencyConflict, StoreUnavailable
+from steptrail.domain.errors import ConcurrencyConflict, SessionBusy, StoreUnavailable
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
@@ -18,7 +20,7 @@ from steptrail.infrastructure.store.core.lease import FileLeases
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
 
-HERE, WRITER = threading.main_thread().name, "steptrail-writer"
+HERE, WRITER, KEEPER = threading.main_thread().name, "steptrail-writer", "steptrail-reader"
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def wrote(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def opened(path: Path, *, quick: float) -> RecorderEventStore:
     """Open a store that holds any write for quick that took less than `quick` seconds."""
     recorder = open_store(f"sqlite:///{path}").recorder
-    return RecorderEventStore(recorder, FileLeases(path, patience=5), name=str(path), quick=quick)
+    return RecorderEventStore(recorder, FileLeases(path, patience=3600), name=str(path), quick=quick)
 
 
 @pytest.fixture
@@ -83,6 +85,63 @@ async def test_the_only_run_of_a_process_writes_in_the_thread_of_its_loop(
     lease = await store.acquire("agent:a", owner="me")
     await append(store, "agent:b", 1)
     assert wrote[4:] == [HERE]
+
+
+@pytest.fixture
+def leased(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that granted and freed leases, in order."""
+    names: list[str] = []
+
+    def noting(method: str) -> Callable[..., Any]:
+        really = getattr(FileLeases, method)
+
+        def noted(*args: Any, **how: Any) -> Any:
+            found = really(*args, **how)
+            names.append(threading.current_thread().name)
+            return found
+
+        return noted
+
+    for method in ("_acquire", "give_up"):
+        monkeypatch.setattr(FileLeases, method, noting(method))
+    return names
+
+
+async def test_the_only_run_of_a_process_takes_its_lease_in_the_thread_of_its_loop(
+    store: RecorderEventStore, leased: list[str]
+) -> None:
+    await (await store.acquire("agent:a", owner="me")).release()
+    assert leased == [HERE] * 2
+    lease = await store.acquire("agent:a", owner="me")
+    with pytest.raises(SessionBusy, match="me"):
+        await store.acquire("agent:a", owner="another")
+    other = await store.acquire("agent:b", owner="another")
+    await other.release()
+    assert leased[2:] == [HERE, KEEPER, KEEPER]
+    await lease.release()
+    await lease.release()
+    assert leased[5:] == [HERE]
+
+
+async def test_where_a_disk_is_not_quick_leases_are_taken_in_another_thread(path: Path, leased: list[str]) -> None:
+    store = opened(path, quick=0)
+    await append(store, "agent:a", 1)
+    await (await store.acquire("agent:a", owner="me")).release()
+    await store.close()
+    assert leased == [KEEPER] * 2
+
+
+async def test_another_process_that_takes_a_lease_is_waited_for_in_another_thread(
+    store: RecorderEventStore, path: Path, leased: list[str]
+) -> None:
+    await (await store.acquire("agent:a", owner="me")).release()
+    with FileLock(path.with_name("runs.db-leases") / "guard"):
+        acquiring = asyncio.ensure_future(store.acquire("agent:a", owner="me"))
+        await asyncio.sleep(0.05)
+        # The loop has come back here, so it was not held.
+        assert not acquiring.done()
+    await (await acquiring).release()
+    assert leased[2:] == [KEEPER, HERE]
 
 
 async def test_several_runs_share_commits_in_the_thread_that_writes(
