@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError, StoreUnavailable
 from steptrail.domain.kernel.erasure import Erasure
@@ -55,18 +55,17 @@ from steptrail.infrastructure.store.core.reading import (
 )
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.snapshots import unsealed
-from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished
+from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished, tell_all
 from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
-from steptrail.runtime.kernel.thread_calls import call_in_loop
 
-_COMMITS_PER_GROUP = 256
-_LOG_PAGE = 500
+_COMMITS_PER_GROUP, _LOG_PAGE = 256, 500
 _LARGE = 1 << 20
 """Bytes of a commit."""
 _QUICK_SECONDS = 0.002
 """How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
-
+_FEW, _ANY = 32, sys.maxsize
+"""How many events are read in the time of a commit."""
 _REST_SECONDS = 0.005
 """After how long without a write the recorder does what it has put off."""
 
@@ -78,8 +77,8 @@ class RecorderEventStore:
 
     `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
     freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write may
-    have taken for the next one to be made in the caller's thread. `live_bus` carries live updates between the processes
-    that have this store; None when the database cannot.
+    have taken for the caller's thread to ask the database itself; 0 where no loop may wait for it. `live_bus` carries
+    live updates between the processes that have this store; None when the database cannot.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class RecorderEventStore:
         self._writing = threading.Lock()
         """Held by the thread that writes commits now. It may be taken under the other lock, and not the other way."""
         self._quick, self._took = quick, inf
-        self._leases_held = 0
+        self._leases_held = self._asked = 0
         self._process = os.getpid()
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
@@ -144,8 +143,8 @@ class RecorderEventStore:
         """
         try:
             if isinstance(after, int):
-                return await self._ask(lambda: read_stream(self.recorder, stream, after, limit))
-            return await self._ask(lambda: read_sound(self.recorder, stream, after, limit))
+                return await self._read(stream, after, lambda: read_stream(self.recorder, stream, after, limit))
+            return await self._read(stream, after.version, lambda: read_sound(self.recorder, stream, after, limit))
         except CorruptRecord as error:
             with suppress(StoreError):
                 await finished(self._submit(self._writer, partial(self._mark, error)))
@@ -172,7 +171,7 @@ class RecorderEventStore:
 
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown."""
-        return await self._ask(lambda: self.recorder.select_version(stream))
+        return await self._read(stream, 0, lambda: self.recorder.select_version(stream), _ANY)
 
     async def digest(self, stream: str, version: int) -> bytes:
         """Return the digest of the commit that holds event `version` of the stream; empty when there is none."""
@@ -299,7 +298,7 @@ class RecorderEventStore:
             return None if row is None else unsealed(stream, row)
 
         try:
-            return await self._ask(looked)
+            return await self._read(stream, 0, looked)
         except ValueError as error:
             if on_damage is not None:
                 on_damage(str(error))
@@ -449,11 +448,20 @@ class RecorderEventStore:
             with self._lock:
                 # Before anybody is told: who appends again at once is not to queue because of this.
                 self._draining = is_more = bool(self._waiting)
-            by_loop: dict[asyncio.AbstractEventLoop, list[_Ended]] = {}
-            for (_, stored), outcome in zip(group, outcomes, strict=True):
-                by_loop.setdefault(stored.get_loop(), []).append((stored, outcome))
-            for loop, ended in by_loop.items():
-                call_in_loop(loop, _deliver, ended)
+            tell_all([(stored, outcome) for (_, stored), outcome in zip(group, outcomes, strict=True)])
+
+    async def _read(self, stream: str, after: int, question: Callable[[], T], few: int = _FEW) -> T:
+        """Ask about the events behind a version: in the caller's thread, by the rule for writes, if they are few."""
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            alone = self._leases_held <= 1 and self._asked == 0 and self._is_quick
+        if alone and self.recorder.select_version(stream) - after <= few:
+            answer = question()
+            # Whoever asks until something has changed lets those go on who change it.
+            await asyncio.sleep(0)
+            return answer
+        return await self._ask(question)
 
     async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
         return await asyncio.wrap_future(self._submit(threads or self._reader, question))
@@ -462,7 +470,15 @@ class RecorderEventStore:
         self._check_process()
         with self._lock:
             self._check_open()
-            return threads.submit(work)
+            future = threads.submit(work)
+            self._asked += threads is self._reader
+        if threads is self._reader:
+            future.add_done_callback(self._answered)
+        return future
+
+    def _answered(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._asked -= 1
 
     @property
     def _is_quick(self) -> bool:
@@ -482,14 +498,3 @@ class RecorderEventStore:
     def _check_open(self) -> None:
         if self._closing is not None:
             raise StoreUnavailable(f"the store {self._name} is closed")
-
-
-_Ended = tuple[Uncancellable[StreamHead], StreamHead | BaseException]
-
-
-def _deliver(ended: Sequence[_Ended]) -> None:
-    for stored, outcome in ended:
-        if isinstance(outcome, BaseException):
-            stored.set_exception(outcome)
-        else:
-            stored.set_result(outcome)

@@ -7,12 +7,13 @@ a commit of a tenth of a millisecond that is a third more. `put` costs a queue a
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import ParamSpec, TypeVar
 
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
+from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,6 +85,23 @@ async def finished(future: Future[T], *, on_cancel: Callable[[], None] | None = 
             wrapped.exception()  # looked at, so that no error is reported as unseen
         raise cancelled
     return wrapped.result()
+
+
+def tell_all(ended: Sequence[tuple[Uncancellable[T], T | BaseException]]) -> None:
+    """Give futures their results, or the errors that they end with, each in its own loop. Called in any thread."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Uncancellable[T], T | BaseException]]] = {}
+    for future, outcome in ended:
+        by_loop.setdefault(future.get_loop(), []).append((future, outcome))
+    for loop, of_loop in by_loop.items():
+        call_in_loop(loop, _tell, of_loop)
+
+
+def _tell(ended: Sequence[tuple[Uncancellable[T], T | BaseException]]) -> None:
+    for future, outcome in ended:
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
 
 
 def _work(jobs: "SimpleQueue[Job | None]", at_rest: Job | None, rest: float) -> None:

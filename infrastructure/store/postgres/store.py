@@ -39,5 +39,6 @@ def open_postgres(
         PostgresLeases(connections),
         name=name,
         readers=address.readers,
+        quick=0,
         live_bus=PostgresLiveBus(connections),
     )

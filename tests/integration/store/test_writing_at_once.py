@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from math import inf
 from pathlib import Path
@@ -20,7 +20,8 @@ from steptrail.infrastructure.store.core.lease import FileLeases
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
 
-HERE, WRITER, KEEPER = threading.main_thread().name, "steptrail-writer", "steptrail-reader"
+HERE, WRITER, READER = threading.main_thread().name, "steptrail-writer", "steptrail-reader"
+KEEPER = READER
 
 
 @pytest.fixture
@@ -144,6 +145,68 @@ async def test_another_process_that_takes_a_lease_is_waited_for_in_another_threa
     assert leased[2:] == [KEEPER, HERE]
 
 
+@pytest.fixture
+def reading(store: RecorderEventStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the threads that read rows of streams, in order."""
+    names: list[str] = []
+    really = store.recorder.select_rows
+
+    def select(stream: str, after: int, limit: int | None) -> Any:
+        names.append(threading.current_thread().name)
+        return really(stream, after, limit)
+
+    monkeypatch.setattr(store.recorder, "select_rows", select)
+    return names
+
+
+async def test_few_events_are_read_in_the_thread_of_the_loop_and_many_are_not(
+    store: RecorderEventStore, reading: list[str]
+) -> None:
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", *[Noted(text="x")] * 40))
+    assert len((await store.read("agent:a", after=30)).records) == 10
+    assert len((await store.read("agent:a")).records) == 40
+    assert await store.version("agent:a") == 40
+    assert reading == [HERE, READER]
+
+
+async def test_with_several_runs_all_is_read_in_another_thread(store: RecorderEventStore, reading: list[str]) -> None:
+    for stream in ("agent:a", "agent:b"):
+        await store.acquire(stream, owner="me")
+    await store.read("agent:first")
+    assert reading == [READER]
+
+
+async def test_a_question_does_not_hold_the_loop_while_another_one_is_answered(
+    store: RecorderEventStore, reading: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_answered = threading.Event()
+    really = store.recorder.select_all_streams
+
+    def slow() -> Sequence[str]:
+        is_answered.wait()
+        return really()
+
+    monkeypatch.setattr(store.recorder, "select_all_streams", slow)
+    first = asyncio.ensure_future(store.all_streams())
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(store.read("agent:first"))
+    await asyncio.sleep(0.05)
+    # The loop has come back here, so it was not held.
+    assert not second.done()
+    is_answered.set()
+    assert await first == ["agent:first"]
+    assert len((await second).records) == 1
+    await store.read("agent:first")
+    assert reading == [READER, HERE]
+
+
+async def test_who_asks_until_something_has_changed_lets_others_change_it(store: RecorderEventStore) -> None:
+    appending = asyncio.ensure_future(append(store, "agent:a", 3))
+    while await store.version("agent:a") < 3:
+        pass
+    await appending
+
+
 async def test_several_runs_share_commits_in_the_thread_that_writes(
     store: RecorderEventStore, wrote: list[str]
 ) -> None:
@@ -227,3 +290,25 @@ async def test_closing_lets_a_write_of_another_thread_end(store: RecorderEventSt
         stack.push_async_callback(again.close)
         assert (await again.head("agent:a")).version == ended[0]
         assert await again.verify("agent:a") is None
+
+
+async def test_a_loop_never_waits_for_a_server(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(postgres_url)
+    names: list[str] = []
+    for method in ("select_version", "select_rows", "select_chain"):
+        really = getattr(store.recorder, method)
+
+        def select(*given: Any, really: Callable[..., Any] = really) -> Any:
+            names.append(threading.current_thread().name)
+            return really(*given)
+
+        monkeypatch.setattr(store.recorder, method, select)
+    lease = await store.acquire("agent:a", owner="me")
+    head = await append(store, "agent:a", 3)
+    await store.read("agent:a")
+    await store.read("agent:a", after=head)
+    await store.version("agent:a")
+    await lease.release()
+    await store.close()
+    assert set(names) == {READER}
+    assert len(names) >= 3

@@ -87,6 +87,8 @@ class Scene:
                     self.accepted.add("rival")
 
         store = with_moments(open_store(self.url), moment)
+        # The rival blocks the thread that asks, which must not be that of the loop.
+        vars(store)["_quick"] = 0
         async with Steptrail(Environment(store=store, worker="first")) as trail:
             try:
                 await act(trail.session(self.name), agent)
