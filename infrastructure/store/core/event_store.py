@@ -46,6 +46,7 @@ from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
     StreamRead,
     check_not_erased,
+    entries_of,
     read_log,
     read_newest_of,
     read_proven,
@@ -59,7 +60,7 @@ from steptrail.infrastructure.store.core.work_threads import WorkThreads, finish
 from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
 
-_COMMITS_PER_GROUP, _LOG_PAGE = 256, 500
+_COMMITS_PER_GROUP = 256
 _LARGE = 1 << 20
 """Bytes of a commit."""
 _QUICK_SECONDS = 0.002
@@ -76,9 +77,9 @@ class RecorderEventStore:
     """Implements the port `EventStore`. Takes ownership of the recorder, the leases and the bus.
 
     `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
-    freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write may
-    have taken for the caller's thread to ask the database itself; 0 where no loop may wait for it. `live_bus` carries
-    live updates between the processes that have this store; None when the database cannot.
+    freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write, or
+    the last question, may have taken for the next to be made in the caller's thread; 0 where no loop may wait.
+    `live_bus` carries live updates between the processes that have this store; None when the database cannot.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class RecorderEventStore:
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         """Held by the thread that writes commits now. It may be taken under the other lock, and not the other way."""
-        self._quick, self._took = quick, inf
+        self._quick, self._took, self._read_took = quick, inf, inf
         self._leases_held = self._asked = 0
         self._process = os.getpid()
 
@@ -222,7 +223,7 @@ class RecorderEventStore:
         """Return the id of each stream with events that belong to no commit, and the version of the first of them."""
         return await self._ask(self.recorder.select_strays)
 
-    async def log(
+    def log(
         self,
         *,
         after: int = 0,
@@ -236,19 +237,7 @@ class RecorderEventStore:
         `types` are names in use; what was stored under a name that is read as one of them by now comes along. Raises
         `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
         """
-        left = sys.maxsize if limit is None else limit
-        while left > 0:
-            page = await self.log_page(after, min(left, _LOG_PAGE), types=types, stream=stream)
-            for item in page.items:
-                if isinstance(item, LogEntry):
-                    yield item
-                elif on_corrupt is None:
-                    raise item
-                else:
-                    on_corrupt(item)
-            if page.is_end:
-                return
-            after, left = page.reached, left - _LOG_PAGE
+        return entries_of(partial(self.log_page, types=types, stream=stream), after, limit, on_corrupt)
 
     async def log_page(
         self,
@@ -383,7 +372,7 @@ class RecorderEventStore:
         """Release a lease that was granted here, once; after `close` it has been released already."""
         with self._lock:
             self._leases_held -= 1
-            is_quick = self._leases_held == 0 and self._is_quick
+            is_quick = self._leases_held == 0 and self._reads_quickly
         with suppress(StoreUnavailable):
             if is_quick:
                 lease.release()
@@ -396,7 +385,7 @@ class RecorderEventStore:
         with self._lock:
             # Under the lock, so that closing finds what was granted.
             self._check_open()
-            if self._leases_held or not self._is_quick:
+            if self._leases_held or not self._reads_quickly:
                 return None
             return self._leases.acquire_at_once(stream, owner, take_over=take_over)
 
@@ -409,7 +398,7 @@ class RecorderEventStore:
         self._check_process()
         with self._lock:
             self._check_open()
-            alone = self._leases_held == 1 and self._is_quick
+            alone = self._leases_held == 1 and not self._draining and self._took < self._quick
             if not (alone and self._writing.acquire(blocking=False)):
                 return None
         try:
@@ -452,16 +441,24 @@ class RecorderEventStore:
 
     async def _read(self, stream: str, after: int, question: Callable[[], T], few: int = _FEW) -> T:
         """Ask about the events behind a version: in the caller's thread, by the rule for writes, if they are few."""
+
+        def asked() -> T:
+            began = time.monotonic()
+            try:
+                return question()
+            finally:
+                self._read_took = time.monotonic() - began
+
         self._check_process()
         with self._lock:
             self._check_open()
-            alone = self._leases_held <= 1 and self._asked == 0 and self._is_quick
+            alone = self._leases_held <= 1 and self._asked == 0 and self._reads_quickly
         if alone and self.recorder.select_version(stream) - after <= few:
-            answer = question()
+            answer = asked()
             # Whoever asks until something has changed lets those go on who change it.
             await asyncio.sleep(0)
             return answer
-        return await self._ask(question)
+        return await self._ask(asked)
 
     async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
         return await asyncio.wrap_future(self._submit(threads or self._reader, question))
@@ -481,9 +478,9 @@ class RecorderEventStore:
             self._asked -= 1
 
     @property
-    def _is_quick(self) -> bool:
-        """Whether nothing is queued, and the last write was as quick as one that may hold an event loop."""
-        return not self._draining and self._took < self._quick
+    def _reads_quickly(self) -> bool:
+        """Whether no write is queued, and the last question took no longer than a loop may be held."""
+        return not self._draining and self._read_took < self._quick
 
     @property
     def _is_inherited(self) -> bool:

@@ -103,6 +103,7 @@ class FileLeases:
     def __init__(self, database: Path, *, patience: float) -> None:
         self._folder = _folder(database)
         self._patience = patience
+        self._guard_file, self._is_guarding = FileLock(self._folder / "guard", thread_local=False), threading.Lock()
         self._holder: FileLock | None = None
         self._held: set[Path] = set()
         self._lock = threading.Lock()
@@ -198,15 +199,21 @@ class FileLeases:
 
     @contextmanager
     def _guard(self, patience: float) -> Generator[None]:
+        # The lock of the file is one for all threads of this process.
+        if not self._is_guarding.acquire(timeout=patience):
+            raise self._locked()
         try:
-            self._folder.mkdir(exist_ok=True)
-            guard = FileLock(self._folder / "guard", thread_local=False, timeout=patience)
-            with guard.acquire(poll_interval=_POLL_SECONDS):
+            with self._guard_file.acquire(timeout=patience, poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:
-            raise StoreLocked(f"the leases in {self._folder} are locked by another process: try again") from error
+            raise self._locked() from error
         except OSError as error:
             raise file_error(error, f"the leases in {self._folder}") from error
+        finally:
+            self._is_guarding.release()
+
+    def _locked(self) -> StoreLocked:
+        return StoreLocked(f"the leases in {self._folder} are locked by another process: try again")
 
 
 class _FileLease:

@@ -4,7 +4,8 @@ Of a stream, the head stands on the first row of a commit. A row without one has
 was read too; where reading began in the middle of a commit, one look back finds it. Each row of the log has its head.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,7 +21,7 @@ from steptrail.infrastructure.store.core.recorder import STRAY, CommitRow, LogRo
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.kinds import KINDS
 
-_CHAIN_PAGE = 500
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def read_proven(
 
     def chain() -> Iterator[ChainRow]:
         nonlocal reached, digest
-        while rows := recorder.select_chain(stream, reached, min(_CHAIN_PAGE, upto.version - reached)):
+        while rows := recorder.select_chain(stream, reached, min(_PAGE, upto.version - reached)):
             of_types = [row for row in rows if row.topic in types]
             newest.update({row.topic: row for row in of_types})
             wanted.update({row.version: row for row in of_types if _may_hold(row.state, types[row.topic])})
@@ -226,12 +227,37 @@ def _ends(rows: Sequence[ChainRow]) -> list[int]:
     return [i for i in range(1, len(rows)) if rows[i].commit_id is not None]
 
 
+async def entries_of(
+    pages: Callable[[int, int], Awaitable[LogPage]],
+    after: int,
+    limit: int | None,
+    on_corrupt: Callable[[CorruptRecord], None] | None,
+) -> AsyncIterator[LogEntry]:
+    """Yield the entries of the log after a position, at most `limit`; `pages` returns them after a position, so many.
+
+    Raises the error that stands in the place of an entry, or tells `on_corrupt` and leaves it out.
+    """
+    left = sys.maxsize if limit is None else limit
+    while left > 0:
+        page = await pages(after, min(left, _PAGE))
+        for item in page.items:
+            if isinstance(item, LogEntry):
+                yield item
+            elif on_corrupt is None:
+                raise item
+            else:
+                on_corrupt(item)
+        if page.is_end:
+            return
+        after, left = page.reached, left - _PAGE
+
+
 def verify_stream(recorder: Recorder, stream: str) -> ChainFault | None:
     """Return the first commit of a stream that is not what was appended, or None. Holds a page of it at a time."""
 
     def chain() -> Iterator[ChainRow]:
         after = 0
-        while rows := recorder.select_chain(stream, after, _CHAIN_PAGE):
+        while rows := recorder.select_chain(stream, after, _PAGE):
             yield from rows
             after = rows[-1].version
 

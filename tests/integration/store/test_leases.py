@@ -6,8 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -351,4 +353,27 @@ async def test_what_a_killed_process_has_left_is_seen_until_somebody_takes_that_
     await (await store.acquire("agent:s1", owner="me")).release()
     assert len(list((tmp_path / "runs.db-leases").glob("*.holder"))) == 1
     await store.close()
+    assert files(tmp_path) == ["guard"]
+
+
+def test_threads_that_share_leases_do_not_get_one_at_once(tmp_path: Path) -> None:
+    leases, holders, most = FileLeases(tmp_path / "runs.db", patience=60), list[int](), list[int]()
+
+    def take(number: int) -> None:
+        for _ in range(60):
+            with suppress(SessionBusy):
+                lease = leases.acquire("agent:s1", f"w{number}", take_over=False)
+                holders.append(number)
+                most.append(len(holders))
+                time.sleep(0)
+                holders.remove(number)
+                lease.release()
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    leases.close()
+    assert set(most) == {1}
     assert files(tmp_path) == ["guard"]

@@ -56,9 +56,10 @@ def opened(path: Path, *, quick: float) -> RecorderEventStore:
 
 @pytest.fixture
 async def store(path: Path, wrote: list[str]) -> AsyncIterator[RecorderEventStore]:
-    """A store on which every disk is quick, and that has written once."""
+    """A store on which every disk is quick, and that has written once and was asked once."""
     store = opened(path, quick=inf)
     await append(store, "agent:first", 1)
+    await store.version("agent:first")
     wrote.clear()
     yield store
     await store.close()
@@ -198,6 +199,24 @@ async def test_a_question_does_not_hold_the_loop_while_another_one_is_answered(
     assert len((await second).records) == 1
     await store.read("agent:first")
     assert reading == [READER, HERE]
+
+
+async def test_a_disk_that_is_slow_to_write_is_read_in_the_thread_of_the_loop(
+    store: RecorderEventStore, wrote: list[str], reading: list[str], leased: list[str]
+) -> None:
+    vars(store)["_quick"] = 60.0
+    vars(store)["_took"] = 61.0
+    lease = await store.acquire("agent:a", owner="me")
+    await store.read("agent:first")
+    await lease.release()
+    assert (reading, leased) == ([HERE], [HERE] * 2)
+    await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    assert wrote == [WRITER]
+    vars(store)["_read_took"] = 61.0
+    await (await store.acquire("agent:a", owner="me")).release()
+    await store.read("agent:first")
+    await store.read("agent:first")
+    assert (reading[1:], leased[2:]) == ([READER, HERE], [KEEPER] * 2)
 
 
 async def test_who_asks_until_something_has_changed_lets_others_change_it(store: RecorderEventStore) -> None:
