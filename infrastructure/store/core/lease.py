@@ -13,6 +13,7 @@ Lock files are not inherited by programs that are started. A child made by `fork
 closes it there at once; with an older one, or a fork behind Python's back, the leases live until that child ends too.
 """
 
+import itertools
 import json
 import os
 import socket
@@ -106,6 +107,7 @@ class FileLeases:
         self._guard_file, self._is_guarding = FileLock(self._folder / "guard", thread_local=False), threading.Lock()
         self._holder: FileLock | None = None
         self._held: set[Path] = set()
+        self._grants = itertools.count(1)
         self._lock = threading.Lock()
 
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
@@ -127,7 +129,8 @@ class FileLeases:
             if held and not take_over:
                 raise SessionBusy(session_in(stream), _read_owner(held[-1].path))
             number = held[-1].number + 1 if held else 1
-            path = self._folder / f"{name}.{number}.{holder_of(self._locked_holder())}{LEASE}"
+            # Each grant has a file of its own: the one before it may be removed only now.
+            path = self._folder / f"{name}.{number}.{holder_of(self._locked_holder())}.{next(self._grants)}{LEASE}"
             try:
                 path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
             except BaseException:

@@ -44,7 +44,7 @@ def lease_files(folder: Path, name: str = "") -> list[LeaseFile]:
     for each in sorted(os.listdir(folder)):
         if each.startswith(name) and each.endswith(LEASE):
             _, *parts = each.removesuffix(LEASE).split(".")
-            if len(parts) == 2 and parts[0].isascii() and parts[0].isdigit() and int(parts[0]):
+            if len(parts) == 3 and parts[0].isascii() and parts[0].isdigit() and int(parts[0]):
                 found.append(LeaseFile(folder / each, int(parts[0]), parts[1]))
     return found
 

@@ -68,9 +68,9 @@ def test_given_lease_files_that_are_not_what_they_seem_then_the_owner_is_unknown
     (tmp_path / "guard").touch()
     (tmp_path / "of-nobody.lease").touch()
     (tmp_path / "left.holder").touch()
-    (tmp_path / "aa.1.left.lease").touch()
-    (tmp_path / "bb.1.left.lease").write_text("[1", encoding="utf-8")
-    (tmp_path / "cc.1.gone.lease").write_text("7", encoding="utf-8")
+    (tmp_path / "aa.1.left.1.lease").touch()
+    (tmp_path / "bb.1.left.1.lease").write_text("[1", encoding="utf-8")
+    (tmp_path / "cc.1.gone.1.lease").write_text("7", encoding="utf-8")
     seen = look_at_leases(tmp_path, patience=1)
     assert seen is not None
     assert [(lease.stream, lease.owner, lease.is_live) for lease in seen] == [(None, None, False)] * 3

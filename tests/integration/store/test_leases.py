@@ -246,9 +246,9 @@ def test_a_file_that_somebody_else_put_among_the_leases_keeps_nobody_from_runnin
     leases = FileLeases(tmp_path / "runs.db", patience=1)
     leases.acquire("agent:s1", "w1", take_over=False).release()
     taken = leases.acquire("agent:s1", "w1", take_over=False)
-    ((name, _, holder, _),) = (path.name.split(".") for path in (tmp_path / "runs.db-leases").glob("*.lease"))
+    ((name, _, *holder),) = (path.name.split(".") for path in (tmp_path / "runs.db-leases").glob("*.lease"))
     taken.release()
-    strange = tmp_path / "runs.db-leases" / f"{name}.{middle}.{holder}.lease"
+    strange = tmp_path / "runs.db-leases" / ".".join((name, middle, *holder))
     strange.touch()
     leases.acquire("agent:s1", "w2", take_over=False)
     with pytest.raises(SessionBusy):
@@ -376,4 +376,28 @@ def test_threads_that_share_leases_do_not_get_one_at_once(tmp_path: Path) -> Non
         thread.join()
     leases.close()
     assert set(most) == {1}
+    assert files(tmp_path) == ["guard"]
+
+
+def test_a_lease_that_is_granted_while_the_one_before_it_is_freed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, other = (FileLeases(tmp_path / "runs.db", patience=1) for _ in range(2))
+    before = ours.acquire("agent:s1", "w1", take_over=False)
+    really, granted = Path.unlink, list[object]()
+
+    def unlink(path: Path, *, missing_ok: bool = False) -> None:
+        if not granted:
+            granted.append(None)
+            granted.append(ours.acquire("agent:s1", "w2", take_over=False))
+        really(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    before.release()
+    assert len(granted) == 2
+    for leases in (other, ours):
+        with pytest.raises(SessionBusy, match="w2"):
+            leases.acquire("agent:s1", "w3", take_over=False)
+    ours.close()
+    other.close()
     assert files(tmp_path) == ["guard"]
