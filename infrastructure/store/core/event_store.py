@@ -10,7 +10,6 @@ its event loop, as long as the disk is quick and nobody else writes.
 
 import asyncio
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -61,12 +60,10 @@ from steptrail.runtime.kernel.cancellation import Uncancellable
 from steptrail.runtime.kernel.live_bus import LiveBus
 
 _COMMITS_PER_GROUP = 256
-_LARGE = 1 << 20
-"""Bytes of a commit."""
+_LARGE, _FEW = 1 << 20, 32
+"""Bytes of a commit, and how many events are read in the time of one."""
 _QUICK_SECONDS = 0.002
 """How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
-_FEW, _ANY = 32, sys.maxsize
-"""How many events are read in the time of a commit."""
 _REST_SECONDS = 0.005
 """After how long without a write the recorder does what it has put off."""
 
@@ -172,7 +169,7 @@ class RecorderEventStore:
 
     async def version(self, stream: str) -> int:
         """Return the newest version of the stream, 0 when it is unknown."""
-        return await self._read(stream, 0, lambda: self.recorder.select_version(stream), _ANY)
+        return await self._answer(lambda: self.recorder.select_version(stream), is_short=self._asks_here())
 
     async def digest(self, stream: str, version: int) -> bytes:
         """Return the digest of the commit that holds event `version` of the stream; empty when there is none."""
@@ -439,9 +436,18 @@ class RecorderEventStore:
                 self._draining = is_more = bool(self._waiting)
             tell_all([(stored, outcome) for (_, stored), outcome in zip(group, outcomes, strict=True)])
 
-    async def _read(self, stream: str, after: int, question: Callable[[], T], few: int = _FEW) -> T:
+    async def _read(self, stream: str, after: int, question: Callable[[], T]) -> T:
         """Ask about the events behind a version: in the caller's thread, by the rule for writes, if they are few."""
+        is_short = self._asks_here() and self.recorder.select_version(stream) - after <= _FEW
+        return await self._answer(question, is_short=is_short)
 
+    def _asks_here(self) -> bool:
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            return self._leases_held <= 1 and self._asked == 0 and self._reads_quickly
+
+    async def _answer(self, question: Callable[[], T], *, is_short: bool) -> T:
         def asked() -> T:
             began = time.monotonic()
             try:
@@ -449,16 +455,12 @@ class RecorderEventStore:
             finally:
                 self._read_took = time.monotonic() - began
 
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            alone = self._leases_held <= 1 and self._asked == 0 and self._reads_quickly
-        if alone and self.recorder.select_version(stream) - after <= few:
-            answer = asked()
-            # Whoever asks until something has changed lets those go on who change it.
-            await asyncio.sleep(0)
-            return answer
-        return await self._ask(asked)
+        if not is_short:
+            return await self._ask(asked)
+        answer = asked()
+        # Whoever asks until something has changed lets those go on who change it.
+        await asyncio.sleep(0)
+        return answer
 
     async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
         return await asyncio.wrap_future(self._submit(threads or self._reader, question))
