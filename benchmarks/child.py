@@ -27,8 +27,8 @@ def main(mode: str, url: str, steps: int) -> None:
     opened_by, driver = ("sqlite.opening", "sqlite3") if url.startswith("sqlite") else ("postgres.store", "psycopg")
     for module in (f"steptrail.infrastructure.store.{opened_by}", driver):
         import_module(module)
-    # The collector looks through all that the imports have left at some time, 24 ms here, and a few objects more or
-    # fewer decide whether that is before or after `imported`. It is before: the whole process pays, the resume does not.
+    # The collector looks through all that the imports have left at some time, which takes 24 ms here, and a few objects
+    # more or fewer decide whether that is before `imported`. Now it is: the process pays for it, the resume does not.
     gc.collect()
     imported = now()
 

@@ -4,7 +4,8 @@ A statement that changes many rows has the marks of the database's driver in it,
 the columns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table, fitting
@@ -22,15 +23,26 @@ class Sql(NamedTuple):
     takes_none: bool
     """Whether a row is given with its None: SQLite's driver takes as long for one as for some values, and a server lays
     rows down in the order in which they come."""
+    values_at_once: int
+    """How many values a statement that puts rows is given at most: to run one costs SQLite's driver as much as to give
+    it seven values. With 0 it puts one row."""
 
-    def put(self, table: Table, prefix: str = "", columns: Sequence[Column] = ()) -> str:
-        """Return the statement that writes whole rows, given as the values of some columns or of all.
+    def puts(
+        self, table: Table, rows: Sequence[Values], prefix: str = "", columns: Sequence[Column] = ()
+    ) -> Iterator[tuple[str, Sequence[Values]]]:
+        """Yield what writes whole rows, given as the values of some columns or of all: a statement with its values.
 
-        The others are None, in a row that is there too: that is what `excluded` holds of them.
+        The other columns are None, in a row that is there too: that is what `excluded` holds of them.
         """
+        columns = columns or table.columns
         behind = [quoted(column.name) for column in table.amounts]
         change = f"UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in behind)}" if behind else "NOTHING"
-        return f"{self._insert(table, prefix, columns or table.columns)} DO {change}"
+        many, singly = self.values_at_once // len(columns), 0
+        if many > 1 and len(rows) >= many:
+            singly = len(rows) - len(rows) % many
+            together = [tuple(chain.from_iterable(rows[first : first + many])) for first in range(0, singly, many)]
+            yield f"{self._insert(table, prefix, columns, many)} DO {change}", together
+        yield f"{self._insert(table, prefix, columns)} DO {change}", rows[singly:]
 
     def add(self, table: Table, prefix: str = "") -> str:
         """Return the statement that adds amounts to rows, given as the values of all columns."""
@@ -50,17 +62,27 @@ class Sql(NamedTuple):
         order = ", ".join(map(quoted, table.key))
         return f"SELECT {columns} FROM {prefix}{quoted(table.name)} ORDER BY {order}"  # noqa: S608 - names of ours
 
-    def _insert(self, table: Table, prefix: str, columns: Sequence[Column]) -> str:
+    def _insert(self, table: Table, prefix: str, columns: Sequence[Column], rows: int = 1) -> str:
         names = ", ".join(map(quoted, _names(columns)))
-        marks = ", ".join([self.mark] * len(columns))
+        marks = ", ".join([f"({', '.join([self.mark] * len(columns))})"] * rows)
         key = ", ".join(map(quoted, table.key))
-        return f"INSERT INTO {prefix}{quoted(table.name)} ({names}) VALUES ({marks}) ON CONFLICT ({key})"  # noqa: S608
+        return f"INSERT INTO {prefix}{quoted(table.name)} ({names}) VALUES {marks} ON CONFLICT ({key})"  # noqa: S608
 
 
-SQLITE = Sql({ColumnKind.INTEGER: "INTEGER", ColumnKind.TEXT: "TEXT", ColumnKind.BOOLEAN: "INTEGER"}, "?", False, False)
-# By bytes, whatever the language of the database, so that both databases have one order.
+SQLITE = Sql(
+    types={ColumnKind.INTEGER: "INTEGER", ColumnKind.TEXT: "TEXT", ColumnKind.BOOLEAN: "INTEGER"},
+    mark="?",
+    has_comments=False,
+    takes_none=False,
+    values_at_once=500,
+)
 POSTGRES = Sql(
-    {ColumnKind.INTEGER: "bigint", ColumnKind.TEXT: 'text COLLATE "C"', ColumnKind.BOOLEAN: "boolean"}, "%s", True, True
+    # By bytes, whatever the language of the database, so that both databases have one order.
+    types={ColumnKind.INTEGER: "bigint", ColumnKind.TEXT: 'text COLLATE "C"', ColumnKind.BOOLEAN: "boolean"},
+    mark="%s",
+    has_comments=True,
+    takes_none=True,
+    values_at_once=0,
 )
 
 

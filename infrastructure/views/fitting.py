@@ -12,7 +12,6 @@ from typing import Any
 
 from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.ddl import Values, cleaned
-from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.projection import Projection
 from steptrail.projections.kernel.table import Column, ColumnKind, Key, Row, Table, taker
 
@@ -24,15 +23,17 @@ _KINDS: Mapping[ColumnKind, tuple[type, str]] = {
 }
 
 
-def check_tables(projection: Projection[Any], changes: Changes) -> None:
+def check_tables(
+    projection: Projection[Any], rows: Mapping[Table, Mapping[Key, object]], sums: Mapping[Table, object]
+) -> None:
     """Raise `Unfit` for a table that the projection does not list, and for one of sums that is none, or the reverse."""
-    if strange := (changes.rows.keys() | changes.sums.keys()) - set(projection.tables):
+    if strange := (rows.keys() | sums.keys()) - set(projection.tables):
         names = ", ".join(sorted(table.name for table in strange))
         raise Unfit(f"{projection.name} wrote to {names}, which it does not list")
-    for table, rows in changes.rows.items():
-        if table.is_sums and rows:
+    for table, put in rows.items():
+        if table.is_sums and put:
             raise Unfit(f"{table.name} is a table of sums: `add` to it")
-    for table in changes.sums:
+    for table in sums:
         if not table.is_sums:
             raise Unfit(f"{table.name} is no table of sums: `put` rows into it")
 

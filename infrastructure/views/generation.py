@@ -326,14 +326,16 @@ class Generation:
 
     def _apply(self, statements: Statements, projection: Projection[Any], changes: Changes) -> None:
         sql = self.database.sql
-        check_tables(projection, changes)
+        sums_of = changes.sums
+        check_tables(projection, changes.rows, sums_of)
         for table, rows in changes.rows.items():
             if gone := keys_to_drop(table, [key for key, row in rows.items() if row is None]):
                 statements.change_all(sql.drop(table, self._prefix), gone)
             put = [row for row in rows.values() if row is not None]
             for columns, values in rows_to_put(table, put, with_none=sql.takes_none).items():
-                statements.change_all(sql.put(table, self._prefix, columns), values)
-        for table, sums in changes.sums.items():
+                for text, given in sql.puts(table, values, self._prefix, columns):
+                    statements.change_all(text, given)
+        for table, sums in sums_of.items():
             statements.change_all(sql.add(table, self._prefix), sums_to_add(table, sums))
 
 

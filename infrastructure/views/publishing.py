@@ -20,5 +20,6 @@ def relisted(statements: Statements, sql: Sql, face: Face, generation: int, pref
         if view in names and owner != face.name:
             raise ConfigurationError(f"the view {view} is one of {owner}: {face.name} needs other names of tables")
     statements.change(f"DELETE FROM {prefix}listed WHERE face = $1", face.name)  # noqa: S608
-    statements.change_all(sql.put(LISTED, prefix), listed(face, generation))
+    for text, rows in sql.puts(LISTED, [*listed(face, generation)], prefix):
+        statements.change_all(text, rows)
     return sorted(view for view, owner in known if owner == face.name and view not in names)

@@ -27,8 +27,22 @@ class Changes:
     def __init__(self) -> None:
         self.rows: Mapping[Table, dict[Key, Row | None]] = _ByTable[Row | None]()
         """Table -> key -> the whole row; None for a row to delete."""
-        self.sums: Mapping[Table, dict[Key, dict[str, int]]] = _ByTable[dict[str, int]]()
-        """Table of sums -> key -> column -> the amount to add."""
+        self._sums: Mapping[Table, dict[Key, dict[str, int]]] = _ByTable[dict[str, int]]()
+
+    @property
+    def sums(self) -> Mapping[Table, Mapping[Key, Mapping[str, int]]]:
+        """Table of sums -> key -> column -> the amount to add; with the totals, which are made of the others here."""
+        found: dict[Table, dict[Key, dict[str, int]]] = dict(self._sums)
+        for table, sums in self._sums.items():
+            if (totals := table.totals) is not None:
+                places = [table.key.index(name) for name in totals.key]
+                total = {key: dict(amounts) for key, amounts in found.get(totals, {}).items()}
+                for key, amounts in sums.items():
+                    # A key that is none is refused when it is written, as that of the table itself.
+                    if isinstance(key, tuple) and len(key) == len(table.key):  # pyright: ignore[reportUnnecessaryIsInstance]
+                        _add(total, tuple([key[place] for place in places]), amounts)
+                found[totals] = total
+        return found
 
     def put(self, table: Table, row: Row) -> None:
         """Write a whole row, in place of the one with the same key. Raises `KeyError` where its key is missing.
@@ -43,11 +57,17 @@ class Changes:
         self.rows[table][key] = None
 
     def add(self, table: Table, key: Key, amounts: Mapping[str, int]) -> None:
-        """Add amounts to the row with this key in a table of sums. A row that is missing begins with zeros."""
-        sums = self.sums[table]
-        row = sums.get(key)
-        if row is None:
-            sums[key] = dict(amounts)
-            return
-        for name, amount in amounts.items():
-            row[name] = row.get(name, 0) + amount
+        """Add amounts to the row with this key in a table of sums, and to its totals.
+
+        A row that is missing begins with zeros.
+        """
+        _add(self._sums[table], key, amounts)
+
+
+def _add(sums: dict[Key, dict[str, int]], key: Key, amounts: Mapping[str, int]) -> None:
+    row = sums.get(key)
+    if row is None:
+        sums[key] = dict(amounts)
+        return
+    for name, amount in amounts.items():
+        row[name] = row.get(name, 0) + amount

@@ -58,7 +58,8 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """A table with a key. `key` names the first columns. Two tables are equal if they are the same object.
 
     In a table of sums (`is_sums`) all columns behind the key are integers, and amounts are added to them. In any other
-    a row is put whole. `name` is private to a version of the projection, such as `v1_steps`.
+    a row is put whole. `name` is private to a version of the projection, such as `v1_steps`. `totals` is the table of
+    the same sums without some columns of the key: what is added to this one is added to that one too.
 
     `aged_by` names the column with the instant from which a row grows old, None as long as it does not; once it is set
     it stays. Old rows go when read models are pruned, with those that belong to them: the rows of a table that
@@ -71,6 +72,7 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     key: Sequence[str]
     indexes: Sequence[Index] = ()
     is_sums: bool = False
+    totals: "Table | None" = None
     aged_by: str = ""
     belongs_to: "Table | None" = None
 
@@ -85,6 +87,13 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             raise ValueError(f"{self.name} adds up what is no integer")
         if self.is_sums and (self.aged_by or self.belongs_to):
             raise ValueError(f"{self.name} is a table of sums, which do not grow old")
+        if (totals := self.totals) is not None and not (
+            (self.is_sums and totals.is_sums and totals.totals is None)
+            and (set(totals.key) < set(self.key) and [*totals.amounts] == [*self.amounts])
+        ):
+            raise ValueError(
+                f"{totals.name} has no totals of {self.name}: it needs a part of the key, and the same sums"
+            )
         instants = [column.name for column in self.columns if column.unit == INSTANT]
         if self.aged_by and self.aged_by not in instants:
             raise ValueError(f"{self.name} ages by {self.aged_by}, which is no column of {INSTANT}")
@@ -92,11 +101,11 @@ class Table(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             raise ValueError(f"{self.name} belongs to {self.belongs_to.name}, which does not age or has another key")
 
     def _check_parts(self) -> None:
-        above = () if self.belongs_to is None else (self.belongs_to,)
+        others = {"belongs_to": self.belongs_to, "totals": self.totals}
         parts: Mapping[str, tuple[Sequence[object], type]] = {
             "columns": (self.columns, Column),
             "indexes": (self.indexes, Index),
-            "belongs_to": (above, Table),
+            **{where: ([table], Table) for where, table in others.items() if table is not None},
         }
         for where, (found, kind) in parts.items():
             wrong = [each for each in found if not isinstance(each, kind)]  # pyright: ignore[reportUnnecessaryIsInstance]

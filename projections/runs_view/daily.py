@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from steptrail.projections.kernel.table import Key, Row, Table
+from steptrail.projections.kernel.table import Row, Table
 from steptrail.projections.runs_view.memory import RunMemory, RunMoment
 from steptrail.projections.runs_view.spread import bucket_of
 from steptrail.projections.runs_view.sums import (
     FAILURES_DAILY,
     MODELS_DAILY,
-    OF_ALL_TENANTS,
     RETRIES_DAILY,
     RUNS_DAILY,
     SPREAD_DAILY,
@@ -26,46 +25,44 @@ def count_run(row: Row, moment: RunMoment) -> None:
     is_whole = row["cost_nanos"] is not None and not row["is_unpriced"]
     amounts = _amounts(RUNS_DAILY, row, runs=1, unpriced_runs=int(not is_whole))
     ended = row["status"], row["stop_reason"], row["answered"]
-    _add(RUNS_DAILY, (tenant, day, kind, name, *ended), amounts, moment)
+    moment.changes.add(RUNS_DAILY, (tenant, day, kind, name, *ended), amounts)
     for measure in SPREAD_MEASURES:
         lasted = row[f"{measure}_us"]
         bucket = bucket_of(lasted) if isinstance(lasted, int) else -1
-        _add(SPREAD_DAILY, (tenant, day, kind, name, bucket), {f"{measure}_runs": 1}, moment)
+        moment.changes.add(SPREAD_DAILY, (tenant, day, kind, name, bucket), {f"{measure}_runs": 1})
     if row["signature"] is not None:
-        _add(FAILURES_DAILY, (day, tenant, kind, name, row["signature"]), {"runs": 1}, moment)
+        moment.changes.add(FAILURES_DAILY, (day, tenant, kind, name, row["signature"]), {"runs": 1})
 
 
 def count_model_call(run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a model call that has ended."""
     ended = row["model"], row["status"], row["error_type"] or ""
     amounts = _amounts(MODELS_DAILY, row, calls=1, unpriced_calls=int(row["cost_nanos"] is None))
-    _add(MODELS_DAILY, (day_of(moment.at), run.tenant, run.kind, run.name, *ended), amounts, moment)
+    moment.changes.add(MODELS_DAILY, (day_of(moment.at), run.tenant, run.kind, run.name, *ended), amounts)
 
 
 def count_tool_call(run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a tool call, or a visit of a node, that has ended for good."""
     ended = row["tool"], row["status"], row["error_type"] or "", row["error_class"] or ""
     amounts = _amounts(TOOLS_DAILY, row, calls=1)
-    _add(TOOLS_DAILY, (run.tenant, day_of(moment.at), run.kind, run.name, *ended), amounts, moment)
+    moment.changes.add(TOOLS_DAILY, (run.tenant, day_of(moment.at), run.kind, run.name, *ended), amounts)
 
 
 def count_retry(run: RunMemory, row: Row, moment: RunMoment) -> None:
     """Count a try of a tool call or of a node after which something else came."""
     ended = row["tool"], row["error_type"] or ""
     amounts = _amounts(RETRIES_DAILY, row, tries=1)
-    _add(RETRIES_DAILY, (day_of(moment.at), run.tenant, run.kind, run.name, *ended), amounts, moment)
+    moment.changes.add(RETRIES_DAILY, (day_of(moment.at), run.tenant, run.kind, run.name, *ended), amounts)
 
 
 def count_failure(run: RunMemory, row: Row, moment: RunMoment, *, is_retried: bool = False) -> None:
     """Count the error of a row, if it has one."""
     if (signature := row["signature"]) is not None:
         key = day_of(moment.at), run.tenant, run.kind, run.name, signature
-        _add(FAILURES_DAILY, key, {"retried" if is_retried else "calls": 1}, moment)
+        moment.changes.add(FAILURES_DAILY, key, {"retried" if is_retried else "calls": 1})
 
 
 _AMOUNTS = {table: tuple(column.name for column in table.amounts) for table in SUMS}
-_OF_ALL = {table: (of_all, table.key.index("tenant")) for table, of_all in OF_ALL_TENANTS.items()}
-"""A table of sums -> the one of all tenants, and the place in its own key that the other does not have."""
 
 
 def _amounts(table: Table, row: Mapping[str, Any], **counts: int) -> dict[str, int]:
@@ -74,10 +71,3 @@ def _amounts(table: Table, row: Mapping[str, Any], **counts: int) -> dict[str, i
         if amount := row.get(name):
             counts[name] = amount
     return counts
-
-
-def _add(table: Table, key: Key, amounts: Mapping[str, int], moment: RunMoment) -> None:
-    moment.changes.add(table, key, amounts)
-    if (found := _OF_ALL.get(table)) is not None:
-        of_all, tenant = found
-        moment.changes.add(of_all, key[:tenant] + key[tenant + 1 :], amounts)

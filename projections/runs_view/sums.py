@@ -6,6 +6,8 @@ is counted twice. Where tenants multiply the rows, the sums of all of them toget
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from steptrail.projections.kernel.table import Column, ColumnKind, Table
 from steptrail.projections.runs_view.tables import TOKENS
 
@@ -18,6 +20,18 @@ def _sum(name: str, says: str, unit: str = "") -> Column:
     return Column(name, ColumnKind.INTEGER, says, unit)
 
 
+def _with_totals(table: Table) -> Table:
+    """Return a table of sums beside which one has the sums of all tenants together."""
+    totals = Table(
+        name=table.name.replace("v1_", "v1_all_"),
+        says=f"{table.says} Of all tenants together.",
+        key=[name for name in table.key if name != "tenant"],
+        columns=[column for column in table.columns if column.name != "tenant"],
+        is_sums=True,
+    )
+    return replace(table, totals=totals)
+
+
 _DAY = Column("day", ColumnKind.INTEGER, "The day of UTC on which it ended.", "days since 1970-01-01")
 _TENANT = _text("tenant", "The tenant of the run; empty for none.")
 _NAMED = (
@@ -28,34 +42,38 @@ _OWNER = (_TENANT, *_NAMED)
 _TOKENS = tuple(_sum(name, f"Tokens of the kind {name.removeprefix('tokens_')}.", "tokens") for name in TOKENS)
 _COST = _sum("cost_nanos", "The cost of what has a price.", "10^-9 dollars")
 
-RUNS_DAILY = Table(
-    name="v1_runs_daily",
-    says="Executions that ended, by how they ended.",
-    key=("tenant", "day", "kind", "name", "status", "stop_reason", "answered"),
-    columns=(
-        _TENANT,
-        _DAY,
-        *_NAMED,
-        _text("status", "The status with which it ended: completed, failed or stopped."),
-        _text("stop_reason", "Why it stopped."),
-        Column("answered", ColumnKind.BOOLEAN, "Whether it ended with an answer of its own."),
-        _sum("runs", "How many there were."),
-        _sum("steps", "Their steps, or visits of nodes."),
-        _sum("tool_calls", "Their calls of tools, or tries of nodes."),
-        _sum("errors", "Their failed steps, or visits and items."),
-        _sum("retries", "Their tries again."),
-        _sum("approvals", "Their questions to people."),
-        _sum("active_us", "The time in which they were at work.", "microseconds"),
-        _sum("wall_us", "The time from their starts to their ends.", "microseconds"),
-        _sum("idle_us", "The time of their rests.", "microseconds"),
-        _sum("people_us", "The part of that in which they waited for a person, or were paused.", "microseconds"),
-        *_TOKENS,
-        _sum("wasted_tokens", "The part of their tokens that failed steps used.", "tokens"),
-        _COST,
-        _sum("wasted_nanos", "The part of that cost that failed steps used.", "10^-9 dollars"),
-        _sum("unpriced_runs", "How many of them have a cost that is not whole: no prices, or usage without a price."),
-    ),
-    is_sums=True,
+RUNS_DAILY = _with_totals(
+    Table(
+        name="v1_runs_daily",
+        says="Executions that ended, by how they ended.",
+        key=("tenant", "day", "kind", "name", "status", "stop_reason", "answered"),
+        columns=(
+            _TENANT,
+            _DAY,
+            *_NAMED,
+            _text("status", "The status with which it ended: completed, failed or stopped."),
+            _text("stop_reason", "Why it stopped."),
+            Column("answered", ColumnKind.BOOLEAN, "Whether it ended with an answer of its own."),
+            _sum("runs", "How many there were."),
+            _sum("steps", "Their steps, or visits of nodes."),
+            _sum("tool_calls", "Their calls of tools, or tries of nodes."),
+            _sum("errors", "Their failed steps, or visits and items."),
+            _sum("retries", "Their tries again."),
+            _sum("approvals", "Their questions to people."),
+            _sum("active_us", "The time in which they were at work.", "microseconds"),
+            _sum("wall_us", "The time from their starts to their ends.", "microseconds"),
+            _sum("idle_us", "The time of their rests.", "microseconds"),
+            _sum("people_us", "The part of that in which they waited for a person, or were paused.", "microseconds"),
+            *_TOKENS,
+            _sum("wasted_tokens", "The part of their tokens that failed steps used.", "tokens"),
+            _COST,
+            _sum("wasted_nanos", "The part of that cost that failed steps used.", "10^-9 dollars"),
+            _sum(
+                "unpriced_runs", "How many of them have a cost that is not whole: no prices, or usage without a price."
+            ),
+        ),
+        is_sums=True,
+    )
 )
 
 MODELS_DAILY = Table(
@@ -77,23 +95,26 @@ MODELS_DAILY = Table(
     is_sums=True,
 )
 
-TOOLS_DAILY = Table(
-    name="v1_tools_daily",
-    says="Tool calls of agents, and tries of the nodes of workflows, that ended for good. The answers are not counted.",
-    key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
-    columns=(
-        _TENANT,
-        _DAY,
-        *_NAMED,
-        _text("tool", "The tool, or the node."),
-        _text("status", "The status with which it ended, as in `tool_calls` or `visits`."),
-        _text("error_type", "The class of its error; empty for none."),
-        _text("error_class", "The class of its exception; empty for none."),
-        _sum("calls", "How many there were."),
-        _sum("attempts", "How many tries they had."),
-        _sum("duration_us", "How long the newest try of each took.", "microseconds"),
-    ),
-    is_sums=True,
+TOOLS_DAILY = _with_totals(
+    Table(
+        name="v1_tools_daily",
+        says="Tool calls of agents, and tries of the nodes of workflows, that ended for good. "
+        "The answers are not counted.",
+        key=("tenant", "day", "kind", "name", "tool", "status", "error_type", "error_class"),
+        columns=(
+            _TENANT,
+            _DAY,
+            *_NAMED,
+            _text("tool", "The tool, or the node."),
+            _text("status", "The status with which it ended, as in `tool_calls` or `visits`."),
+            _text("error_type", "The class of its error; empty for none."),
+            _text("error_class", "The class of its exception; empty for none."),
+            _sum("calls", "How many there were."),
+            _sum("attempts", "How many tries they had."),
+            _sum("duration_us", "How long the newest try of each took.", "microseconds"),
+        ),
+        is_sums=True,
+    )
 )
 
 RETRIES_DAILY = Table(
@@ -133,36 +154,27 @@ FAILURES_DAILY = Table(
 SPREAD_MEASURES = ("active", "wall", "idle", "people")
 """The times of an execution whose percentiles are told: the columns of `executions` that end with `_us`."""
 
-SPREAD_DAILY = Table(
-    name="v1_spread_daily",
-    says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
-    key=("tenant", "day", "kind", "name", "bucket"),
-    columns=(
-        _TENANT,
-        _DAY,
-        *_NAMED,
-        Column("bucket", ColumnKind.INTEGER, "floor(ln(microseconds) / ln(1.04)); -1 for no time at all."),
-        # Beside each other and not one below the other: so a question reads a third of the rows.
-        *(_sum(f"{time}_runs", f"How many executions have their `{time}_us` in it.") for time in SPREAD_MEASURES),
-    ),
-    is_sums=True,
+SPREAD_DAILY = _with_totals(
+    Table(
+        name="v1_spread_daily",
+        says="How the times of executions that ended are spread, for percentiles. A bucket is four per cent wide.",
+        key=("tenant", "day", "kind", "name", "bucket"),
+        columns=(
+            _TENANT,
+            _DAY,
+            *_NAMED,
+            Column("bucket", ColumnKind.INTEGER, "floor(ln(microseconds) / ln(1.04)); -1 for no time at all."),
+            # Beside each other and not one below the other: so a question reads a third of the rows.
+            *(_sum(f"{time}_runs", f"How many executions have their `{time}_us` in it.") for time in SPREAD_MEASURES),
+        ),
+        is_sums=True,
+    )
 )
 
 SUMS = (RUNS_DAILY, MODELS_DAILY, TOOLS_DAILY, RETRIES_DAILY, FAILURES_DAILY, SPREAD_DAILY)
 """The tables of sums that the public face shows."""
 
-
-def _of_all(table: Table) -> Table:
-    return Table(
-        name=table.name.replace("v1_", "v1_all_"),
-        says=f"{table.says} Of all tenants together.",
-        key=[name for name in table.key if name != "tenant"],
-        columns=[column for column in table.columns if column.name != "tenant"],
-        is_sums=True,
-    )
-
-
-OF_ALL_TENANTS: Mapping[Table, Table] = {table: _of_all(table) for table in (RUNS_DAILY, TOOLS_DAILY, SPREAD_DAILY)}
+OF_ALL_TENANTS: Mapping[Table, Table] = {table: table.totals for table in SUMS if table.totals is not None}
 """A table of sums -> the one without tenants. The key of each begins so that the rows of a tenant lie together.
 
 Those of the other tables are few enough to be looked through for a tenant, or for all.

@@ -71,7 +71,8 @@ def _write(statements: Statements, sql: Sql, changes: Changes, prefix: str) -> N
     for table, rows in changes.rows.items():
         put = [row for row in rows.values() if row is not None]
         for columns, values in rows_to_put(table, put, with_none=sql.takes_none).items():
-            statements.change_all(sql.put(table, prefix, columns), values)
+            for text, given in sql.puts(table, values, prefix, columns):
+                statements.change_all(text, given)
     for table, sums in changes.sums.items():
         statements.change_all(sql.add(table, prefix), sums_to_add(table, sums))
 

@@ -186,11 +186,11 @@ def _items(
 ) -> Iterator[LogEntry | CorruptRecord]:
     """Yield rows of the log as entries, or as errors, each when it is asked for. Positions never fall."""
     reached = after
-    of: tuple[object, ...] = ()
+    of: list[object] = []
     head: CommitHead | None = None
     fetch = recorder.auxiliary.body
     for row in rows:
-        position, stream, version, topic, at, state, content = row[:7]
+        position, stream, version, topic, at, state, content, *commit = row
         try:
             if not isinstance(stream, str) or not isinstance(version, int):  # pyright: ignore[reportUnnecessaryIsInstance]
                 why = f"event {version!r} of session {stream!r} has no place"
@@ -199,8 +199,8 @@ def _items(
                 # A commit says where its events stand, and a hand may have written there what belongs to another.
                 raise CorruptRecord(stream, version, topic, f"it is out of order in the log, at {position}")
             reached = position
-            if (commit := row[7:]) != of:
-                head = None if commit[0] is None else _head(stream, version, topic, cast(CommitRow, commit))
+            if commit != of:
+                head = None if commit[0] is None else _head(stream, version, topic, cast(CommitRow, tuple(commit)))
                 of = commit
             record = read_record(fetch, stream, version, topic, at, state, head, content)
         except CorruptRecord as error:
