@@ -124,7 +124,7 @@ async def measure_store(site: Site, plan: Plan, environment: Mapping[str, str]) 
         lists=await measure_lists(site, plan.listed, plan.open_sessions),
         index=await measure_index(site, plan.index_steps, plan.passes),
         answers=await measure_asking(site, plan.asked_runs),
-        projector=await measure_projector(site, plan.projected, plan.projected_steps, plan.passes),
+        projector=await measure_projector(site, plan.projected, plan.projected_steps, 3 * plan.passes),
         beside=await measure_beside(site, plan.projected, plan.projected_steps, plan.beside_turns, plan.beside_steps),
         chains=await measure_chains(site, plan.chains, min(3, plan.passes)),
         fans=await measure_fans(site, plan.fan),
