@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.harness.answering import answer_at_once
 from tests.harness.fleet import Harm, fleet
 from tests.harness.fleet_yard import Load
+from tests.harness.lease_contest import contest_for_leases
 from tests.harness.rolling import roll
 from tests.harness.soak import contest, random_kills, tide
 from tests.harness.store_urls import with_short_leases
@@ -44,6 +45,15 @@ def test_of_six_processes_that_take_a_session_from_each_other_one_owns_it_at_a_t
     found = struggle(pool, with_short_leases(store_url), tmp_path, seed=20, blows=6)
     assert found.broken == 0, found
     assert found.segments > 2, "nobody took it over"
+
+
+def test_of_processes_that_take_a_lease_from_each_other_and_are_killed_one_has_it_at_a_time(
+    tmp_path: Path, pool: WorkerPool
+) -> None:
+    # On SQLite, whose leases are files: those of a server end by their term, which is tested with its clock.
+    found = contest_for_leases(pool, f"sqlite:///{tmp_path / 'runs.db'}", tmp_path, seed=20, kills=25)
+    assert found.second_owners == []
+    assert (found.granted > 100, found.kills > 10) == (True, True), found
 
 
 def test_of_four_people_who_answer_an_approval_at_the_same_moment_one_is_heard(
