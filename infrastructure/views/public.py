@@ -1,10 +1,10 @@
 """The SQL of public views, for SQLite and PostgreSQL, the list of their columns, and the page that documents them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from steptrail.infrastructure.views.ddl import Sql, quoted
+from steptrail.infrastructure.views.ddl import Sql, Values, quoted
 from steptrail.projections.kernel.face import Face, PublicColumn, PublicKind
-from steptrail.projections.kernel.table import Column, ColumnKind, Scalar, Table
+from steptrail.projections.kernel.table import Column, ColumnKind, Table
 
 LISTED = Table(
     name="listed",
@@ -56,7 +56,7 @@ def selects(sql: Sql, face: Face, place: str = "") -> Iterator[tuple[str, str]]:
     yield COLUMNS_VIEW, f"SELECT {columns} FROM {place}listed ORDER BY view, number"  # noqa: S608 - names of ours
 
 
-def listed(face: Face, generation: int) -> Iterator[Sequence[Scalar]]:
+def listed(face: Face, generation: int) -> Iterator[Values]:
     """Yield the rows of `LISTED` for a face."""
     for view in face.views:
         for number, column in enumerate(view.columns, 1):

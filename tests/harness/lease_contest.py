@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +92,7 @@ def _contend(url: str, folder: Path, seed: int) -> None:
 
 
 @contextmanager
-def _witness(folder: Path, stream: str) -> Iterator[None]:
+def _witness(folder: Path, stream: str) -> Generator[None]:
     """Stand for the owner of a lease; say so when another one already does."""
     path = folder / f"owner-of-{stream.replace(':', '-')}"
     while True:

@@ -186,7 +186,7 @@ def _items(
 ) -> Iterator[LogEntry | CorruptRecord]:
     """Yield rows of the log as entries, or as errors, each when it is asked for. Positions never fall."""
     reached = after
-    of: list[object] = []
+    of: list[str | int | None] = []
     head: CommitHead | None = None
     fetch = recorder.auxiliary.body
     for row in rows:
