@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 _BEGIN = """
-import asyncio, gc, multiprocessing, os, signal, sqlite3, sys, threading, traceback
+import asyncio, faulthandler, gc, multiprocessing, os, signal, sqlite3, sys, threading, traceback
 from steptrail import AgentBuilder, Steptrail
 from steptrail.errors import StoreUnavailable
 from steptrail.testing import ScriptedModel
@@ -20,7 +20,7 @@ def agent(replies=1):
 def in_child(work):
     pid = os.fork()
     if pid == 0:
-        signal.alarm(30)
+        faulthandler.dump_traceback_later(30, exit=True)
         try:
             work()
             print("child ended", flush=True)
@@ -85,7 +85,7 @@ async def main():
         pid = os.fork()
         if pid == 0:
             try:
-                signal.alarm(30)
+                faulthandler.dump_traceback_later(30, exit=True)
                 await in_the_child(trail, (follower, entries, following))
                 os._exit(0)
             finally:
@@ -103,7 +103,7 @@ trail = Steptrail.open_sync(URL)
 trail.run(agent(), "Go.", session="s")
 
 def work(number):
-    signal.alarm(30)
+    faulthandler.dump_traceback_later(30, exit=True)
     try:
         trail.run(agent(), "Go.", session=f"child-{number}")
     except StoreUnavailable as error:
