@@ -203,7 +203,7 @@ class Generation:
         def work(statements: Statements) -> None:
             # First of all, so that the second of two writers waits for the first one here.
             self._move(statements, projection, before, reached)
-            self._apply(statements, projection, changes)
+            self.apply(statements, projection, changes)
             if pruned_before := self._pruned_before(statements, projection):
                 aging = Aging(projection, self._prefix)
                 aging.after(statements, changes, pruned_before)
@@ -324,7 +324,8 @@ class Generation:
         if not moved:
             raise PlaceMoved
 
-    def _apply(self, statements: Statements, projection: Projection[Any], changes: Changes) -> None:
+    def apply(self, statements: Statements, projection: Projection[Any], changes: Changes) -> None:
+        """Write what changes into the tables of a projection, whatever place that is as of. Raises `Unfit`."""
         sql = self.database.sql
         sums_of = changes.sums
         check_tables(projection, changes.rows, sums_of)

@@ -245,7 +245,10 @@ class Questions:
                     words = tuple(kept_tenant(word) for word in words)
                 column = f"e.{_COLUMNS.get(name, name)}"
                 masked = column if name == few else _aside(column)
-                text.conditions.append(_status(text, words, crashed, masked, looks_up=few == "crashed"))
+                if name == "status" and CRASHED in words:
+                    text.conditions.append(_crashed(text, words, crashed, masked, looks_up=few == "crashed"))
+                else:
+                    text.conditions.append(text.one_of(masked, words))
         text.conditions += _of_tags(text, asked.tags, looks_up=few == "tags")
         if asked.tool is not None or asked.effect is not None:
             column = "e.execution" if few == "tool" else "+e.execution"
@@ -297,9 +300,8 @@ def _looked_up(asked: RunFilter, *, is_scoped: bool, by_key: bool) -> str | None
 _DEFAULTS = {name: getattr(RunFilter(), name) for name in RunFilter.__struct_fields__}
 
 
-def _status(text: _Text, words: Sequence[str], crashed: Collection[str], column: str, *, looks_up: bool) -> str:
-    if CRASHED not in words or "e.status" not in column:
-        return text.one_of(column, words)
+def _crashed(text: _Text, words: Sequence[str], crashed: Collection[str], column: str, *, looks_up: bool) -> str:
+    """Return the condition of a status that may be crashed. `column` is that of the status."""
     streams = sorted(crashed)
     found = "1 = 0"
     if streams:

@@ -7,7 +7,6 @@ process that lives has found a second owner.
 import asyncio
 import os
 import random
-import signal
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,8 +15,9 @@ from pathlib import Path
 
 from steptrail.domain.errors import SessionBusy
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.testing.crash import Ledger
 from tests.harness.pids import is_running
-from tests.harness.worker_pool import Worker, WorkerPool
+from tests.harness.worker_pool import WorkerPool
 
 _STREAMS = ("agent:a", "agent:b", "agent:c")
 _BETWEEN_KILLS = 0.06
@@ -38,29 +38,23 @@ class LeaseContest:
 def contest_for_leases(pool: WorkerPool, url: str, folder: Path, *, seed: int, kills: int) -> LeaseContest:
     """Let four processes loose on the leases of a store, kill and replace one after another, and say what was seen."""
     draw = random.Random(seed)  # noqa: S311 - chooses victims and moments
-    granted, seen, over = folder / "granted", folder / "second-owners", folder / "over"
-    for path in (granted, seen):
-        path.touch()
     workers = [pool.start(_contend, url, folder, seed + n) for n in range(4)]
     killed = 0
     for blow in range(kills):
         time.sleep(draw.uniform(0.0, _BETWEEN_KILLS))
         victim = draw.randrange(len(workers))
-        workers[victim].kill()
-        killed += _was_killed(workers[victim])
+        killed += workers[victim].killed()
         workers[victim] = pool.start(_contend, url, folder, seed + 10 + blow)
-    over.touch()
+    (folder / "over").touch()
     for worker in workers:
         worker.end(_PATIENCE).answer()
-    return LeaseContest(granted.stat().st_size, killed, seen.read_text().splitlines())
+    ledger = _ledger(folder)
+    second_owners = [each.effect for each in ledger.entries() if each.what == "second owner"]
+    return LeaseContest(ledger.counts()["granted"], killed, second_owners)
 
 
-def _was_killed(worker: Worker[None]) -> bool:
-    ended = worker.end(_PATIENCE)
-    if ended.code == -signal.SIGKILL:
-        return True
-    ended.answer()
-    return False
+def _ledger(folder: Path) -> Ledger:
+    return Ledger(folder / "leases.jsonl")
 
 
 def _contend(url: str, folder: Path, seed: int) -> None:
@@ -76,7 +70,7 @@ def _contend(url: str, folder: Path, seed: int) -> None:
                 await asyncio.sleep(0.0005)
                 continue
             with _witness(folder, stream):
-                _append(folder / "granted", ".")
+                _ledger(folder).write("granted", stream)
                 await asyncio.sleep(draw.uniform(0.0, _LONGEST_HELD))
             if draw.random() < 0.02:
                 await store.close()
@@ -100,7 +94,7 @@ def _witness(folder: Path, stream: str) -> Generator[None]:
             file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
         except FileExistsError:
             if other := _still_living(path):
-                _append(folder / "second-owners", f"{stream}: {os.getpid()} beside {other}\n")
+                _ledger(folder).write("second owner", f"{stream}: {os.getpid()} beside {other}")
                 yield
                 return
             path.unlink(missing_ok=True)
@@ -130,9 +124,3 @@ def _still_living(path: Path) -> str:
             return ""
         time.sleep(0.002)
     return pid
-
-
-def _append(path: Path, text: str) -> None:
-    file = os.open(path, os.O_APPEND | os.O_WRONLY)
-    os.write(file, text.encode())
-    os.close(file)

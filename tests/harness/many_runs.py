@@ -8,21 +8,14 @@ import random
 from collections.abc import Iterator
 
 from steptrail.infrastructure.views.database import Statements
-from steptrail.infrastructure.views.ddl import POSTGRES, Sql
-from steptrail.infrastructure.views.fitting import rows_to_put, sums_to_add
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.projections.kernel.changes import Changes
 from steptrail.projections.kernel.table import ColumnKind, Row, Scalar, Table
 from steptrail.projections.runs_view import tables
 from steptrail.projections.runs_view.daily import count_run
 from steptrail.projections.runs_view.memory import RunMoment
-from steptrail.projections.runs_view.sums import (
-    FAILURES_DAILY,
-    MODELS_DAILY,
-    OF_ALL_TENANTS,
-    RETRIES_DAILY,
-    TOOLS_DAILY,
-)
+from steptrail.projections.runs_view.sums import FAILURES_DAILY, MODELS_DAILY, RETRIES_DAILY, TOOLS_DAILY
+from steptrail.projections.runs_view.view import RunsView
 
 DAY = 86_400_000_000
 BEGINNING = 20_000 * DAY
@@ -47,15 +40,13 @@ _TOOLS = ("search", "refund", "mail", "lookup", "order")
 
 def fill(generation: Generation, runs: int, *, first: int = 0, of: int | None = None) -> None:
     """Add so many runs behind the first ones, of `of` in all, to the tables of a generation."""
-    # A server keeps each generation in a schema of its own.
-    prefix = f"steptrail_views_{generation.number}." if generation.database.sql is POSTGRES else ""
     for begin in range(first, first + runs, _AT_ONCE):
         changes = Changes()
         for number in range(begin, min(begin + _AT_ONCE, first + runs)):
             _add_run(changes, number, of or runs)
 
         def write(statements: Statements, changes: Changes = changes) -> None:
-            _write(statements, generation.database.sql, changes, prefix)
+            generation.apply(statements, RunsView(), changes)
 
         generation.database.write(write)
 
@@ -65,16 +56,6 @@ def row_of(table: Table, **given: Scalar) -> Row:
     empty: dict[ColumnKind, Scalar] = {ColumnKind.INTEGER: 0, ColumnKind.TEXT: "", ColumnKind.BOOLEAN: False}
     row = {each.name: None if each.is_optional else empty[each.kind] for each in table.columns}
     return {**row, **given}
-
-
-def _write(statements: Statements, sql: Sql, changes: Changes, prefix: str) -> None:
-    for table, rows in changes.rows.items():
-        put = [row for row in rows.values() if row is not None]
-        for columns, values in rows_to_put(table, put, with_none=sql.takes_none).items():
-            for text, given in sql.puts(table, values, prefix, columns):
-                statements.change_all(text, given)
-    for table, sums in changes.sums.items():
-        statements.change_all(sql.add(table, prefix), sums_to_add(table, sums))
 
 
 def _add_run(changes: Changes, number: int, of: int) -> None:
@@ -177,8 +158,7 @@ def _add_step(changes: Changes, run: Row, step: int, is_failed: bool) -> None:
             changes.put(tables.ATTEMPTS, row_of(tables.ATTEMPTS, **place, **lost, duration_us=100_000))
             changes.add(RETRIES_DAILY, (*owner, tool, "timeout"), {"tries": 1, "duration_us": 100_000})
     what = (run["kind"], run["name"], tool, status, error["error_type"] or "", error["error_class"] or "")
-    for table, key in ((TOOLS_DAILY, (run["tenant"], day, *what)), (OF_ALL_TENANTS[TOOLS_DAILY], (day, *what))):
-        changes.add(table, key, {"calls": 1, "attempts": 1, "duration_us": 300_000})
+    changes.add(TOOLS_DAILY, (run["tenant"], day, *what), {"calls": 1, "attempts": 1, "duration_us": 300_000})
 
 
 def _tries(chance: random.Random) -> Iterator[str]:

@@ -7,11 +7,10 @@ from a seed, but what they hit depends on the machine, so what was found wrong i
 import asyncio
 import os
 import random
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.testing.crash import Ledger
@@ -67,7 +66,7 @@ def random_kills(pool: WorkerPool, url: str, folder: Path, *, sessions: int, kil
             running = [(workload, pool.start(go, workload)) for workload in batch]
             for workload, worker in running:
                 time.sleep(draw.uniform(0.0, longest))
-                is_in_time = _killed(worker)
+                is_in_time = worker.killed()
                 # How long a run takes changes with what else the machine does: who comes too late comes earlier next.
                 longest *= 1.1 if is_in_time else 0.7
                 if is_in_time:
@@ -120,7 +119,7 @@ def tide(
             time.sleep(_LOOK_SECONDS)
         time.sleep(draw.uniform(0.0, _LOOK_SECONDS))
         victim = draw.choice(writing if number % 3 else reading)
-        killed += _killed(workers[victim])
+        killed += workers[victim].killed()
         workers[victim] = begin(victim)
     for name in writing:
         workers[name].end(_HANGS_SECONDS).answer()
@@ -137,11 +136,3 @@ def tide(
 def _told(shore: Shore, writers: Sequence[str]) -> int:
     notes = [shore.acknowledged(writer) for writer in writers]
     return sum(path.read_bytes().count(b"\n") for path in notes if path.exists())
-
-
-def _killed(worker: Worker[Any]) -> bool:
-    worker.kill()
-    ended = worker.end()
-    if ended.code != -signal.SIGKILL:
-        ended.answer()
-    return ended.code == -signal.SIGKILL

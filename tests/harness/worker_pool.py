@@ -66,6 +66,14 @@ class Worker(Generic[T]):
         """Send SIGKILL, unless the process has ended."""
         self.signal(signal.SIGKILL)
 
+    def killed(self, patience: float = 60.0) -> bool:
+        """Kill the process, and tell whether that ended it; fail the test when it had failed before."""
+        self.kill()
+        ended = self.end(patience)
+        if ended.code != -signal.SIGKILL:
+            ended.answer()
+        return ended.code == -signal.SIGKILL
+
     def end(self, patience: float = 60.0) -> Ended[T]:
         """Wait for the process. One that is still going after `patience` seconds hangs: raises `TimeoutError`."""
         deadline = time.monotonic() + patience
