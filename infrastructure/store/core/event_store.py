@@ -1,26 +1,16 @@
 """The event store of the port over a database: async outside, threads inside.
 
-One thread writes and others read; a database in memory has one for both. Appends that arrive while a commit is on its
-way to the disk share the next one. A caller that is cancelled while its append runs waits for the end and is then
-cancelled, so that it always learns the outcome. Several event loops and threads may use a store, but no forked process.
-
-To hand a commit to a thread and back costs more than to write it. So the only run of a process writes in the thread of
-its event loop, as long as the disk is quick and nobody else writes.
+One thread writes and others read; a database in memory has one for both. A caller that is cancelled while its append
+runs waits for the end and is then cancelled, so that it always learns the outcome. Several event loops and threads may
+use a store, but no forked process.
 """
 
 import asyncio
-import os
-import threading
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from math import inf
-from typing import Any, TypeVar
 
-from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError, StoreUnavailable
+from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError
 from steptrail.domain.kernel.erasure import Erasure
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -39,7 +29,7 @@ from steptrail.infrastructure.store.core.blobs import (
 from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
-from steptrail.infrastructure.store.core.lease import HeldLease, Leases, StoreLease, give_back
+from steptrail.infrastructure.store.core.lease import StoreLease, give_back
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
 from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
@@ -53,58 +43,19 @@ from steptrail.infrastructure.store.core.reading import (
     read_stream,
     verify_stream,
 )
-from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
+from steptrail.infrastructure.store.core.recorder import PendingCommit
 from steptrail.infrastructure.store.core.snapshots import unsealed
-from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished, tell_all
-from steptrail.runtime.kernel.cancellation import Uncancellable
-from steptrail.runtime.kernel.live_bus import LiveBus
+from steptrail.infrastructure.store.core.store_threads import StoreThreads
 
-_COMMITS_PER_GROUP = 256
-_LARGE, _FEW = 1 << 20, 32
-"""Bytes of a commit, and how many events are read in the time of one."""
-_QUICK_SECONDS = 0.002
-"""How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
-_REST_SECONDS = 0.005
-"""After how long without a write the recorder does what it has put off."""
-
-T = TypeVar("T")
+_LARGE = 1 << 20
+"""How many bytes of a commit are too many for the thread of an event loop."""
 
 
-class RecorderEventStore:
-    """Implements the port `EventStore`. Takes ownership of the recorder, the leases and the bus.
+class RecorderEventStore(StoreThreads):
+    """Implements the port `EventStore`. The arguments are those of `StoreThreads`."""
 
-    `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
-    freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write, or
-    the last question, may have taken for the next to be made in the caller's thread; 0 where no loop may wait.
-    `live_bus` carries live updates between the processes that have this store; None when the database cannot.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        leases: Leases,
-        *,
-        name: str,
-        readers: int = 1,
-        quick: float = _QUICK_SECONDS,
-        live_bus: LiveBus | None = None,
-    ) -> None:
-        self.recorder, self.live_bus = recorder, live_bus
-        self.origin: Origin | None = None
-        """The address that the store was opened at; None for one that was put together otherwise."""
-        self._leases, self._name = leases, name
-        self._writer = WorkThreads("steptrail-writer", at_rest=recorder.catch_up, rest=_REST_SECONDS)
-        self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
-        self._keeper = WorkThreads("steptrail-keeper") if readers > 1 else self._reader
-        self._waiting: deque[tuple[PendingCommit, Uncancellable[StreamHead]]] = deque()
-        self._draining = False
-        self._closing: Future[None] | None = None
-        self._lock = threading.Lock()
-        self._writing = threading.Lock()
-        """Held by the thread that writes commits now. It may be taken under the other lock, and not the other way."""
-        self._quick, self._took, self._read_took = quick, inf, inf
-        self._leases_held = self._asked = 0
-        self._process = os.getpid()
+    origin: Origin | None = None
+    """The address that the store was opened at; None for one that was put together otherwise."""
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         """Store the whole commit after `expected`, or none of it. Raises `ValueError` for one that cannot be encoded.
@@ -122,16 +73,7 @@ class RecorderEventStore:
         if size > LIMIT:
             states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         pending = PendingCommit(stream, expected, commit.head, states, blobs, commit.summary)
-        if not is_large and (outcome := self._written_here(pending)) is not None:
-            if isinstance(outcome, StoreError):
-                raise outcome
-            return outcome
-        stored = self._enqueue(pending)
-        try:
-            return await stored
-        except asyncio.CancelledError:
-            stored.exception()  # looked at, so that nobody is warned of an error that went unseen
-            raise
+        return await self._written(pending, is_large=is_large)
 
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StreamRead:
         """Return the records after a version and the head of the last of them.
@@ -141,11 +83,12 @@ class RecorderEventStore:
         """
         try:
             if isinstance(after, int):
-                return await self._read(stream, after, lambda: read_stream(self.recorder, stream, after, limit))
-            return await self._read(stream, after.version, lambda: read_sound(self.recorder, stream, after, limit))
+                return await self._read(stream, after, partial(read_stream, self.recorder, stream, after, limit))
+            sound = partial(read_sound, self.recorder, stream, after, limit)
+            return await self._read(stream, after.version, sound, nothing=lambda: StreamRead([], after, True))
         except CorruptRecord as error:
             with suppress(StoreError):
-                await finished(self._submit(self._writer, partial(self._mark, error)))
+                await self._write(partial(self._mark, error))
             raise
 
     async def proven(
@@ -190,11 +133,11 @@ class RecorderEventStore:
 
     async def list_anew(self, row: RunSummary) -> None:
         """Write the row of a stream in the index, unless a newer one is there."""
-        await finished(self._submit(self._writer, lambda: self.recorder.list_anew(row)))
+        await self._write(lambda: self.recorder.list_anew(row))
 
     async def erase(self, streams: Mapping[str, int], *, at: int, by: str, reason: str) -> Sequence[Erasure]:
         """Erase streams that end at these versions, together or not at all. See the port."""
-        return await finished(self._submit(self._writer, lambda: self.recorder.erase(streams, at, by, reason)))
+        return await self._write(lambda: self.recorder.erase(streams, at, by, reason))
 
     async def erasure(self, stream: str) -> Erasure | None:
         """Return what is remembered of an erased stream; None for any other."""
@@ -204,7 +147,7 @@ class RecorderEventStore:
         """Remove the bytes of what was erased from the files; return where some may remain. See the port."""
         erasure = self.recorder.select_erasure
         await self._ask(lambda: give_back(self._leases, lambda stream: erasure(stream) is not None), self._keeper)
-        return await finished(self._submit(self._writer, lambda: self.recorder.scrub(thoroughly=thoroughly)))
+        return await self._write(lambda: self.recorder.scrub(thoroughly=thoroughly))
 
     def _mark(self, error: CorruptRecord) -> None:
         """Have lists say that a stream is damaged. A store that cannot be written now says so another time."""
@@ -284,7 +227,7 @@ class RecorderEventStore:
             return None if row is None else unsealed(stream, row)
 
         try:
-            return await self._read(stream, 0, looked)
+            return await self._read(stream, 0, looked, nothing=lambda: None)
         except ValueError as error:
             if on_damage is not None:
                 on_damage(str(error))
@@ -293,7 +236,7 @@ class RecorderEventStore:
     async def keep_snapshot(self, stream: str, snapshot: Snapshot) -> None:
         """Store a snapshot of the stream in the place of the one before."""
         auxiliary = self.recorder.auxiliary
-        await finished(self._submit(self._writer, lambda: auxiliary.keep_snapshot(stream, snapshot)))
+        await self._write(lambda: auxiliary.keep_snapshot(stream, snapshot))
 
     async def place(self, follower: str) -> int:
         """Return the position that a follower has kept, 0 when it has kept none."""
@@ -302,7 +245,7 @@ class RecorderEventStore:
     async def keep_place(self, follower: str, position: int) -> None:
         """Store how far a follower has come; one that is further already stays there."""
         auxiliary = self.recorder.auxiliary
-        await finished(self._submit(self._writer, lambda: auxiliary.keep_place(follower, position)))
+        await self._write(lambda: auxiliary.keep_place(follower, position))
 
     async def streams_with_snapshots(self) -> Sequence[str]:
         """Return the ids of the streams that a snapshot is stored of, also of those that are not there."""
@@ -315,18 +258,7 @@ class RecorderEventStore:
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> StoreLease:
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
-        held = self._leased_here(stream, owner, take_over=take_over)
-        if held is None:
-            future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
-            try:
-                held = await finished(future)
-            except asyncio.CancelledError:
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    future.result().release()
-                raise
-        with self._lock:
-            self._leases_held += 1
-        return StoreLease(partial(self._give_up, held))
+        return await self._leased(stream, owner, take_over=take_over)
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""
@@ -341,159 +273,3 @@ class RecorderEventStore:
     async def leases(self) -> Sequence[SeenLease] | None:
         """Return every lease that is held or was left behind; None when that cannot be known."""
         return await self._ask(self._leases.seen, self._keeper)
-
-    async def close(self) -> None:
-        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
-
-        In a process that was forked since, all of it is the parent's, and is left alone.
-        """
-        if self._is_inherited:
-            return
-        with self._lock:
-            closing = self._closing = self._closing or self._keeper.submit(self._close)
-        await finished(closing)
-        self._keeper.shutdown()
-
-    def _close(self) -> None:
-        """Close all in one piece, because who asked for it may be cancelled. Runs in the keeper's thread."""
-        self._leases.close()
-        for end in [self.recorder.close] if self.live_bus is None else [self.live_bus.close, self.recorder.close]:
-            if self._writer is self._keeper:
-                end()
-            else:
-                self._writer.submit(end).result()
-        for threads in (self._keeper, self._reader, self._writer):
-            threads.shutdown()
-
-    async def _give_up(self, lease: HeldLease) -> None:
-        """Release a lease that was granted here, once; after `close` it has been released already."""
-        with self._lock:
-            self._leases_held -= 1
-            is_quick = self._leases_held == 0 and self._reads_quickly
-        with suppress(StoreUnavailable):
-            if is_quick:
-                lease.release()
-            else:
-                await finished(self._submit(self._keeper, lease.release))
-
-    def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
-        """Take a lease in the caller's thread; None when the keeper is to take it. See `_written_here`."""
-        self._check_process()
-        with self._lock:
-            # Under the lock, so that closing finds what was granted.
-            self._check_open()
-            if self._leases_held or not self._reads_quickly:
-                return None
-            return self._leases.acquire_at_once(stream, owner, take_over=take_over)
-
-    def _written_here(self, pending: PendingCommit) -> StreamHead | StoreError | None:
-        """Write a commit in the caller's thread, and return its outcome; None when it is to be queued.
-
-        A write holds the event loop. It does so only for the one run of this process, which waits for the write anyway.
-        With several runs the queue is quicker, because they share commits.
-        """
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            alone = self._leases_held == 1 and not self._draining and self._took < self._quick
-            if not (alone and self._writing.acquire(blocking=False)):
-                return None
-        try:
-            began = time.monotonic()
-            outcome = self.recorder.append_at_once(pending)
-            self._took = time.monotonic() - began
-        finally:
-            self._writing.release()
-        return outcome
-
-    def _enqueue(self, pending: PendingCommit) -> Uncancellable[StreamHead]:
-        stored: Uncancellable[StreamHead] = Uncancellable(loop=asyncio.get_running_loop())
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            self._waiting.append((pending, stored))
-            if not self._draining:
-                self._draining = True
-                self._writer.put(self._drain)
-        return stored
-
-    def _drain(self) -> None:
-        is_more = True
-        while is_more:
-            with self._lock:
-                count = min(len(self._waiting), _COMMITS_PER_GROUP)
-                group = [self._waiting.popleft() for _ in range(count)]
-            outcomes: Sequence[StreamHead | BaseException]
-            with self._writing:
-                began = time.monotonic()
-                try:
-                    outcomes = self.recorder.append([pending for pending, _ in group])
-                except BaseException as error:
-                    outcomes = [error for _ in group]
-                self._took = time.monotonic() - began
-            with self._lock:
-                # Before anybody is told: who appends again at once is not to queue because of this.
-                self._draining = is_more = bool(self._waiting)
-            tell_all([(stored, outcome) for (_, stored), outcome in zip(group, outcomes, strict=True)])
-
-    async def _read(self, stream: str, after: int, question: Callable[[], T]) -> T:
-        """Ask about the events behind a version: in the caller's thread, by the rule for writes, if they are few."""
-        is_short = self._asks_here() and self.recorder.select_version(stream) - after <= _FEW
-        return await self._answer(question, is_short=is_short)
-
-    def _asks_here(self) -> bool:
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            return self._leases_held <= 1 and self._asked == 0 and self._reads_quickly
-
-    async def _answer(self, question: Callable[[], T], *, is_short: bool) -> T:
-        def asked() -> T:
-            began = time.monotonic()
-            try:
-                return question()
-            finally:
-                self._read_took = time.monotonic() - began
-
-        if not is_short:
-            return await self._ask(asked)
-        answer = asked()
-        # Whoever asks until something has changed lets those go on who change it.
-        await asyncio.sleep(0)
-        return answer
-
-    async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
-        return await asyncio.wrap_future(self._submit(threads or self._reader, question))
-
-    def _submit(self, threads: WorkThreads, work: Callable[[], T]) -> Future[T]:
-        self._check_process()
-        with self._lock:
-            self._check_open()
-            future = threads.submit(work)
-            self._asked += threads is self._reader
-        if threads is self._reader:
-            future.add_done_callback(self._answered)
-        return future
-
-    def _answered(self, _: Future[Any]) -> None:
-        with self._lock:
-            self._asked -= 1
-
-    @property
-    def _reads_quickly(self) -> bool:
-        """Whether no write is queued, and the last question took no longer than a loop may be held."""
-        return not self._draining and self._read_took < self._quick
-
-    @property
-    def _is_inherited(self) -> bool:
-        return os.getpid() != self._process
-
-    def _check_process(self) -> None:
-        # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
-        if self._is_inherited:
-            where = f"the store {self._name} was opened before this process was forked"
-            raise StoreUnavailable(f"{where}: open it again in the child")
-
-    def _check_open(self) -> None:
-        if self._closing is not None:
-            raise StoreUnavailable(f"the store {self._name} is closed")

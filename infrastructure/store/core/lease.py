@@ -6,8 +6,13 @@ process dies, SIGKILL included, and then all its leases are dead. It is one for 
 thousand files that a process may have open, and as long as half a commit.
 
 Takeovers add a generation, a second lease, while the old one stays; without a takeover a lease is granted only when no
-generation is live. Every look and every creation happens under one guard lock that itself is never removed. Who removes
-a lease of its own needs no guard: others find the file, or do not.
+generation is live. A store that takes one writes its file first, and looks for other files of that lease then. Of two
+stores at the same moment the one that was later to write sees the file of the other, and maybe both do. So a store that
+sees its own file alone has the lease.
+
+A store that sees another file has to find out whether its holder lives, and tries the holder's lock for a moment. All
+such looks happen under one guard lock, which itself is never removed, and so does the removal of what the dead have
+left. A store removes a lease of its own without the guard: others find the file, or do not.
 
 Lock files are not inherited by programs that are started. A child made by `fork` gets the descriptor, and `filelock` 4
 closes it there at once; with an older one, or a fork behind Python's back, the leases live until that child ends too.
@@ -112,34 +117,62 @@ class FileLeases:
 
     def acquire(self, stream: str, owner: str, *, take_over: bool) -> HeldLease:
         """Return the lease of a stream or raise `SessionBusy`; raise `StoreUnavailable` when files fail."""
-        return self._acquire(stream, owner, take_over=take_over, patience=self._patience)
-
-    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
-        """Do what `acquire` does, or return None while somebody else takes a lease or looks."""
-        try:
-            return self._acquire(stream, owner, take_over=take_over, patience=0)
-        except StoreLocked:
-            return None
-
-    def _acquire(self, stream: str, owner: str, *, take_over: bool, patience: float) -> HeldLease:
-        with self._guard(patience):
+        granted = self.acquire_at_once(stream, owner, take_over=take_over)
+        if granted is not None:
+            return granted
+        with self._guard():
             name = _file_name(stream)
-            there = sorted(lease_files(self._folder, name), key=lambda each: each.number)
-            held = [each for each in there if not self._cleared(each)]
+            held = self._live(name)
             if held and not take_over:
                 raise SessionBusy(session_in(stream), _read_owner(held[-1].path))
-            number = held[-1].number + 1 if held else 1
-            # Each grant has a file of its own: the one before it may be removed only now.
-            path = self._folder / f"{name}.{number}.{holder_of(self._locked_holder())}.{next(self._grants)}{LEASE}"
-            try:
-                path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
-            except BaseException:
-                # A lease that was not granted leaves nothing behind.
-                _remove(path)
-                raise
-            with self._lock:
-                self._held.add(path)
-        return _FileLease(self, path)
+            lease = self._written(name, held[-1].number + 1 if held else 1, self._locked_holder(), stream, owner)
+            # Somebody may have taken the lease without the guard meanwhile. A take-over is granted beside anybody.
+            if not take_over and (others := [each for each in self._live(name) if each.path != lease.path]):
+                lease.release()
+                raise SessionBusy(session_in(stream), _read_owner(others[-1].path))
+            return lease
+
+    def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
+        """Do what `acquire` does, or return None where that takes a look at who holds the lease, or the first lock."""
+        holder, name = self._holder, _file_name(stream)
+        # Whoever removes the folder removes all leases, and the holder: then the next leases need another.
+        if take_over or holder is None or not os.path.exists(holder.lock_file):
+            return None
+        try:
+            if self._files_of(name):
+                return None
+            lease = self._written(name, 1, holder, stream, owner)
+            if self._files_of(name) == [lease.path.name]:
+                return lease
+            lease.release()
+        except OSError as error:
+            raise self._file_error(error) from error
+        return None
+
+    def _files_of(self, name: str) -> list[str]:
+        """Return the names of the files of a lease, whatever somebody else may have put among them."""
+        return [each for each in os.listdir(self._folder) if each.startswith(name)]
+
+    def _written(self, name: str, number: int, holder: FileLock, stream: str, owner: str) -> "_FileLease":
+        """Write the file of a lease, of which nobody knows yet whether it is granted."""
+        # Each has a file of its own, so that a removal never meets the lease of somebody else.
+        path = self._folder / f"{name}.{number}.{holder_of(holder)}.{next(self._grants)}{LEASE}"
+        lease = _FileLease(self, path)
+        with self._lock:
+            # Before it can be seen: another thread takes a file of this holder for one that could not be removed.
+            self._held.add(path)
+        try:
+            path.write_text(json.dumps(_description(stream, owner)), encoding="utf-8")
+        except BaseException:
+            # A lease that was not granted leaves nothing behind.
+            lease.release()
+            raise
+        return lease
+
+    def _live(self, name: str) -> list[LeaseFile]:
+        """Return the live leases of a stream, oldest first, and remove the others. Call it under the guard."""
+        there = sorted(lease_files(self._folder, name), key=lambda each: each.number)
+        return [each for each in there if not self._cleared(each)]
 
     def seen(self, stream: str | None = None) -> list[SeenLease] | None:
         """Return the leases of a stream, or all, and leave them as they are; None when it cannot be told."""
@@ -157,7 +190,7 @@ class FileLeases:
         # Without the guard the file must stay: somebody may be trying its lock. Who finds it dead removes it.
         with suppress(StoreError, OSError):
             if self._folder.is_dir():
-                with self._guard(self._patience):
+                with self._guard():
                     holder.release(force=True)
                     _remove(Path(holder.lock_file))
         holder.release(force=True)
@@ -172,7 +205,7 @@ class FileLeases:
             path.unlink(missing_ok=True)
         except OSError:
             # Windows keeps a file that somebody reads. Under the guard nobody does.
-            with suppress(StoreError), self._guard(self._patience):
+            with suppress(StoreError), self._guard():
                 path.unlink(missing_ok=True)
 
     def _cleared(self, lease: LeaseFile) -> bool:
@@ -201,19 +234,22 @@ class FileLeases:
         return self._holder
 
     @contextmanager
-    def _guard(self, patience: float) -> Generator[None]:
+    def _guard(self) -> Generator[None]:
         # The lock of the file is one for all threads of this process.
-        if not self._is_guarding.acquire(timeout=patience):
+        if not self._is_guarding.acquire(timeout=self._patience):
             raise self._locked()
         try:
-            with self._guard_file.acquire(timeout=patience, poll_interval=_POLL_SECONDS):
+            with self._guard_file.acquire(timeout=self._patience, poll_interval=_POLL_SECONDS):
                 yield
         except Timeout as error:
             raise self._locked() from error
         except OSError as error:
-            raise file_error(error, f"the leases in {self._folder}") from error
+            raise self._file_error(error) from error
         finally:
             self._is_guarding.release()
+
+    def _file_error(self, error: OSError) -> StoreError:
+        return file_error(error, f"the leases in {self._folder}")
 
     def _locked(self) -> StoreLocked:
         return StoreLocked(f"the leases in {self._folder} are locked by another process: try again")
@@ -221,10 +257,10 @@ class FileLeases:
 
 class _FileLease:
     def __init__(self, leases: FileLeases, path: Path) -> None:
-        self._leases, self._path = leases, path
+        self._leases, self.path = leases, path
 
     def release(self) -> None:
-        self._leases.give_up(self._path)
+        self._leases.give_up(self.path)
 
 
 class MemoryLeases:

@@ -232,13 +232,15 @@ def test_a_lease_folder_that_was_removed_does_not_trouble_the_release(tmp_path: 
 @pytest.mark.timeout(60)
 def test_leases_that_somebody_else_holds_the_guard_of_are_given_up_after_a_while(tmp_path: Path) -> None:
     leases = FileLeases(tmp_path / "runs.db", patience=0.05)
-    leases.acquire("agent:s1", "w1", take_over=False).release()
-    with (
-        FileLock(tmp_path / "runs.db-leases" / "guard"),
-        pytest.raises(StoreLocked, match="locked by another process: try again"),
-    ):
-        leases.acquire("agent:s2", "w1", take_over=False)
-    leases.acquire("agent:s2", "w1", take_over=False).release()
+    leases.acquire("agent:s1", "w1", take_over=False)
+    with FileLock(tmp_path / "runs.db-leases" / "guard"):
+        with pytest.raises(StoreLocked, match="locked by another process: try again"):
+            leases.acquire("agent:s1", "w1", take_over=False)
+        # Where there is nobody to look at, nobody is waited for.
+        leases.acquire("agent:s2", "w1", take_over=False).release()
+    with pytest.raises(SessionBusy):
+        leases.acquire("agent:s1", "w1", take_over=False)
+    leases.close()
 
 
 @pytest.mark.parametrize("middle", ["copy", "1 (2)", "-5", "\u00b2", "0", "9" * 190, "1.2", ""])

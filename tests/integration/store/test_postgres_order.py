@@ -13,7 +13,7 @@ import pytest
 from steptrail.domain.errors import ConcurrencyConflict
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
-from steptrail.infrastructure.store.core import event_store
+from steptrail.infrastructure.store.core import store_threads
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.postgres import recorder as postgres_recorder
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -280,7 +280,7 @@ async def test_given_a_commit_right_after_another_then_it_is_announced_when_its_
 ) -> None:
     monkeypatch.setattr(postgres_recorder, "_POLL_SECONDS", 3600.0)
     monkeypatch.setattr(postgres_recorder, "_ANNOUNCE_SECONDS", 3600.0)
-    monkeypatch.setattr(event_store, "_REST_SECONDS", 0.01 if ends_by == "resting" else 3600.0)
+    monkeypatch.setattr(store_threads, "_REST_SECONDS", 0.01 if ends_by == "resting" else 3600.0)
     announced: list[str] = []
 
     def announce(connection: Connection, statement: LiteralString) -> None:

@@ -1,0 +1,269 @@
+"""Which thread does what for a store: one writes, others answer questions, and one takes leases.
+
+Appends that arrive while a commit is on its way to the disk share the next one. To hand a commit to a thread and back
+costs more than to write it. So the only run of a process writes, asks and takes its lease in the thread of its event
+loop, as long as the disk is quick and nobody else writes.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from math import inf
+from typing import Any, TypeVar
+
+from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.domain.kernel.record import StreamHead
+from steptrail.infrastructure.store.core.lease import HeldLease, Leases, StoreLease
+from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
+from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished, tell_all
+from steptrail.runtime.kernel.cancellation import Uncancellable
+from steptrail.runtime.kernel.live_bus import LiveBus
+
+_COMMITS_PER_GROUP = 256
+_FEW = 32
+"""How many events are read in the time of one commit."""
+_QUICK_SECONDS = 0.002
+"""How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
+_REST_SECONDS = 0.005
+"""After how long without a write the recorder does what it has put off."""
+
+T = TypeVar("T")
+
+
+class StoreThreads:
+    """The threads of a store over a database, and what they share. Takes ownership of the recorder, leases and bus.
+
+    `readers` is how many questions are asked at once; without any, reading waits for writing. Leases are taken and
+    freed one after another, so that closing finds all that were granted. `quick` is how many seconds the last write, or
+    the last question, may have taken for the next to be made in the caller's thread; 0 where no loop may wait.
+    `live_bus` carries live updates between the processes that have this store; None when the database cannot.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        leases: Leases,
+        *,
+        name: str,
+        readers: int = 1,
+        quick: float = _QUICK_SECONDS,
+        live_bus: LiveBus | None = None,
+    ) -> None:
+        self.recorder, self.live_bus = recorder, live_bus
+        self._leases, self._name = leases, name
+        self._writer = WorkThreads("steptrail-writer", at_rest=recorder.catch_up, rest=_REST_SECONDS)
+        self._reader = WorkThreads("steptrail-reader", readers) if readers else self._writer
+        self._keeper = WorkThreads("steptrail-keeper") if readers > 1 else self._reader
+        self._waiting: deque[tuple[PendingCommit, Uncancellable[StreamHead]]] = deque()
+        self._draining = False
+        self._closing: Future[None] | None = None
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        """Held by the thread that writes commits now. It may be taken under the other lock, and not the other way."""
+        self._quick, self._took, self._read_took = quick, inf, inf
+        self._leases_held = self._asked = 0
+        self._process = os.getpid()
+
+    async def close(self) -> None:
+        """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
+
+        In a process that was forked since, all of it is the parent's, and is left alone.
+        """
+        if self._is_inherited:
+            return
+        with self._lock:
+            closing = self._closing = self._closing or self._keeper.submit(self._close)
+        await finished(closing)
+        self._keeper.shutdown()
+
+    def _close(self) -> None:
+        """Close all in one piece, because who asked for it may be cancelled. Runs in the keeper's thread."""
+        self._leases.close()
+        for end in [self.recorder.close] if self.live_bus is None else [self.live_bus.close, self.recorder.close]:
+            if self._writer is self._keeper:
+                end()
+            else:
+                self._writer.submit(end).result()
+        for threads in (self._keeper, self._reader, self._writer):
+            threads.shutdown()
+
+    async def _leased(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
+        """Take a lease. Raises `SessionBusy`."""
+        held = self._leased_here(stream, owner, take_over=take_over)
+        if held is None:
+            future = self._submit(self._keeper, lambda: self._leases.acquire(stream, owner, take_over=take_over))
+            try:
+                held = await finished(future)
+            except asyncio.CancelledError:
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    future.result().release()
+                raise
+        with self._lock:
+            self._leases_held += 1
+        return StoreLease(partial(self._give_up, held))
+
+    def _leased_here(self, stream: str, owner: str, *, take_over: bool) -> HeldLease | None:
+        """Take a lease in the caller's thread; None when the keeper is to take it. See `_written_here`."""
+        self._check_process()
+        with self._lock:
+            # Under the lock, so that closing finds what was granted.
+            self._check_open()
+            if self._leases_held or not self._reads_quickly:
+                return None
+            return self._leases.acquire_at_once(stream, owner, take_over=take_over)
+
+    async def _give_up(self, lease: HeldLease) -> None:
+        """Release a lease that was granted here, once; after `close` it has been released already."""
+        with self._lock:
+            self._leases_held -= 1
+            is_quick = self._leases_held == 0 and self._reads_quickly
+        with suppress(StoreUnavailable):
+            if is_quick:
+                lease.release()
+            else:
+                await finished(self._submit(self._keeper, lease.release))
+
+    async def _written(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
+        """Write a commit. What is large is never written in the caller's thread."""
+        if not is_large and (outcome := self._written_here(pending)) is not None:
+            if isinstance(outcome, StoreError):
+                raise outcome
+            return outcome
+        stored = self._enqueue(pending)
+        try:
+            return await stored
+        except asyncio.CancelledError:
+            stored.exception()  # looked at, so that nobody is warned of an error that went unseen
+            raise
+
+    def _written_here(self, pending: PendingCommit) -> StreamHead | StoreError | None:
+        """Write a commit in the caller's thread, and return its outcome; None when it is to be queued.
+
+        A write holds the event loop. It does so only for the one run of this process, which waits for the write anyway.
+        With several runs the queue is quicker, because they share commits.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            alone = self._leases_held == 1 and not self._draining and self._took < self._quick
+            if not (alone and self._writing.acquire(blocking=False)):
+                return None
+        try:
+            began = time.monotonic()
+            outcome = self.recorder.append_at_once(pending)
+            self._took = time.monotonic() - began
+        finally:
+            self._writing.release()
+        return outcome
+
+    def _enqueue(self, pending: PendingCommit) -> Uncancellable[StreamHead]:
+        stored: Uncancellable[StreamHead] = Uncancellable(loop=asyncio.get_running_loop())
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            self._waiting.append((pending, stored))
+            if not self._draining:
+                self._draining = True
+                self._writer.put(self._drain)
+        return stored
+
+    def _drain(self) -> None:
+        is_more = True
+        while is_more:
+            with self._lock:
+                count = min(len(self._waiting), _COMMITS_PER_GROUP)
+                group = [self._waiting.popleft() for _ in range(count)]
+            outcomes: Sequence[StreamHead | BaseException]
+            with self._writing:
+                began = time.monotonic()
+                try:
+                    outcomes = self.recorder.append([pending for pending, _ in group])
+                except BaseException as error:
+                    outcomes = [error for _ in group]
+                self._took = time.monotonic() - began
+            with self._lock:
+                # Before anybody is told: who appends again at once is not to queue because of this.
+                self._draining = is_more = bool(self._waiting)
+            tell_all([(stored, outcome) for (_, stored), outcome in zip(group, outcomes, strict=True)])
+
+    async def _write(self, work: Callable[[], T]) -> T:
+        """Do what writes and is no commit. A caller that is cancelled waits for its end first."""
+        return await finished(self._submit(self._writer, work))
+
+    async def _read(
+        self, stream: str, after: int, question: Callable[[], T], *, nothing: Callable[[], T] | None = None
+    ) -> T:
+        """Ask about the events behind a version: in the caller's thread, by the rule for writes, if they are few.
+
+        `nothing` returns the answer where there are none. It is not asked for then.
+        """
+        if not self._asks_here():
+            return await self._answer(question, is_short=False)
+        behind = self._timed(lambda: self.recorder.select_version(stream)) - after
+        if behind > 0 or nothing is None:
+            return await self._answer(question, is_short=behind <= _FEW)
+        await asyncio.sleep(0)
+        return nothing()
+
+    def _asks_here(self) -> bool:
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            return self._leases_held <= 1 and self._asked == 0 and self._reads_quickly
+
+    async def _answer(self, question: Callable[[], T], *, is_short: bool) -> T:
+        if not is_short:
+            return await self._ask(lambda: self._timed(question))
+        answer = self._timed(question)
+        # Whoever asks until something has changed lets those go on who change it.
+        await asyncio.sleep(0)
+        return answer
+
+    def _timed(self, question: Callable[[], T]) -> T:
+        began = time.monotonic()
+        try:
+            return question()
+        finally:
+            self._read_took = time.monotonic() - began
+
+    async def _ask(self, question: Callable[[], T], threads: WorkThreads | None = None) -> T:
+        return await asyncio.wrap_future(self._submit(threads or self._reader, question))
+
+    def _submit(self, threads: WorkThreads, work: Callable[[], T]) -> Future[T]:
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            future = threads.submit(work)
+            self._asked += threads is self._reader
+        if threads is self._reader:
+            future.add_done_callback(self._answered)
+        return future
+
+    def _answered(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._asked -= 1
+
+    @property
+    def _reads_quickly(self) -> bool:
+        """Whether no write is queued, and the last question took no longer than a loop may be held."""
+        return not self._draining and self._read_took < self._quick
+
+    @property
+    def _is_inherited(self) -> bool:
+        return os.getpid() != self._process
+
+    def _check_process(self) -> None:
+        # Before the lock is taken: a thread that is not in the child may have held it when the process was forked.
+        if self._is_inherited:
+            where = f"the store {self._name} was opened before this process was forked"
+            raise StoreUnavailable(f"{where}: open it again in the child")
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise StoreUnavailable(f"the store {self._name} is closed")
