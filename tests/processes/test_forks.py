@@ -149,6 +149,36 @@ with sqlite3.connect(URL.removeprefix("sqlite:///")) as database:
 """
 
 
+# A lock of SQLite's that a reading thread held at the fork would never be free in the child.
+BESIDE_READERS = """
+trail = Steptrail.open_sync(URL)
+trail.run(agent(), "Go.", session="s")
+over = threading.Event()
+
+def read():
+    with Steptrail.open_sync(URL) as mine:
+        while not over.is_set():
+            mine.session("s").state()
+
+reading = [threading.Thread(target=read) for _ in range(2)]
+for thread in reading:
+    thread.start()
+for _ in range(200):
+    pid = os.fork()
+    if pid == 0:
+        faulthandler.dump_traceback_later(20, exit=True)
+        with sqlite3.connect(URL.removeprefix("sqlite:///")) as database:
+            database.execute("SELECT count(*) FROM streams").fetchone()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+over.set()
+for thread in reading:
+    thread.join()
+trail.close()
+print("ok")
+"""
+
+
 def output_of(script: str, folder: Path) -> list[str]:
     # No -W error: newer Pythons warn of every fork beside threads.
     done = subprocess.run(
@@ -174,3 +204,7 @@ def test_the_workers_of_a_pool_are_told_and_their_blocks_end(tmp_path: Path) -> 
 
 def test_children_that_are_forked_in_the_middle_of_a_commit_damage_nothing(tmp_path: Path) -> None:
     assert output_of(IN_THE_MIDDLE, tmp_path) == ["ok"]
+
+
+def test_children_that_are_forked_beside_readers_can_use_sqlite(tmp_path: Path) -> None:
+    assert output_of(BESIDE_READERS, tmp_path) == ["ok"]

@@ -18,6 +18,7 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 from steptrail.infrastructure.store.core import file_errors
+from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.04
@@ -108,7 +109,8 @@ def until_free(work: Callable[[], T], patience: float) -> T:
     pause = _FIRST_WAIT
     while True:
         try:
-            return work()
+            with INSIDE:
+                return work()
         except UnicodeDecodeError as error:
             # What is damaged in the file stands in SQLite's message, which Python then cannot read.
             raise sqlite3.DatabaseError("its structure is damaged") from error
