@@ -73,7 +73,7 @@ class RecorderEventStore(StoreThreads):
         if size > LIMIT:
             states, blobs = await self._ask(lambda: detach_all(encoded)) if is_large else detach_all(encoded)
         pending = PendingCommit(stream, expected, commit.head, states, blobs, commit.summary)
-        return await self._written(pending, is_large=is_large)
+        return await self._append(pending, is_large=is_large)
 
     async def read(self, stream: str, *, after: int | StreamHead = 0, limit: int | None = None) -> StreamRead:
         """Return the records after a version and the head of the last of them.
@@ -258,7 +258,7 @@ class RecorderEventStore(StoreThreads):
 
     async def acquire(self, stream: str, *, owner: str, take_over: bool = False) -> StoreLease:
         """Take the lease of a stream or raise `SessionBusy`; `take_over` takes it beside a live owner."""
-        return await self._leased(stream, owner, take_over=take_over)
+        return await self._take_lease(stream, owner, take_over=take_over)
 
     async def is_leased(self, stream: str) -> bool | None:
         """Tell whether some process holds the lease of a stream, without taking one; None when that cannot be known."""

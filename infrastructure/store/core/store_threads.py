@@ -93,7 +93,7 @@ class StoreThreads:
         for threads in (self._keeper, self._reader, self._writer):
             threads.shutdown()
 
-    async def _leased(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
+    async def _take_lease(self, stream: str, owner: str, *, take_over: bool) -> StoreLease:
         """Take a lease. Raises `SessionBusy`."""
         held = self._leased_here(stream, owner, take_over=take_over)
         if held is None:
@@ -129,7 +129,7 @@ class StoreThreads:
             else:
                 await finished(self._submit(self._keeper, lease.release))
 
-    async def _written(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
+    async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
         """Write a commit. What is large is never written in the caller's thread."""
         if not is_large and (outcome := self._written_here(pending)) is not None:
             if isinstance(outcome, StoreError):
