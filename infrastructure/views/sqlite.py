@@ -18,6 +18,7 @@ from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, Store
 from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.sqlite.connections import connect, file_identity, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
+from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.views.database import (
     MOST_BYTES,
     Answer,
@@ -82,7 +83,8 @@ class SqliteViews:
             if connection is None:
                 connection = self._opened("PRAGMA query_only = ON")
                 connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
-            answer = self._watched(connection, work, until)
+            with INSIDE:
+                answer = self._watched(connection, work, until)
         except sqlite3.Error as error:
             if connection is not None:
                 connection.close()
@@ -102,7 +104,7 @@ class SqliteViews:
 
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
-        with self._writing, self._lock:
+        with self._writing, self._lock, INSIDE:
             self._is_closed = True
             for connection in (*self._idle, *([self._writer] if self._writer else ())):
                 connection.close()

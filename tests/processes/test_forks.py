@@ -156,11 +156,12 @@ trail.run(agent(), "Go.", session="s")
 over = threading.Event()
 
 def read():
-    with Steptrail.open_sync(URL) as mine:
-        while not over.is_set():
-            mine.session("s").state()
+    while not over.is_set():
+        with Steptrail.open_sync(URL) as mine:
+            for _ in range(10):
+                mine.session("s").state()
 
-reading = [threading.Thread(target=read) for _ in range(2)]
+reading = [threading.Thread(target=read, daemon=True) for _ in range(2)]
 for thread in reading:
     thread.start()
 for _ in range(200):

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, until_free
+from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
 _MUCH_LOG = 64 * 1024 * 1024
 """Bytes of a log that SQLite should have copied into the file long ago: it does so every 4 MB."""
@@ -90,9 +91,10 @@ def is_to_be_undone(path: Path) -> bool:
 
 def connect(uri: str) -> sqlite3.Connection:
     """Open a connection that never waits by itself and begins no transaction unasked."""
-    return sqlite3.connect(
-        uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
-    )
+    with INSIDE:
+        return sqlite3.connect(
+            uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
 
 
 def fetch_all(connection: sqlite3.Connection, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
@@ -149,7 +151,7 @@ class FileConnections:
 
     def close(self) -> None:
         """Close both connections. Safe to call twice."""
-        with self._write_lock, self._read_lock:
+        with self._write_lock, self._read_lock, INSIDE:
             for connection in (self._reader, self._writer):
                 if connection is not None:
                     connection.close()
@@ -184,7 +186,8 @@ class FileConnections:
             return
         self._much_log = 2 * size
         try:
-            _, pages, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            with INSIDE:
+                _, pages, copied = self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             why = str(error)
         else:

@@ -26,6 +26,7 @@ from steptrail.infrastructure.store.sqlite.connections import (
     journal_of,
 )
 from steptrail.infrastructure.store.sqlite.errors import is_allowed, primary_code, translate, until_free
+from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.store.sqlite.quiet_files import QuietFiles
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import check_header, initialise
@@ -44,7 +45,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     connections = FileConnections(file_uri(path, "rw"), durability=durability, patience=patience)
     try:
         if not version:
-            with closing(connect(file_uri(path, "rwc" if create else "rw"))) as connection:
+            with INSIDE, closing(connect(file_uri(path, "rwc" if create else "rw"))) as connection:
                 # Reading it first undoes what was cut off.
                 if not until_free(lambda: check_header(connection, name), patience) and not create:
                     raise _empty(path)
@@ -133,7 +134,7 @@ def _format(path: Path, patience: float, to_write: bool) -> int:
         return check_header(connection, str(path), to_write=to_write)
 
     try:
-        with closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
+        with INSIDE, closing(connect(file_uri(path, "ro&immutable=1"))) as connection:
             return checked(connection)
     except sqlite3.DatabaseError as error:
         if primary_code(error) not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
