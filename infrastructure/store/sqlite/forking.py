@@ -52,7 +52,8 @@ class InsideSqlite:
 
     def begin_anew(self) -> None:
         """Know of no thread but this one: those of the process that has forked are not in its child."""
-        self._lock = threading.Lock()
+        # Its thread may take it again: a handler of a signal may fork, or ask a store, in the middle of the above.
+        self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._threads, self._is_forking = self._own(), False
 

@@ -113,6 +113,18 @@ def test_who_forks_from_inside_does_not_wait_for_itself(connections: FileConnect
     assert connections.read(lambda found: found.execute("SELECT 1").fetchone()) == (1,)
 
 
+def test_a_handler_of_a_signal_may_fork_and_ask_while_its_thread_goes_in(connections: FileConnections) -> None:
+    ends: list[object] = []
+
+    def handle(*_: object) -> None:
+        ends.append(forked(lambda: None))
+        ends.append(connections.read(lambda found: found.execute("SELECT 1").fetchone()))
+
+    with vars(INSIDE)["_lock"]:  # where the thread is when the signal comes
+        handle()
+    assert ends == [0, (1,)]
+
+
 def test_two_threads_that_fork_take_turns(connections: FileConnections) -> None:
     ends: list[int] = []
     with somebody_inside(connections) as let_go:
