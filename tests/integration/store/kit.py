@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
+from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.lease import FileLeases
+from steptrail.infrastructure.store.opening import open_store
 from steptrail.testing.store_contract import Noted, commit_of
 
 T = TypeVar("T")
@@ -23,6 +26,12 @@ async def use(store: RecorderEventStore, work: Callable[[RecorderEventStore], Aw
 def url(path: Path) -> str:
     """Return the address of a store in this file."""
     return f"sqlite:///{path}"
+
+
+def opened(path: Path, *, quick: float, durability: Durability = "full") -> RecorderEventStore:
+    """Open a store that holds any write for quick that took less than `quick` seconds."""
+    recorder = open_store(url(path), durability=durability).recorder
+    return RecorderEventStore(recorder, FileLeases(path, patience=3600), name=str(path), quick=quick)
 
 
 async def add(store: RecorderEventStore) -> StreamHead:

@@ -18,12 +18,10 @@ from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.agent.events import AgentEvent, StepStarted
 from steptrail.domain.inference import ModelReply, ModelRequest
 from steptrail.domain.kernel.record import Recorded
-from steptrail.infrastructure.store.core.event_store import RecorderEventStore
-from steptrail.infrastructure.store.core.lease import FileLeases
-from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel, call
+from tests.integration.store.kit import opened
 from tests.runner.kit import HandClock
 
 EARLY, LATE = 10, 500
@@ -40,12 +38,6 @@ def ask(request: ModelRequest) -> ModelReply:
     return call("look", what="tea")
 
 
-def quick_store(path: Path) -> RecorderEventStore:
-    """Open a store for which every disk is quick, however busy the machine is."""
-    recorder = open_store(f"sqlite:///{path}", durability="normal").recorder
-    return RecorderEventStore(recorder, FileLeases(path, patience=5), name=str(path), quick=inf)
-
-
 async def run_long(path: Path, said: list[str]) -> dict[int, list[str]]:
     """Run more steps than are compared, and return the statements that each of them cost."""
     begins: dict[int, int] = {}
@@ -58,7 +50,7 @@ async def run_long(path: Path, said: list[str]) -> dict[int, list[str]]:
     script: list[Callable[[ModelRequest], ModelReply]] = [ask] * (LATE + 2)
     builder = AgentBuilder("long").with_model(ScriptedModel(script)).with_tools(look)
     agent = builder.with_max_steps(LATE + 1).with_max_tokens(None).with_timeout(None).build()
-    async with Steptrail(Environment(store=quick_store(path), clock=HandClock())) as trail:
+    async with Steptrail(Environment(store=opened(path, quick=inf, durability="normal"), clock=HandClock())) as trail:
         await trail.run(agent, "go", session="s", on_commit=note)
     return {number: said[begins[number] : begins[number + 1]] for number in (EARLY, LATE)}
 
@@ -119,7 +111,7 @@ async def counted(path: Path, steps: int) -> Counter[str]:
     script = [call("see", what="tea") for _ in range(steps)]
     builder = AgentBuilder("x").with_model(ScriptedModel([*script, "done"])).with_tools(see)
     agent = builder.with_max_steps(steps + 1).with_max_tokens(None).with_timeout(3600).build()
-    async with Steptrail(Environment(store=quick_store(path))) as trail:
+    async with Steptrail(Environment(store=opened(path, quick=inf, durability="normal"))) as trail:
         sys.setprofile(note)
         try:
             await trail.run(agent, "go", session="s")

@@ -20,8 +20,8 @@ _MOVES = 20
 class Taker:
     """Takes a lease in a thread of its own. Stands still before each look, write and removal, and after each write."""
 
-    def __init__(self, leases: FileLeases, *, take_over: bool = False) -> None:
-        self._leases, self._take_over = leases, take_over
+    def __init__(self, leases: FileLeases) -> None:
+        self._leases = leases
         self.lease: HeldLease | None = None
         self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
         self.thread = threading.Thread(target=self._take, daemon=True)
@@ -32,12 +32,11 @@ class Taker:
         self.thread.start()
         self._stands.acquire()
 
-    def move(self) -> bool:
-        """Make one look or write, and go to the next; return whether there is one."""
+    def move(self) -> None:
+        """Make one look or write, and go to the next, if there is one."""
         if not self._has_ended:
             self._go.release()
             self._stands.acquire()
-        return not self._has_ended
 
     def stand_still(self) -> None:
         """Wait for the next `move`."""
@@ -46,7 +45,7 @@ class Taker:
 
     def _take(self) -> None:
         with suppress(SessionBusy, StoreLocked):
-            self.lease = self._leases.acquire("agent:a", "somebody", take_over=self._take_over)
+            self.lease = self._leases.acquire("agent:a", "somebody", take_over=False)
         self._has_ended = True
         self._stands.release()
 

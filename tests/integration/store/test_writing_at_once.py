@@ -19,6 +19,7 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
+from tests.integration.store.kit import opened
 
 HERE, WRITER, READER = threading.main_thread().name, "steptrail-writer", "steptrail-reader"
 KEEPER = READER
@@ -46,12 +47,6 @@ def wrote(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(connections, "connect", connect)
     return names
-
-
-def opened(path: Path, *, quick: float) -> RecorderEventStore:
-    """Open a store that holds any write for quick that took less than `quick` seconds."""
-    recorder = open_store(f"sqlite:///{path}").recorder
-    return RecorderEventStore(recorder, FileLeases(path, patience=3600), name=str(path), quick=quick)
 
 
 @pytest.fixture
