@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import file_error
-from steptrail.infrastructure.store.sqlite.connections import connect, file_identity, file_uri
+from steptrail.infrastructure.store.sqlite.connections import connect, disconnect, file_identity, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.views.database import (
@@ -87,27 +87,27 @@ class SqliteViews:
                 answer = self._watched(connection, work, until)
         except sqlite3.Error as error:
             if connection is not None:
-                connection.close()
+                disconnect(connection)
             if primary_code(error) == sqlite3.SQLITE_INTERRUPT and until is not None:
                 raise until.late() from error
             raise self._translated(error) from error
         except BaseException:
             if connection is not None:
-                connection.close()
+                disconnect(connection)
             raise
         with self._lock:
             if not self._is_closed:
                 self._idle.append(connection)
                 return answer
-        connection.close()
+        disconnect(connection)
         return answer
 
     def close(self) -> None:
         """Close every connection. Safe to call twice."""
-        with self._writing, self._lock, INSIDE:
+        with self._writing, self._lock:
             self._is_closed = True
             for connection in (*self._idle, *([self._writer] if self._writer else ())):
-                connection.close()
+                disconnect(connection)
             self._idle.clear()
             self._writer = None
 
@@ -141,7 +141,7 @@ class SqliteViews:
             for setting in settings:
                 until_free(partial(connection.execute, setting), self._patience)
         except BaseException:
-            connection.close()
+            disconnect(connection)
             raise
         return connection
 

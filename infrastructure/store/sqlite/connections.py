@@ -97,6 +97,12 @@ def connect(uri: str) -> sqlite3.Connection:
         )
 
 
+def disconnect(connection: sqlite3.Connection) -> None:
+    """Close a connection."""
+    with INSIDE:
+        connection.close()
+
+
 def fetch_all(connection: sqlite3.Connection, statement: str, parameters: Sequence[str | int | bytes]) -> list[Any]:
     """Return the rows of a query. Text that is not text is made visible, so that it hides no row but its own."""
     try:
@@ -151,10 +157,10 @@ class FileConnections:
 
     def close(self) -> None:
         """Close both connections. Safe to call twice."""
-        with self._write_lock, self._read_lock, INSIDE:
+        with self._write_lock, self._read_lock:
             for connection in (self._reader, self._writer):
                 if connection is not None:
-                    connection.close()
+                    disconnect(connection)
             self._reader = self._writer = None
             self._is_closed = True
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steptrail.infrastructure.store.sqlite.connections import FileConnections
+from steptrail.infrastructure.store.sqlite.connections import FileConnections, connect, disconnect
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
 pytestmark = [
@@ -106,6 +106,32 @@ def test_no_thread_goes_in_while_the_process_forks(connections: FileConnections)
         INSIDE.end_fork()
     asking.join()
     assert answers == [(1,)]
+
+
+def test_no_file_is_opened_or_closed_while_the_process_forks(connections: FileConnections, tmp_path: Path) -> None:
+    connections.read(lambda found: found.execute("SELECT 1").fetchone())
+    done: list[str] = []
+
+    def open_and_close() -> None:
+        disconnect(connect(f"file:{tmp_path / 'other.db'}?mode=rwc"))
+        done.append("opened")
+
+    def close() -> None:
+        connections.close()
+        done.append("closed")
+
+    threads = [threading.Thread(target=work) for work in (open_and_close, close)]
+    INSIDE.begin_fork()
+    try:
+        for thread in threads:
+            thread.start()
+            thread.join(MOMENT)
+        assert done == []
+    finally:
+        INSIDE.end_fork()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == ["closed", "opened"]
 
 
 def test_who_forks_from_inside_does_not_wait_for_itself(connections: FileConnections) -> None:
