@@ -24,7 +24,7 @@ from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import load
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.deadline import EARLY_SECONDS, shortest
+from steptrail.runtime.agent.deadline import is_time_above, shortest
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.child_end import ChildEnd
 from steptrail.runtime.kernel.child_place import ChildPlace
@@ -99,7 +99,7 @@ class ChildSession:
                 return ChildSessionEnd(
                     state=state,
                     is_cut=state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None,
-                    is_out_of_time=state.stop_reason is StopReason.TIME_LIMIT and _was_bounded(state, agent, left),
+                    is_out_of_time=_ran_out_of_time(state, agent, left),
                 )
             except (SessionBusy, OwnershipLost):
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -173,9 +173,10 @@ def _failed(state: AgentState | None) -> bool:
     return state is not None and not state.is_open and not state.answered
 
 
-def _was_bounded(state: AgentState, agent: AnyAgent, left: float | None) -> bool:
-    """Tell whether the session had less time than its agent allows, or hardly more than that (`left`, in seconds)."""
-    own, given = agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None
-    if own is not None and left is not None and left <= own + EARLY_SECONDS:
-        return True  # the time of its call was over at the same moment
-    return given is not None and (own is None or given < own)
+def _ran_out_of_time(state: AgentState, agent: AnyAgent, left: float | None) -> bool:
+    """Tell whether the time of the call was up, which had `left` seconds, and no limit of the agent itself."""
+    outcome = state.last_continuation_outcome
+    vote = outcome.deciding_vote if outcome is not None else None
+    if state.stop_reason is not StopReason.TIME_LIMIT or (vote is not None and vote.setting == "cumulative_timeout"):
+        return False
+    return is_time_above(agent.limits.timeout, state.agent.limits.timeout if state.agent is not None else None, left)

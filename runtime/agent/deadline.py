@@ -46,3 +46,14 @@ def is_out_of_time(error: ErrorInfo, seconds: float, timeout: float | None) -> b
 def shortest(*seconds: float | None) -> float | None:
     """Return the smallest of the numbers that are not None; None when there is none."""
     return min((each for each in seconds if each is not None), default=None)
+
+
+def is_time_above(own: float | None, given: float | None, left: float | None) -> bool:
+    """Tell whether the time that was up is that of the effect above, and not a limit of the run below it.
+
+    `own` is what the run allows itself, `given` what it had, and `left` what the effect had left, in seconds; None
+    without a limit. When both come at the same time, as far as a timer can tell, it is that of the effect.
+    """
+    if own is not None and left is not None and left <= own + EARLY_SECONDS:
+        return True
+    return given is not None and (own is None or given < own)

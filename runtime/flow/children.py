@@ -21,7 +21,7 @@ from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.usage import BilledUsage
-from steptrail.runtime.agent.deadline import shortest
+from steptrail.runtime.agent.deadline import is_time_above, shortest
 from steptrail.runtime.flow.control import FlowControl, brought
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.result import FlowResult
@@ -120,7 +120,7 @@ class ChildFlow:
                     state = (await self._control.resume(flow, take_over=True)).state
                 else:
                     state = (await self._go_on(flow, start)).state
-                late = state.stop_reason is StopReason.TIME_LIMIT and within is not None
+                late = _ran_out_of_time(state, own.timeout, within)
                 stopped = state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None
                 return ChildFlowEnd(state=state, is_cut=stopped, is_out_of_time=late)
             except (SessionBusy, OwnershipLost):
@@ -154,3 +154,11 @@ class ChildFlow:
             return ChildFlowEnd(state=state, is_cut=True)
         except StoreError as error:
             return ChildFlowEnd(state=None, is_cut=True, problem=str(error))
+
+
+def _ran_out_of_time(state: FlowState, own: float | None, within: float | None) -> bool:
+    """Tell whether the time of the effect was up, which had `within` seconds, and no limit of the workflow itself."""
+    run = state.run
+    if run is None or not isinstance(run.ended_by, LimitReached) or run.ended_by.limit != "timeout":
+        return False
+    return is_time_above(own, run.options.timeout, within)
