@@ -133,47 +133,6 @@ async def test_an_agent_without_an_answer_is_a_failure_of_the_class_child() -> N
 
 
 @pytest.mark.parametrize("kind", ["agent", "flow"])
-@pytest.mark.parametrize(
-    ("own", "cumulative", "node", "failure"),
-    [
-        (10.0, None, 3600.0, FailureClass.CHILD),
-        (10.0, None, None, FailureClass.CHILD),
-        (1800.0, 10.0, 900.0, FailureClass.CHILD),
-        (None, 10.0, 900.0, FailureClass.CHILD),
-        (3600.0, None, 10.0, FailureClass.TIMEOUT),
-        (None, None, 10.0, FailureClass.TIMEOUT),
-        (10.0, None, 10.0, FailureClass.TIMEOUT),
-        (1800.0, 900.0, 10.0, FailureClass.TIMEOUT),
-    ],
-)
-async def test_the_node_times_out_when_its_own_time_is_up_and_not_when_a_limit_of_its_child_is_reached(
-    kind: str, own: float | None, cumulative: float | None, node: float | None, failure: FailureClass
-) -> None:
-    clock = HandClock()
-
-    @tool(effect=ToolEffect.READ)
-    def slow() -> None:
-        """Take 30 seconds."""
-        clock.advance(30.0)
-
-    if kind == "agent":
-        model = ScriptedModel([call("slow"), say("dogs")])
-        agent = AgentBuilder("below").with_model(model).with_tools(slow)
-        limits = Limits(timeout=own, cumulative_timeout=cumulative)
-        flow = Workflow("t").agent("below", agent.with_limits(limits).build(), prompt="go", timeout=node)
-    else:
-        bounds = RunOptions(timeout=own, cumulative_timeout=cumulative)
-        inner = Workflow("below", options=bounds).tool("a", slow, args={}).tool("b", slow, args={}).chain("a", "b")
-        flow = Workflow("t").flow("below", inner.build(), timeout=node)
-    async with trail_of(clock) as trail:
-        result = await run_to_rest(trail, clock, flow.build())
-    assert result.error is not None
-    assert result.error.failure is failure
-    if failure is FailureClass.CHILD:
-        assert result.error.details["stop_reason"] == "time_limit"
-
-
-@pytest.mark.parametrize("kind", ["agent", "flow"])
 async def test_a_child_that_failed_is_tried_again_in_a_stream_of_its_own(kind: str) -> None:
     world, clock = World(), HandClock()
     policy = RetryPolicy(max_attempts=2, retry_on=(FailureClass.CHILD,))

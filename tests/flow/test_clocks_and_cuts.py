@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from steptrail import Steptrail, ToolEffect
+from steptrail import AgentBuilder, Limits, Steptrail, ToolEffect, tool
 from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.testing import ManualClock
+from steptrail.testing import ManualClock, ScriptedModel, call, say
 from steptrail.workflow import (
     BuiltWorkflow,
     Envelope,
@@ -315,3 +315,44 @@ async def test_a_stop_leaves_its_grace_to_what_runs_after_items_were_cut_off() -
         ends = [event for event in await events_of(trail) if isinstance(event, NodeAttemptInterrupted)]
     assert [(event.node, event.reason) for event in ends] == [("each", CutReason.SIBLING), ("read", CutReason.STOP)]
     assert world.done == {"write": 1}
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+@pytest.mark.parametrize(
+    ("own", "cumulative", "node", "failure"),
+    [
+        (10.0, None, 3600.0, FailureClass.CHILD),
+        (10.0, None, None, FailureClass.CHILD),
+        (1800.0, 10.0, 900.0, FailureClass.CHILD),
+        (None, 10.0, 900.0, FailureClass.CHILD),
+        (3600.0, None, 10.0, FailureClass.TIMEOUT),
+        (None, None, 10.0, FailureClass.TIMEOUT),
+        (10.0, None, 10.0, FailureClass.TIMEOUT),
+        (1800.0, 900.0, 10.0, FailureClass.TIMEOUT),
+    ],
+)
+async def test_the_node_times_out_when_its_own_time_is_up_and_not_when_a_limit_of_its_child_is_reached(
+    kind: str, own: float | None, cumulative: float | None, node: float | None, failure: FailureClass
+) -> None:
+    clock = HandClock()
+
+    @tool(effect=ToolEffect.READ)
+    def slow() -> None:
+        """Take 30 seconds."""
+        clock.advance(30.0)
+
+    if kind == "agent":
+        model = ScriptedModel([call("slow"), say("dogs")])
+        agent = AgentBuilder("below").with_model(model).with_tools(slow)
+        limits = Limits(timeout=own, cumulative_timeout=cumulative)
+        flow = Workflow("t").agent("below", agent.with_limits(limits).build(), prompt="go", timeout=node)
+    else:
+        bounds = RunOptions(timeout=own, cumulative_timeout=cumulative)
+        inner = Workflow("below", options=bounds).tool("a", slow, args={}).tool("b", slow, args={}).chain("a", "b")
+        flow = Workflow("t").flow("below", inner.build(), timeout=node)
+    async with trail_of(clock) as trail:
+        result = await run_to_rest(trail, clock, flow.build())
+    assert result.error is not None
+    assert result.error.failure is failure
+    if failure is FailureClass.CHILD:
+        assert result.error.details["stop_reason"] == "time_limit"
