@@ -171,9 +171,8 @@ _AT_REST = {
 class SessionFold(Struct):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
-    `retries` holds the ordinals of the executions that retry the one before them. `withdrawn` holds the indices of
-    messages that are no longer shown to a model: answers that were given up when a retry began. `models_before` is what
-    the executions before this one were billed, by model.
+    `withdrawn` holds the indices of messages that are no longer shown to a model: answers that were given up when a
+    retry began. `models_before` is what the executions before this one were billed, by model.
     """
 
     phase: Phase = Phase.ABSENT
@@ -199,7 +198,6 @@ class SessionFold(Struct):
     usage_below: Usage = Usage()
     models_before: tuple[ModelUsage, ...] = ()
     keys: dict[str, KeyUse] = {}
-    retries: tuple[int, ...] = ()
     withdrawn: tuple[int, ...] = ()
     ended_at_version: Log[int] = field(default_factory=Log[int])
     execution: ExecutionFold | None = None
@@ -241,16 +239,9 @@ class SessionFold(Struct):
         if key is not None:
             self.keys = {**self.keys, key: KeyUse(self.executions, what, ran)}
 
-    def newest_try(self, execution: int) -> int:
-        """Return the ordinal of the newest retry of an execution; its own ordinal when there is no retry."""
-        while execution + 1 in self.retries:
-            execution += 1
-        return execution
-
     def ended_at(self, execution: int) -> int | None:
-        """Return the version at which the newest retry of an execution ended; None while it is open."""
-        newest = self.newest_try(execution)
-        return self.ended_at_version[newest - 1] if newest <= len(self.ended_at_version) else None
+        """Return the version at which an execution ended; None while it is open."""
+        return self.ended_at_version[execution - 1] if execution <= len(self.ended_at_version) else None
 
     @property
     def status(self) -> ExecutionStatus:

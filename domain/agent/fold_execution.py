@@ -24,7 +24,7 @@ from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
-from steptrail.domain.shared.keys import said
+from steptrail.domain.shared.keys import said, with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import billed_together
 
@@ -94,7 +94,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
             fold.remember(event.key, said(event.input, context=context), ran=event.agent.name)
     else:
         answers = last.input if last is not None else None
-        fold.retries = (*fold.retries, event.ordinal)
+        fold.keys = with_retry(fold.keys, event.ordinal)
         fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
         fold.remember(event.key, "retry")
     if last is not None:

@@ -28,6 +28,7 @@ from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
 from steptrail.domain.kernel.standing import Wait, answered
+from steptrail.domain.shared.keys import with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import SegmentEnd
 from steptrail.domain.tools import ToolEffect
@@ -99,6 +100,7 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
 @RUN_HANDLERS.of(FlowRetried)
 def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     fold.executions, fold.segment, fold.worker = event.ordinal, event.segment, event.worker or ""
+    fold.keys = with_retry(fold.keys, event.ordinal)
     fold.remember(event.key, "retry")
     if (run := fold.run) is None:
         return

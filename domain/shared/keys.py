@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from steptrail.domain.base import Value, full_form
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
@@ -12,13 +14,19 @@ from steptrail.domain.messages import Message
 class KeyUse(Value, frozen=True):
     """The command that came with a key. `what` is what was `said`, or the name of a command without messages.
 
-    `execution` is the ordinal of the execution that the command began, or of the newest one at that time. `ran` is the
-    name of the agent or workflow that the command was to run; None when it named none.
+    `execution` is the ordinal of the execution that the command began, or of the newest one at that time; once that has
+    been retried, of its newest retry. `ran` is the name of the agent or workflow that the command was to run; None when
+    it named none.
     """
 
     execution: int
     what: str
     ran: str | None = None
+
+
+def with_retry(keys: Mapping[str, KeyUse], ordinal: int) -> dict[str, KeyUse]:
+    """Return the keys once an execution has begun that retries the one before it: it counts as what it retries."""
+    return {key: replace(use, execution=ordinal) if use.execution == ordinal - 1 else use for key, use in keys.items()}
 
 
 def said(*messages: Message, context: JsonValue = None) -> str:

@@ -155,7 +155,7 @@ class ChildSession:
         """Return the session as it is stored; None when it has not begun, or goes on with another input."""
         state, _ = await load(self._store, self.id, is_sound=True)
         use = state.fold.keys.get(self.parent.effect)
-        return state if use is not None and state.fold.newest_try(use.execution) == state.fold.executions else None
+        return state if use is not None and use.execution == state.fold.executions else None
 
 
 def why_no_answer(state: AgentState) -> str:

@@ -205,14 +205,13 @@ class SessionControl:
         by: str = "user",
         key: str | None = None,
     ) -> RunResult[Any]:
-        """Return the stored result of the newest try of an execution, or go on with that try."""
-        state, ended = journal.committed, journal.committed.fold.ended_at_version
-        newest = state.fold.newest_try(execution)
-        if newest > len(ended):
+        """Return the stored result of an execution, or go on with it."""
+        state, ended_at = journal.committed, journal.committed.fold.ended_at(execution)
+        if ended_at is None:
             state = await self.resume(agent, limits=limits, by=by, key=key, journal=journal)
             return RunResult(state, typed=agent.output)
-        if newest < state.fold.executions:
-            state, _ = await load(self._env.store, self._session, at=ended[newest - 1])
+        if execution < state.fold.executions:
+            state, _ = await load(self._env.store, self._session, at=ended_at)
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""
         _log.info(
             "session %s: execution %s has this input already, its result is returned%s",
@@ -253,7 +252,7 @@ class SessionControl:
         while True:
             state = journal.committed
             if (use := self._use(state, key, _said(message, key, context), "send to", agent.snapshot.name)) is not None:
-                if state.fold.newest_try(use.execution) <= len(state.fold.ended_at_version):
+                if state.fold.ended_at(use.execution) is not None:
                     return await self._answer(journal, agent, use.execution)
                 return await self._joined(journal, agent, by)
             sent: AgentJournal | None = None

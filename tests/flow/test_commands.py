@@ -95,6 +95,26 @@ async def test_a_key_that_came_with_another_input_is_refused() -> None:
             await trail.start(flow, 2, key="k")
 
 
+async def test_a_retry_counts_as_what_it_retries() -> None:
+    world = World()
+    world.fails["a"] = [ValueError("no"), ValueError("no"), None]
+    flow = Workflow("t").function("a", world.function("a")).build()
+    async with trail_of() as trail:
+        failed = await trail.run(flow, 1, session="f", key="k")
+        assert (await trail.flow("f").retry(flow, key="r")).status is ExecutionStatus.FAILED
+        assert (await trail.run(flow, 1, session="f", key="k")).execution_id == "f:2"
+        await trail.flow("f").requeue()
+        with pytest.raises(CommandRejected, match="another input"):
+            await trail.run(flow, 2, session="f", key="k")
+        gone_on = await trail.run(flow, 1, session="f", key="k")
+        assert (gone_on.execution_id, gone_on.status, gone_on.stored) == ("f:3", ExecutionStatus.COMPLETED, False)
+        assert (await trail.run(flow, 2, session="f")).execution_id == "f:4"
+        for again in (await trail.run(flow, 1, session="f", key="k"), await trail.flow("f").retry(flow, key="r")):
+            assert (again.execution_id, again.status) == ("f:3", ExecutionStatus.COMPLETED)
+    assert failed.status is ExecutionStatus.FAILED
+    assert world.done == {"a": 4}
+
+
 async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_on() -> None:
     world = World()
     old = Workflow("t").human("ask", prompt="?").function("b", world.function("b")).chain("ask", "b").build()

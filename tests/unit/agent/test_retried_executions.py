@@ -115,16 +115,18 @@ def test_settings_that_the_caller_gives_hold_for_the_retry_and_are_named_in_it()
 
 
 def test_a_retry_can_be_retried_and_answers_the_input_of_the_first() -> None:
-    twice = given(*opened(), *ENDINGS["failed"], retried(), *ENDINGS["failed"]).when(retry()).then(retried(3))
+    once = given(*opened(key="a"), *ENDINGS["failed"], retried(key="b"), *ENDINGS["failed"])
+    twice = once.when(retry()).then(retried(3))
     execution = twice.state.execution
     assert execution is not None
     assert (execution.input, execution.retry_of) == (HELLO, "session:2")
-    assert [twice.state.fold.newest_try(ordinal) for ordinal in (1, 2, 3)] == [3, 3, 3]
+    assert {key: use.execution for key, use in twice.state.fold.keys.items()} == {"a": 3, "b": 3}
 
 
 def test_a_retry_that_is_over_is_no_try_of_the_next_input() -> None:
-    later = given(*opened(), *ENDINGS["failed"], retried(), *ANSWERED, started(ordinal=3, segment=3, text="more"))
-    assert [later.state.fold.newest_try(ordinal) for ordinal in (1, 2, 3)] == [2, 2, 3]
+    more = started(ordinal=3, segment=3, text="more", key="b")
+    later = given(*opened(key="a"), *ENDINGS["failed"], retried(), *ANSWERED, more)
+    assert {key: use.execution for key, use in later.state.fold.keys.items()} == {"a": 2, "b": 3}
 
 
 def test_the_first_request_of_a_retry_shows_calls_with_their_results_and_no_failed_inference() -> None:
@@ -189,4 +191,3 @@ def test_a_fork_keeps_what_was_retried_and_can_be_retried_itself() -> None:
     assert forked.state.execution is not None
     assert forked.state.execution.retry_of == "session:1"
     assert can_be_retried(forked.state)
-    assert forked.state.fold.newest_try(1) == 2
