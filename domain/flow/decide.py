@@ -112,6 +112,8 @@ def _what(state: FlowState, command: FlowCommand) -> str:
     match command:
         case StartFlow():
             return said_by(state, command)
+        case ResumeFlow() if state.run is not None:
+            return said(state.run.started)
         case AnswerQuestion(to=to):
             return f"answer {node_asked_in(to)}"
         case AnswerStep(node=node):

@@ -76,9 +76,9 @@ def _flow_started(fold: FlowFold, event: FlowStarted, at: int) -> None:
 @RUN_HANDLERS.of(FlowResumed)
 def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
     fold.segment, fold.worker = event.segment, event.worker
-    fold.remember(event.key, "resume")
     if (run := fold.run) is None:
         return
+    fold.remember(event.key, said(run.started), run.started.flow)
     # A segment that has crashed lived until its last event.
     run.stop_clock(fold.seen_at if event.ended_by in {SegmentEnd.CRASH, SegmentEnd.TAKE_OVER} else at)
     for task in run.tasks.values():

@@ -75,9 +75,11 @@ class FlowControl:
         """
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
-            if start.key is None and _has_input(state, start):
-                return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by),) if state.is_open else ()
-            return (start,)
+            if not _is_answered_by(state, start):
+                return (start,)
+            new_key = None if start.key in state.fold.keys else start.key
+            going_on = ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by, key=new_key)
+            return (going_on,) if state.is_open else ()
 
         journal = await self.stream.journal()
         if start.key is not None:
@@ -100,7 +102,7 @@ class FlowControl:
         journal = await self.stream.journal()
         while True:
             state = journal.committed
-            if start.key is None and _has_input(state, start):
+            if _is_answered_by(state, start):
                 return state
             try:
                 return (await self.stream.append(journal, start)).committed
@@ -234,5 +236,7 @@ class FlowControl:
         return await self.stream.tell(command)
 
 
-def _has_input(state: FlowState, start: StartFlow) -> bool:
-    return state.run is not None and said(state.run.started) == said_by(state, start)
+def _is_answered_by(state: FlowState, start: StartFlow) -> bool:
+    """Tell whether the newest execution is the one that was asked for: it has this input, and is open or has no key."""
+    has_input = state.run is not None and said(state.run.started) == said_by(state, start)
+    return has_input and (state.is_open or start.key is None)

@@ -8,6 +8,7 @@ import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
 from steptrail.domain.flow.changes import changes_between
+from steptrail.domain.flow.events import FlowResumed
 from steptrail.domain.flow.evolve import evolve, initial
 from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.record import Recorded
@@ -27,7 +28,7 @@ from steptrail.workflow import (
     RunOptions,
     Workflow,
 )
-from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.flow.kit import LEAVES, World, events_of, run_to_rest
 from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 
 
@@ -113,6 +114,29 @@ async def test_a_retry_counts_as_what_it_retries() -> None:
             assert (again.execution_id, again.status) == ("f:3", ExecutionStatus.COMPLETED)
     assert failed.status is ExecutionStatus.FAILED
     assert world.done == {"a": 4}
+
+
+async def test_an_input_that_came_again_under_a_new_key_is_answered_under_that_key_too() -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        await trail.run(flow, 1, session="f", key="first", options=LEAVES)
+        assert (await trail.start(flow, 1, session="f", key="second")).id == "f"
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        for stored in (False, True):
+            again = await trail.run(flow, 1, session="f", key="second")
+            assert (again.execution_id, again.status, again.stored) == ("f:1", ExecutionStatus.COMPLETED, stored)
+        with pytest.raises(CommandRejected, match="another key"):
+            await trail.run(flow, 2, session="f", key="second")
+        assert (await trail.run(flow, 1, session="f", key="third")).execution_id == "f:2"
+
+
+async def test_changed_code_is_recorded_where_a_key_comes_again() -> None:
+    old, new = (Workflow("t").human("ask", prompt=prompt).build() for prompt in ("?", "!"))
+    async with trail_of() as trail:
+        await trail.run(old, 1, session="f", key="k", options=LEAVES)
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        await trail.run(new, 1, session="f", key="k")
+        assert [event.changes for event in await events_of(trail) if isinstance(event, FlowResumed)] == [("ask",)]
 
 
 async def test_changed_code_is_recorded_or_refused_and_the_recorded_graph_goes_on() -> None:
