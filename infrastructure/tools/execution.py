@@ -204,7 +204,7 @@ async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: floa
 
 def _succeeded(returned: object) -> ToolSucceeded:
     # Converted where the tool ran, so that a large result on a thread does not hold up the loop.
-    return ToolSucceeded(to_json_value(returned))
+    return ToolSucceeded(to_json_value(returned, "result"))
 
 
 def _timeout(tool: Executable, timeout: float | None, *, cancelled: bool) -> ErrorInfo:
