@@ -1,6 +1,6 @@
 """The message of an exception in a form that may be stored: bounded, valid UTF-8, and without credentials."""
 
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from steptrail.domain.secrets import without_secrets
 
@@ -19,7 +19,7 @@ def words_of(exc: BaseException) -> str:
         return ""
     first = exc
     while isinstance(first, BaseExceptionGroup):
-        first = cast("BaseExceptionGroup[Any]", first).exceptions[0]
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
     if first is not exc:
         said = words_of(first)
         text += f": {type(first).__name__}: {said}" if said else f": {type(first).__name__}"

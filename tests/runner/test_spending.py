@@ -151,9 +151,10 @@ def test_a_limit_on_cost_needs_prices_and_an_amount() -> None:
         with pytest.raises(ConfigurationError, match="max_cost: "):
             agent_of([]).with_max_cost(amount, prices=PRICES)
     plain: Any = {"scripted": {"input": 1, "output": 1}}
-    for give in (agent_of([]).with_prices, lambda prices: agent_of([]).with_max_cost("5", prices=prices)):
-        with pytest.raises(ConfigurationError, match="prices is of the class PriceTable, not dict"):
-            give(plain)
+    with pytest.raises(ConfigurationError, match="prices is of the class PriceTable, not dict"):
+        agent_of([]).with_prices(plain)
+    with pytest.raises(ConfigurationError, match="prices is of the class PriceTable, not dict"):
+        agent_of([]).with_max_cost("5", prices=plain)
 
 
 async def test_a_resume_keeps_the_recorded_prices_and_with_other_limits_bills_the_whole_run_by_theirs() -> None:
