@@ -1,6 +1,6 @@
 """The message of an exception in a form that may be stored: bounded, valid UTF-8, and without credentials."""
 
-from typing import Final
+from typing import Final, cast
 
 from steptrail.domain.secrets import without_secrets
 
@@ -9,11 +9,20 @@ MAX_MESSAGE: Final = 2000
 
 
 def words_of(exc: BaseException) -> str:
-    """Return what the exception says, as it may be stored; None when it has no words, or none that can be had."""
+    """Return what the exception says, as it may be stored; an empty text when it has no words that can be had.
+
+    A group says no more than how many members it has: what the first of them says follows, which cancelled the others.
+    """
     try:
         text = str(exc)
     except Exception:
         return ""
+    first = exc
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    if first is not exc:
+        said = words_of(first)
+        text += f": {type(first).__name__}: {said}" if said else f": {type(first).__name__}"
     return kept_text(text)
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ class Portal:
     def __init__(self) -> None:
         self._over: asyncio.Future[None] | None = None
         self._process = os.getpid()
+        self._is_ending = False
         refuse_inside_a_loop()
         self._loop = asyncio.new_event_loop()
         self._over = self._loop.create_future()
@@ -46,7 +48,7 @@ class Portal:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run.
 
-        Raises `StoreUnavailable` after `close`, and in a process that was forked since.
+        Raises `StoreUnavailable` after `close`, when that cancels it, and in a process that was forked since.
         """
         try:
             self._check_usable()
@@ -56,6 +58,10 @@ class Portal:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError:
+            if not self._is_ending:
+                raise
+            raise StoreUnavailable("the trail was closed while this ran: open it again") from None
         except KeyboardInterrupt:
             future.cancel()
             # The task still has its pause to write. What other threads run here goes on.
@@ -81,6 +87,7 @@ class Portal:
         self._wind_up(self.on_drop)
 
     def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
+        self._is_ending = True
         if self._over is not None:
             asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
 

@@ -4,6 +4,7 @@ pytest loads it by itself where Steptrail is installed. Importing it needs pytes
 """
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from steptrail.domain.base import full_form
 from steptrail.domain.messages import Message
+from steptrail.infrastructure.portal import refuse_inside_a_loop
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
 from steptrail.interfaces.python.sync import SyncSteptrail
@@ -27,6 +29,8 @@ from steptrail.testing.replay_model import Match
 
 _OPTION = "--steptrail-record"
 _SESSION = "recorded"
+_LONGEST = 150
+"""Characters of the name of a file; systems take 255, and what is added stands behind them."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,8 +93,9 @@ class Cassettes:
         """Answer an input in a session of its own, and return where that ended.
 
         A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input or a request is not
-        what was recorded, and fails the test when there is no recording.
+        what was recorded, and fails the test when there is no recording. Raises `ConfigurationError` in an event loop.
         """
+        refuse_inside_a_loop()
         self._runs += 1
         path = self._first if self._runs == 1 else self._first.with_stem(f"{self._first.stem}-{self._runs}")
         given = Message.user(input) if isinstance(input, str) else input
@@ -121,6 +126,14 @@ def _compare_inputs(recording: Recording, given: Message) -> None:
         raise ReplayMismatch(f"the input is not the recorded one. First difference: {found}")
 
 
+def _file_name(test: pytest.Item) -> str:
+    """Return the name of a test's first cassette, which is no other test's of the same file."""
+    classes = [each.name for each in test.listchain() if isinstance(each, pytest.Class)]
+    name = ".".join([*classes, test.name.replace("[", "-", 1).removesuffix("]")])
+    fits = re.sub(r"[^A-Za-z0-9._=+-]+", "-", name)[:_LONGEST]
+    return fits if fits == name else f"{fits}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
 @pytest.fixture
 def steptrail_session(tmp_path: Path) -> Iterator[TestTrail]:
     """A trail on a store of the test's own, in its temporary folder."""
@@ -132,10 +145,9 @@ def steptrail_session(tmp_path: Path) -> Iterator[TestTrail]:
 def steptrail_cassette(request: pytest.FixtureRequest, steptrail_session: TestTrail) -> Cassettes:
     """The recorded runs of this test."""
     test: pytest.Item = request.node
-    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", test.name).strip("-")
     return Cassettes(
         steptrail_session,
-        test.path.parent / "cassettes" / test.path.stem / f"{name}.jsonl",
+        test.path.parent / "cassettes" / test.path.stem / f"{_file_name(test)}.jsonl",
         test=test.nodeid,
         records=bool(test.config.getoption(_OPTION)),
         redacted=list(test.config.getini("steptrail_redact")),

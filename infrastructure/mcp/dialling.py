@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
 from steptrail.infrastructure.mcp.connection import Dial
 from steptrail.infrastructure.mcp.lines import CODEC, refusing
@@ -21,7 +23,9 @@ _CONNECT_SECONDS = 30.0
 def stdio_dial(
     command: str, args: Sequence[str], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
 ) -> Dial:
-    """Return what starts the command; its standard error is ours."""
+    """Return what starts the command; its standard error is ours. Raises `ConfigurationError` for what is no text."""
+    words = [a_text(each, "an argument of an MCP server") for each in a_row(args, "the arguments of an MCP server")]
+    variables = None if env is None else _texts_by_name(env, "the variables of an MCP server")
 
     @asynccontextmanager
     async def dial(refuse: Callable[[Exception], None]) -> "AsyncGenerator[TransportStreams]":
@@ -29,8 +33,8 @@ def stdio_dial(
 
         server = StdioServerParameters(
             command=command,
-            args=[*args],
-            env=None if env is None else {**env},
+            args=words,
+            env=variables,
             cwd=None if cwd is None else os.fspath(cwd),
             encoding=CODEC,
         )
@@ -43,7 +47,8 @@ def stdio_dial(
 
 
 def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
-    """Return what opens the address, with these headers on every request."""
+    """Return what opens the address, with these headers on every request. Raises `ConfigurationError` as above."""
+    sent = {**ASKS_FOR, **_texts_by_name(headers or {}, "the headers of an MCP server")}
 
     @asynccontextmanager
     async def dial(refuse: Callable[[Exception], None]) -> "AsyncGenerator[TransportStreams]":
@@ -55,12 +60,18 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=None)
         hooks = {"response": [bounded(httpx2.DecodingError, with_streams=False)]}
         async with (
-            httpx2.AsyncClient(headers={**ASKS_FOR, **(headers or {})}, timeout=timeout, event_hooks=hooks) as client,
+            httpx2.AsyncClient(headers=sent, timeout=timeout, event_hooks=hooks) as client,
             streamable_http_client(url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
         ):
             yield streams
 
     return dial
+
+
+def _texts_by_name(given: Mapping[str, str], what: str) -> dict[str, str]:
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{what} are a mapping, not {type(given).__name__}")
+    return {a_text(name, f"a name among {what}"): a_text(text, f"{name!r} of {what}") for name, text in given.items()}
 
 
 def _stderr(stack: ExitStack) -> TextIO:

@@ -6,7 +6,6 @@ connection behind them may change, since a server that went away is connected to
 
 import asyncio
 import importlib.util
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -15,6 +14,7 @@ from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_flag, a_kind_of, a_row, a_text, a_time
 from steptrail.domain.secrets import hide_keys_of
 from steptrail.infrastructure.mcp.connection import Dial, McpConnection, SessionGone
 from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
@@ -53,6 +53,26 @@ class McpOptions(TypedDict, total=False):
     """Seconds to start or reach the server and to list its tools: 30."""
 
 
+def _selection(about: str, options: McpOptions) -> Selection:
+    if unknown := [each for each in options if each not in McpOptions.__annotations__]:
+        # A misspelt `exclude` would let a tool through.
+        known = ", ".join(McpOptions.__annotations__)
+        raise ConfigurationError(f"{about}there is no setting {unknown[0]!r}; the settings are: {known}")
+    include, settings = options.get("include"), options.get("settings", {})
+    if not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{about}settings is a mapping from names of tools, not {type(settings).__name__}")
+    for tool, said in settings.items():
+        a_kind_of(McpToolSettings, said, f"{about}what settings has for {tool!r}")
+    return Selection(
+        prefix=a_text(options.get("prefix", ""), f"{about}prefix"),
+        include=None if include is None else frozenset(a_row(include, f"{about}include")),
+        exclude=frozenset(a_row(options.get("exclude", ()), f"{about}exclude")),
+        settings=settings,
+        timeout=options.get("timeout"),
+        trust_hints=a_flag(options.get("trust_hints", False), f"{about}trust_hints"),
+    )
+
+
 class McpServer:
     """A server and its tools: `async with McpServer.stdio(…) as server`, then `builder.with_tools(*server.tools)`.
 
@@ -64,22 +84,10 @@ class McpServer:
     def __init__(self, name: str, dial: Dial, options: McpOptions) -> None:
         if importlib.util.find_spec("mcp") is None:
             raise MissingExtra("McpServer", "mcp", "mcp")
-        self._name = options.get("name", name)
-        self._connect_timeout = options.get("connect_timeout", 30.0)
-        if not 0 < self._connect_timeout < math.inf:
-            raise ConfigurationError(
-                f"the MCP server {self._name!r}: connect_timeout is a positive number of seconds, "
-                f"not {self._connect_timeout!r}"
-            )
-        include = options.get("include")
-        self._selection = Selection(
-            prefix=options.get("prefix", ""),
-            include=None if include is None else frozenset(include),
-            exclude=frozenset(options.get("exclude", ())),
-            settings=options.get("settings", {}),
-            timeout=options.get("timeout"),
-            trust_hints=options.get("trust_hints", False),
-        )
+        self._name = a_text(options.get("name", name), "the name of an MCP server")
+        about = f"the MCP server {self._name!r}: "
+        self._connect_timeout = a_time(options.get("connect_timeout", 30.0), f"{about}connect_timeout")
+        self._selection = _selection(about, options)
         self._dial = dial
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection: McpConnection | None = None
@@ -102,7 +110,8 @@ class McpServer:
         It inherits few variables (`PATH`, `HOME` and the like); `env` adds to them. Raises `MissingExtra` and
         `ConfigurationError`.
         """
-        return cls(os.path.basename(command), stdio_dial(command, args, env, cwd), options)
+        name = os.path.basename(a_text(command, "the command of an MCP server"))
+        return cls(name, stdio_dial(command, args, env, cwd), options)
 
     @classmethod
     def http(cls, url: str, headers: Mapping[str, str] | None = None, **options: Unpack[McpOptions]) -> Self:

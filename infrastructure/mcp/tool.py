@@ -43,7 +43,6 @@ class McpTool:
     call: "Callable[[str, Mapping[str, JsonValue], ToolContext], Awaitable[CallToolResult]]" = field(repr=False)
     parameters: Bindable = field(default=_AsTheyAre(), init=False, repr=False)
     is_async: bool = field(default=True, init=False, repr=False)
-    needs_instance: bool = field(default=False, init=False, repr=False)
 
     @property
     def name(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_text
 from steptrail.domain.secrets import hide_from_now_on, hide_keys_of
 from steptrail.domain.storable import storable
 from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
@@ -58,12 +59,17 @@ class SdkModel(ABC, Generic[C]):
         timeout: float = 60.0,
         client: C | None = None,
     ) -> None:
+        if not isinstance(parameters, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"the parameters of a model are a mapping, not {type(parameters).__name__}")
         parameters = {**self._defaults, **(parameters or {})}
         if importlib.util.find_spec(self._package) is None:
             raise MissingExtra(type(self).__name__, self._package, self._package)
         refuse_reserved(parameters, self._reserved)
-        if not timeout > 0:
+        if not isinstance(timeout, int | float) or not timeout > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"the timeout of a model is a positive number of seconds, not {timeout!r}")
+        for what, text in (("base_url", base_url), ("api_key", api_key)):
+            if text is not None:
+                a_text(text, f"the {what} of a model")
         try:
             given = {name: storable(value, name) for name, value in parameters.items()}
             self._info = ModelInfo(driver=self._driver, model=model, parameters=given)

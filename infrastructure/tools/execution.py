@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from steptrail.domain.errors import ConfigurationError, NotStorable
+from steptrail.domain.errors import NotStorable
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.json_value import JsonValue
 from steptrail.infrastructure.tools.arguments import Bindable, InvalidArguments, bind_arguments
@@ -53,11 +53,6 @@ class Executable(Protocol):
     @property
     def is_async(self) -> bool:
         """Tell whether `invoke` gives an awaitable."""
-        ...
-
-    @property
-    def needs_instance(self) -> bool:
-        """Tell whether it is a method without its instance."""
         ...
 
     def invoke(self, bound: Mapping[str, object]) -> object:
@@ -130,12 +125,9 @@ async def execute(
     called. An async tool is called in the task of the caller, and cancelled when the time is up. It is waited for until
     it ends, unless the caller has the patience of `patience_of` only. A sync one cannot be stopped and is given up.
 
-    Raises `ConfigurationError` for a method without its instance, `KeyboardInterrupt` when the tool does, and
-    `asyncio.CancelledError` when the caller is cancelled, after an async tool has ended.
+    Raises `KeyboardInterrupt` when the tool does, and `asyncio.CancelledError` when the caller is cancelled, after an
+    async tool has ended.
     """
-    if tool.needs_instance:
-        msg = f"tool {tool.name!r} is a method without its instance: take it from an instance of its class"
-        raise ConfigurationError(msg)
     bound = _bound(tool.parameters, arguments, raw, context, capture)
     if isinstance(bound, ErrorInfo):
         return ToolFailed(bound)
@@ -204,7 +196,7 @@ async def _run_sync(tool: Executable, bound: Mapping[str, object], timeout: floa
 
 def _succeeded(returned: object) -> ToolSucceeded:
     # Converted where the tool ran, so that a large result on a thread does not hold up the loop.
-    return ToolSucceeded(to_json_value(returned))
+    return ToolSucceeded(to_json_value(returned, "result"))
 
 
 def _timeout(tool: Executable, timeout: float | None, *, cancelled: bool) -> ErrorInfo:

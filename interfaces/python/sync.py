@@ -6,10 +6,10 @@ without a docstring here have the signature and the docstring of the async metho
 
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
+from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.messages import Message
@@ -63,7 +63,7 @@ class SyncSubscription(BlockingClosing):
                     return entry
                 try:
                     self._portal.call(self._subscription.fill())
-                except CancelledError:
+                except StoreUnavailable:
                     # Closing the trail cancels what has not ended by itself by then.
                     if not self._subscription.is_over:
                         raise
@@ -102,7 +102,7 @@ class SyncFollowing(BlockingClosing):
                 return self._portal.call(self._following.__anext__())
             except StopAsyncIteration:
                 pass
-            except CancelledError:
+            except StoreUnavailable:
                 # Closing the trail cancels what has not ended by itself by then.
                 if not self._following.is_over:
                     raise

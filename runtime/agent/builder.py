@@ -16,7 +16,7 @@ from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice, ToolChoiceName
-from steptrail.domain.kernel.given import a_kind_of, a_text
+from steptrail.domain.kernel.given import a_flag, a_kind_of, a_text
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
@@ -304,10 +304,13 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         return other
 
     def _limit(self, name: LimitName, value: object, shadow: bool, **changes: object) -> Self:
+        a_flag(shadow, f"agent {self._name!r}: {name}: shadow")
         others = [other for other in self._limits.shadow if other != name]
         return self._change(**{name: value}, shadow=(*others, name) if shadow else tuple(others), **changes)
 
     def _change(self, **changes: Any) -> Self:
+        if changes.get("prices") is not None:
+            a_kind_of(PriceTable, changes["prices"], f"agent {self._name!r}: prices")
         try:
             self._limits = structs.replace(self._limits, **changes)
         except InvalidSetting as error:

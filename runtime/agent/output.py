@@ -223,18 +223,31 @@ class TypedOutput(Generic[OutputT]):
 
         Raises `_NoFit`, and `_Broken` when code of the type or a validator fails.
         """
+        from steptrail.runtime.agent.stored_types import problems_of
+
         said = _said(answer, spec)
         value = self._of(said)
         for validator in self._validators:
             value = await _judged_by(validator, value, context)
+            if value is None:
+                self._refuse_none(validator)
         try:
             made = self._type.stored(value, said)
         except NotStorable as error:
             raise _NoFit([OutputProblem(type="not_storable", message=str(error))]) from None
         except Exception as error:
             name = ", ".join(map(function_name, self._validators)) or spec.type_name
-            raise _Broken(name, TypeError(f"the answer that is left does not fit {spec.type_name}: {error}")) from error
+            why = "; ".join(map(str, problems_of(error)))
+            raise _Broken(name, TypeError(f"the answer that is left does not fit {spec.type_name}: {why}")) from error
         return made, _encoded(made) != _encoded(said)
+
+    def _refuse_none(self, validator: Validator[OutputT]) -> None:
+        """Raise `_Broken` for a validator that returned None, as one does that forgets to, where that is no answer."""
+        try:
+            self._type.of(None)
+        except Exception as error:
+            why = f"it returned None, which is no {self._type.name}: a validator returns the answer, or another one"
+            raise _Broken(function_name(validator), TypeError(why)) from error
 
     def _of(self, said: JsonValue) -> OutputT:
         from pydantic import ValidationError

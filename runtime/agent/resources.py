@@ -7,7 +7,7 @@ the segment, in whatever way the segment ends.
 import asyncio
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncContextDecorator, ContextDecorator
 from typing import Any, Final, TypeAlias, cast
 
 from steptrail.domain.agent.means import Means
@@ -42,8 +42,15 @@ def checked_opener(given: object) -> Opener:
     """Return the function that opens resources. Raises `ConfigurationError` for anything else."""
     if not callable(given):
         raise ConfigurationError(f"{given!r} opens no resources: give a function that returns an async context manager")
+    if isinstance(given, AsyncContextDecorator | ContextDecorator):
+        # What a function with @asynccontextmanager returns can be called, too: it decorates functions.
+        problem = "it is a context manager already: give the function that returns it, without calling that"
+        raise ConfigurationError(f"{type(given).__name__} opens no resources: {problem}")
     if inspect.iscoroutinefunction(given) or inspect.isasyncgenfunction(given):
         raise ConfigurationError(f"{name_of(given)} returns no async context manager: write @asynccontextmanager on it")
+    if inspect.isgeneratorfunction(inspect.unwrap(given)):
+        problem = "write it with `async def`, and @asynccontextmanager on it"
+        raise ConfigurationError(f"{name_of(given)} returns no async context manager: {problem}")
     try:
         inspect.signature(given).bind(None)
     except TypeError as error:

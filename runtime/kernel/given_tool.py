@@ -12,10 +12,14 @@ from steptrail.domain.tools import ToolSpec
 def spec_of_tool(given: object) -> ToolSpec:
     """Return the spec of `given`, which must be a tool.
 
-    Raises `ConfigurationError` for anything else, and for parameters that are no JSON schema of an object.
+    Raises `ConfigurationError` for anything else, for a method without its instance, and for parameters that are no
+    JSON schema of an object.
     """
     spec = getattr(given, "spec", None)
     if isinstance(spec, ToolSpec):
+        if getattr(given, "needs_instance", False):
+            problem = "is a method without its instance: take it from an instance of its class"
+            raise ConfigurationError(f"tool {spec.name!r} {problem}")
         _check_parameters(spec)
         return spec
     if isroutine(given):

@@ -71,10 +71,33 @@ class TestValidators:
         def forgetful(invoice: Invoice, context: OutputContext) -> Invoice:
             return None  # type: ignore[return-value]
 
-        done = await run(clerk(GOOD).with_output(Invoice).with_output_validator(forgetful).build())
+        def reads(invoice: Invoice, context: OutputContext) -> Invoice:
+            return invoice.model_copy()
+
+        agent = clerk(GOOD).with_output(Invoice).with_output_validator(forgetful).with_output_validator(reads).build()
+        done = await run(agent)
         assert done.ending == ("failed", "error")
         assert done.result.error is not None
-        assert "the answer that is left does not fit Invoice" in done.result.error.message
+        assert "it returned None, which is no Invoice: a validator returns the answer" in done.result.error.message
+        assert done.result.outcome is not None
+        assert "forgetful" in done.result.outcome.resolved_by
+
+    async def test_one_that_returns_another_type_is_broken_and_what_it_returned_is_not_shown(self) -> None:
+        def odd(invoice: Invoice, context: OutputContext) -> Invoice:
+            return "secret"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
+
+        done = await run(clerk(GOOD).with_output(Invoice).with_output_validator(odd).build())
+        assert done.ending == ("failed", "error")
+        assert done.result.error is not None
+        assert done.result.error.message == "the answer that is left does not fit Invoice: Input should be an object"
+
+    async def test_none_is_an_answer_where_the_type_has_it(self) -> None:
+        def nothing(invoice: Invoice | None, context: OutputContext) -> Invoice | None:
+            return None
+
+        builder = clerk('{"value": {"number": "7"}}').with_output(TypeAdapter[Invoice | None](Invoice | None))
+        done = await run(builder.with_output_validator(nothing).build())
+        assert (done.ending, done.result.output) == (("completed", "completed"), None)
 
     async def test_what_a_validator_says_of_another_type_names_no_values(self) -> None:
         def strict(invoice: Invoice, context: OutputContext) -> Invoice:

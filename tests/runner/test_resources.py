@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -342,11 +342,21 @@ def test_what_opens_nothing_is_refused_where_it_is_given() -> None:
     async def generator(nothing: None) -> AsyncGenerator[None]:
         yield
 
+    @contextmanager
+    def blocking(nothing: None) -> Generator[None]:
+        yield
+
+    @asynccontextmanager
+    async def opening(nothing: None) -> AsyncGenerator[None]:
+        yield
+
     @asynccontextmanager
     async def without() -> AsyncGenerator[None]:
         yield
 
     for wrong, said in (
+        (blocking, "returns no async context manager: write it with `async def`"),
+        (opening(None), "give the function that returns it, without calling that"),
         (coroutine, "returns no async context manager: write @asynccontextmanager"),
         (generator, "returns no async context manager: write @asynccontextmanager"),
         (without, "it is called with the context of the run, or None"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, strategies as st
@@ -13,6 +13,7 @@ from steptrail.continuation import ContinuationDecision, Shadow
 from steptrail.domain.agent.events import AgentEvent, EvaluationsRecorded, ExecutionStarted
 from steptrail.domain.continuation.limits import LimitName
 from steptrail.domain.inference import FinishReason, ModelRequest
+from steptrail.errors import ConfigurationError
 from steptrail.hooks import CriterionHook
 from steptrail.models import PriceTable
 from steptrail.testing import Reply, ScriptedModel, call, calls
@@ -166,6 +167,12 @@ async def test_setting_a_limit_again_takes_it_out_of_the_shadow() -> None:
     both = builder().with_max_steps(1, shadow=True).with_max_tokens(9, shadow=True).with_max_steps(2)
     assert both.build().limits.shadow == ("max_tokens",)
     assert (await run(both.build())).ending == ("completed", "steps_limit")
+
+
+def test_a_shadow_is_true_or_false_so_that_no_word_for_no_takes_a_limit_away() -> None:
+    word: Any = "false"
+    with pytest.raises(ConfigurationError, match=r"agent '.*': max_steps: shadow is True or False, not 'false'"):
+        builder().with_max_steps(1, shadow=word)
 
 
 def test_the_order_in_which_limits_are_put_in_shadow_makes_no_other_agent() -> None:

@@ -1,6 +1,7 @@
 """What a run is billed ends it at its limits, and is told wherever somebody asks."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -149,6 +150,11 @@ def test_a_limit_on_cost_needs_prices_and_an_amount() -> None:
     for amount in ("-1", "much", "NaN"):
         with pytest.raises(ConfigurationError, match="max_cost: "):
             agent_of([]).with_max_cost(amount, prices=PRICES)
+    plain: Any = {"scripted": {"input": 1, "output": 1}}
+    with pytest.raises(ConfigurationError, match="prices is of the class PriceTable, not dict"):
+        agent_of([]).with_prices(plain)
+    with pytest.raises(ConfigurationError, match="prices is of the class PriceTable, not dict"):
+        agent_of([]).with_max_cost("5", prices=plain)
 
 
 async def test_a_resume_keeps_the_recorded_prices_and_with_other_limits_bills_the_whole_run_by_theirs() -> None:

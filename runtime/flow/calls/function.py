@@ -71,7 +71,7 @@ def _unpacked(returned: object) -> object:
 
 def _outcome(returned: object) -> Succeeded:
     if not isinstance(returned, Update):
-        return Succeeded(output=to_json_value(returned))
+        return Succeeded(output=to_json_value(returned, "output"))
     sets = {key: to_json_value(value, f"set.{key}") for key, value in returned.set.items()}
     return Succeeded(
         output=to_json_value(returned.output, "output"),

@@ -74,6 +74,50 @@ def test_given_a_recorded_test_then_it_passes_without_the_model_and_the_tools(sh
     assert (shop.path / "ledger").read_text() == "real\n" * 3
 
 
+def test_given_tests_of_nearly_the_same_name_then_each_has_a_cassette_of_its_own(shop: pytest.Pytester) -> None:
+    shop.makepyfile(
+        test_shop="""
+        import pytest
+        from shop import shop
+
+        @pytest.mark.parametrize("about", ["a/b", "a b", "a-b", "", "x" * 300])
+        def test_it(steptrail_cassette, about):
+            steptrail_cassette.run(shop(), f"Tea {about}?")
+
+        class TestTea:
+            def test_it(self, steptrail_cassette):
+                steptrail_cassette.run(shop(), "Tea?")
+
+        class TestCoffee:
+            def test_it(self, steptrail_cassette):
+                steptrail_cassette.run(shop(), "Coffee?")
+        """
+    )
+    run(shop, "--steptrail-record").assert_outcomes(passed=7)
+    recorded = {path.name for path in (shop.path / "cassettes" / "test_shop").iterdir()}
+    assert len(recorded) == 7
+    assert {"TestTea.test_it.jsonl", "TestCoffee.test_it.jsonl", "test_it-a-b.jsonl"} < recorded
+    run(shop).assert_outcomes(passed=7)
+
+
+def test_given_an_event_loop_then_a_cassette_is_refused_as_a_trail_would_be(shop: pytest.Pytester) -> None:
+    shop.makepyfile(
+        test_shop="""
+        import asyncio
+        from shop import shop
+
+        def test_it(steptrail_cassette):
+            async def in_a_loop():
+                steptrail_cassette.run(shop(), "Tea?")
+
+            asyncio.run(in_a_loop())
+        """
+    )
+    done = run(shop)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*the blocking API cannot be used inside a running event loop*"])
+
+
 def test_given_an_agent_that_changed_then_the_replay_names_the_difference_and_how_to_record_again(
     shop: pytest.Pytester,
 ) -> None:

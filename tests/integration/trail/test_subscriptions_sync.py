@@ -2,12 +2,12 @@
 
 import asyncio
 import threading
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, tool
-from steptrail.domain.errors import ConfigurationError, SteptrailError
+from steptrail.domain.errors import ConfigurationError, StoreUnavailable
 from steptrail.events import ExecutionFinished, LogEntry
 from steptrail.interfaces.python.sync import SyncSteptrail, SyncSubscription
 from steptrail.runtime.agent.agent import Agent
@@ -101,7 +101,7 @@ def test_given_a_running_loop_then_the_blocking_iterator_refuses(store_url: str)
             asyncio.run(ask())
 
 
-def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_too(store_url: str) -> None:
+def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_and_says_so(store_url: str) -> None:
     working = threading.Event()
 
     @tool
@@ -125,5 +125,7 @@ def test_given_a_run_of_another_thread_then_closing_the_trail_ends_it_too(store_
         thread = threading.Thread(target=run, args=(trail,), daemon=True)
         thread.start()
         assert working.wait(PATIENCE)
-    assert isinstance(ended.result(PATIENCE), CancelledError | SteptrailError)
+    error = ended.result(PATIENCE)
+    assert isinstance(error, StoreUnavailable)
+    assert "closed" in str(error)
     thread.join()

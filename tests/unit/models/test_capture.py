@@ -111,6 +111,21 @@ def test_a_task_group_speaks_for_its_first_member() -> None:
 
 
 @pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        (ConnectionError("the shop is away"), "ConnectionError: the shop is away"),
+        (KeyError("card"), "KeyError: 'card'"),
+        (TimeoutError(), "TimeoutError"),
+        (ExceptionGroup("inner", [ValueError("bad"), ValueError("worse")]), "ValueError: bad"),
+        (ValueError("password=hunter2"), "ValueError: password=…"),
+    ],
+)
+def test_a_task_group_says_what_its_first_member_says(member: Exception, said: str) -> None:
+    info = capture(ExceptionGroup("unhandled errors in a TaskGroup", [member]), default=ErrorType.TOOL, now=NOW)
+    assert info.message == f"unhandled errors in a TaskGroup (1 sub-exception): {said}"
+
+
+@pytest.mark.parametrize(
     ("cause", "expected", "error_class"),
     [
         (rate_limit(), ErrorType.RATE_LIMIT, "openai:RateLimitError"),

@@ -4,7 +4,9 @@ import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
+import pydantic
 import pytest
 
 from steptrail import models
@@ -101,10 +103,25 @@ def test_parameters_that_are_not_json_are_refused_at_once() -> None:
         OpenAIModel("m", parameters={"temperature": float("nan")})
 
 
-@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
-def test_a_timeout_is_positive(timeout: float) -> None:
+@pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", None])
+def test_a_timeout_is_positive(timeout: Any) -> None:
     with pytest.raises(ConfigurationError, match="positive number of seconds"):
         OpenAIModel("m", timeout=timeout)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"parameters": "hot"}, "the parameters of a model are a mapping, not str"),
+        ({"base_url": 5}, "the base_url of a model is a text, not int"),
+        ({"api_key": pydantic.SecretStr("sk-1")}, "the api_key of a model is a text, not SecretStr"),
+    ],
+)
+@pytest.mark.parametrize("kind", [OpenAIModel, OpenAIResponsesModel, AnthropicModel])
+def test_a_setting_of_another_type_is_refused_at_once(kind: type[Driver], given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        kind("m", **given)
+    assert str(refused.value) == said
 
 
 @pytest.mark.parametrize(

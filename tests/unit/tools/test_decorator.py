@@ -4,13 +4,16 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
+from steptrail import AgentBuilder
 from steptrail.domain.errors import ConfigurationError
 from steptrail.runtime.agent.tool_port import ToolOutcome, ToolSucceeded
 from steptrail.tools import OnUnknown, Tool, ToolEffect, ToolSpec, tool
+from steptrail.workflow import Workflow
 
 
 @tool
@@ -90,9 +93,10 @@ def test_a_method_is_a_tool_of_its_instance(call: Callable[..., ToolOutcome]) ->
     assert call(Catalogue([]).has, {"title": "Dune"}) == ToolSucceeded(False)
 
 
-def test_a_method_without_its_instance_cannot_be_executed(call: Callable[..., ToolOutcome]) -> None:
-    with pytest.raises(ConfigurationError, match="'has' is a method without its instance"):
-        call(Catalogue.has, {"title": "Dune"})
+def test_a_method_without_its_instance_is_refused_before_a_model_is_asked() -> None:
+    for give in (AgentBuilder("clerk").with_tools, partial(Workflow("desk").tool, "look")):
+        with pytest.raises(ConfigurationError, match="tool 'has' is a method without its instance"):
+            give(Catalogue.has)
 
 
 def test_static_and_bound_methods_are_tools(call: Callable[..., ToolOutcome]) -> None:

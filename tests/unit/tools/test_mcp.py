@@ -5,7 +5,9 @@ import hashlib
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from typing import Any
 
 import pytest
 from mcp_types import AudioContent, CallToolResult, ContentBlock, TextContent, Tool, ToolAnnotations
@@ -200,5 +202,52 @@ def test_neither_headers_nor_what_an_address_hides_is_shown() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_time_to_connect_is_a_positive_number_of_seconds(seconds: float) -> None:
-    with pytest.raises(ConfigurationError, match="connect_timeout is a positive number"):
+    with pytest.raises(ConfigurationError, match="connect_timeout is a number of seconds above 0"):
         McpServer.stdio("anything", connect_timeout=seconds)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"exlude": ["delete"]}, "there is no setting 'exlude'; the settings are: name, prefix, include, exclude, "),
+        ({"include": "stock"}, "include: Expected a list, got `str`"),
+        ({"exclude": "stock"}, "exclude: Expected a list, got `str`"),
+        ({"exclude": None}, "exclude: Expected a list, got `NoneType`"),
+        ({"prefix": None}, "prefix is a text, not NoneType"),
+        ({"trust_hints": "no"}, "trust_hints is True or False, not 'no'"),
+        ({"connect_timeout": "5"}, "connect_timeout is a number of seconds above 0, not '5'"),
+        ({"settings": ["stock"]}, "settings is a mapping from names of tools, not list"),
+        (
+            {"settings": {"stock": {"max_calls": 1}}},
+            "what settings has for 'stock' is of the class McpToolSettings, not dict",
+        ),
+    ],
+)
+def test_a_setting_of_a_server_that_is_unknown_or_of_another_type_is_refused_at_once(
+    options: dict[str, Any], problem: str
+) -> None:
+    for make in (McpServer.stdio, McpServer.http):
+        with pytest.raises(ConfigurationError) as refused:
+            make("http://shop/mcp", name="shop", **options)
+        assert str(refused.value).startswith(f"the MCP server 'shop': {problem}")
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "problem"),
+    [
+        (McpServer.stdio, {"command": None}, "the command of an MCP server is a text, not NoneType"),
+        (McpServer.stdio, {"args": "shop.py"}, "the arguments of an MCP server: Expected a list, got `str`"),
+        (McpServer.stdio, {"args": [5550123]}, "an argument of an MCP server is a text, not int"),
+        (McpServer.stdio, {"env": ["A"]}, "the variables of an MCP server are a mapping, not list"),
+        (McpServer.stdio, {"env": {"PIN": 5550123}}, "'PIN' of the variables of an MCP server is a text, not int"),
+        (McpServer.http, {"headers": {"X-Pin": 5550123}}, "'X-Pin' of the headers of an MCP server is a text, not int"),
+        (McpServer.stdio, {"name": 7}, "the name of an MCP server is a text, not int"),
+    ],
+)
+def test_what_is_no_text_is_refused_at_once_and_not_shown(
+    make: Callable[..., McpServer], given: dict[str, object], problem: str
+) -> None:
+    place = {"url": "http://shop/mcp"} if make == McpServer.http else {"command": "shop"}
+    with pytest.raises(ConfigurationError) as refused:
+        make(**{**place, **given})
+    assert str(refused.value) == problem

@@ -217,4 +217,4 @@ def test_a_result_that_cannot_be_recorded_is_a_failure_of_the_tool(
     outcome = call(tool(read_async) if is_async else tool(read))
     assert isinstance(outcome, ToolFailed)
     assert outcome.error.type is ErrorType.TOOL
-    assert outcome.error.message == "bytes has no JSON form"
+    assert outcome.error.message == "at result: bytes has no JSON form"
