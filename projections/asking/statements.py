@@ -123,10 +123,12 @@ class Questions:
         end = f"ORDER BY {ordered} LIMIT {text.mark(limit + 1)}"
         return Statement(f"SELECT {columns} FROM v1_executions e{text.where} {end}", text.values)  # noqa: S608
 
-    def count(self, asked: RunFilter, *, now: int, crashed: Collection[str] = ()) -> Statement:
-        """Ask how many runs there are, one more than `COUNTED` at most."""
+    def count(self, asked: RunFilter, order: RunOrder, *, now: int, crashed: Collection[str] = ()) -> Statement:
+        """Ask how many runs there are in a list in this order, one more than `COUNTED` at most."""
         text = _Text()
         self._of_filter(text, asked, now, crashed, by_key=True)
+        if ORDERED_BY[order] == "cost_nanos":
+            text.conditions.append(f"{'+' if text.conditions else ''}e.cost_nanos IS NOT NULL")
         found = f"SELECT 1 AS one FROM v1_executions e{text.where} LIMIT {COUNTED + 1}"  # noqa: S608
         return Statement(f"SELECT count(*) FROM ({found}) AS found", text.values)  # noqa: S608
 
@@ -264,7 +266,7 @@ class Questions:
                 text.conditions.append(f"e.execution >= ({first})")
             text.conditions.append(f"+e.started_at >= {text.mark(since)}")
         if until is not None:
-            text.conditions.append(f"+e.started_at <= {text.mark(until)}")
+            text.conditions.append(f"+e.started_at < {text.mark(until)}")
         return few not in ("tags", "tool", "stream", "crashed")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.instants import from_datetime
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 from steptrail.projections.asking.statements import Period, Questions
 from steptrail.projections.asking.stats import StatsQuestion
@@ -45,6 +46,25 @@ async def test_runs_are_found_as_soon_as_they_are_stored(store_url: str) -> None
         assert [row.stream for row in (await own.runs()).rows] == ["agent:b"]
         assert ((await own.stats()).total.runs, list(await own.failures())) == (1, [])
         assert (await views.stats(tenant="u8")).total.runs == 1
+
+
+async def test_a_list_without_the_runs_that_have_no_cost_does_not_count_them() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(desk("hello"), "hi")
+        page = await trail.views.runs(order="dearest")
+        assert (list(page.rows), (await page.count()).runs) == ([], 0)
+
+
+async def test_a_run_that_began_at_the_end_of_a_time_is_not_in_it_for_whoever_asks() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(desk("hello"), "hi")
+        ((row,), (run,)) = (await trail.runs(), (await trail.views.runs()).rows)
+        began = run.started_at
+        assert row.started_at == from_datetime(began)
+        for moment, there in ((began, 0), (began + timedelta(microseconds=1), 1)):
+            counted = await trail.views.runs(RunFilter(until=moment))
+            assert (len(counted.rows), (await counted.count()).runs) == (there, there)
+            assert len(await trail.runs(until=moment)) == there
 
 
 @pytest.mark.parametrize(
@@ -114,7 +134,7 @@ async def test_both_databases_answer_every_question_alike(postgres_url: str, tmp
             for chosen in filters:
                 for order in RunOrder:
                     found.append(asked.ask(questions.runs(chosen, order, 7, None, now=now, crashed=["agent:s-000001"])))
-                found.append(asked.ask(questions.count(chosen, now=now)))
+                    found.append(asked.ask(questions.count(chosen, order, now=now)))
             for period in (Period(), Period(since=BEGINNING + 9 * DAY, until=now, agent="agent-1")):
                 for statement in StatsQuestion(questions, period, ("agent", "day")).statements:
                     found.append(sorted(asked.ask(statement), key=str))
