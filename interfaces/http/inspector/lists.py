@@ -1,6 +1,6 @@
 """Lists of runs and questions as a caller may see them, from the index of the store."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
-from steptrail.interfaces.python.lists import open_questions
+from steptrail.interfaces.python.lists import is_waiting, open_questions
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.runtime.kernel.lists import listed_runs
@@ -56,15 +56,34 @@ class Needs(NamedTuple):
         """Tell whether there is anything to look at."""
         return bool(self.questions.questions or self.crashed.rows or self.paused.rows or self.failed.rows)
 
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every run was looked at."""
+        return not any(page.after for page in (self.questions, self.crashed, self.paused, self.failed))
 
-async def page_of_runs(trail: Steptrail, access: Access, asked: IndexQuery, *, limit: int = PAGE) -> RunPage:
-    """Return a page of the runs that a query finds and a caller may see, the one that began last first."""
+
+def _every(_: RunSummary) -> bool:
+    return True
+
+
+async def page_of_runs(
+    trail: Steptrail,
+    access: Access,
+    asked: IndexQuery,
+    *,
+    limit: int = PAGE,
+    wanted: Callable[[RunSummary], bool] = _every,
+) -> RunPage:
+    """Return a page of the runs that a query finds, that are `wanted`, and that a caller may see.
+
+    The one that began last comes first. Not all are looked at where few are wanted or seen.
+    """
     found: list[RunSummary] = []
     after, looked = asked.after, 0
     while looked < _MOST_LOOKED_AT:
         rows = await listed_runs(trail.store, replace(asked, after=after, limit=limit + 1))
         looked += len(rows)
-        for row in await visible(trail.store, access, rows[:limit]):
+        for row in await visible(trail.store, access, [row for row in rows[:limit] if wanted(row)]):
             if len(found) == limit:
                 return RunPage(found, after)
             found.append(row)
@@ -79,24 +98,24 @@ async def page_of_runs(trail: Steptrail, access: Access, asked: IndexQuery, *, l
 
 async def page_of_questions(trail: Steptrail, access: Access, *, after: str | None = None) -> QuestionPage:
     """Return what people are asked in a page of runs."""
-    page = await page_of_runs(trail, access, IndexQuery(waits_for=ASKS_PEOPLE, after=after))
+    now, asking = trail.clock.utc(), IndexQuery(waits_for=ASKS_PEOPLE, after=after)
+    page = await page_of_runs(trail, access, asking, wanted=lambda row: is_waiting(row, now))
     asked = IndexQuery(streams=[row.stream for row in page.rows])
-    return QuestionPage(await open_questions(trail.store, asked, trail.clock.utc()), page.after)
+    return QuestionPage(await open_questions(trail.store, asked, now), page.after)
 
 
 async def needs(trail: Steptrail, access: Access) -> Needs:
     """Return what somebody should look at, a page of each kind at most."""
-    pages = {
-        status: await page_of_runs(trail, access, IndexQuery(status=status))
-        for status in (ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.FAILED)
-    }
-    working, paused, failed = pages.values()
     since = trail.clock.utc() - _LATELY_US
+
+    async def page(asked: IndexQuery, wanted: Callable[[RunSummary], bool]) -> RunPage:
+        return await page_of_runs(trail, access, asked, wanted=wanted)
+
     return Needs(
         questions=await page_of_questions(trail, access),
-        crashed=working._replace(rows=[row for row in working.rows if row.is_crashed]),
-        paused=paused._replace(rows=[row for row in paused.rows if row.paused_by != CALLER]),
-        failed=failed._replace(rows=[row for row in failed.rows if row.updated_at >= since]),
+        crashed=await page(IndexQuery(unless_leased=await trail.store.leased() or ()), lambda row: row.is_crashed),
+        paused=await page(IndexQuery(status=ExecutionStatus.PAUSED), lambda row: row.paused_by != CALLER),
+        failed=await page(IndexQuery(status=ExecutionStatus.FAILED), lambda row: row.updated_at >= since),
     )
 
 
