@@ -12,6 +12,7 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.interfaces.http.inspector.list_places import place_after, stream_before
 from steptrail.interfaces.python.lists import is_waiting, open_questions
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import ASKS_PEOPLE, Question
@@ -30,7 +31,7 @@ _LATELY_US: Final = 86_400 * 1_000_000
 
 
 class RunPage(NamedTuple):
-    """A page of runs. `after` is the stream with which the next page goes on; None where there is no more."""
+    """A page of runs. `after` is the place at which the next page goes on; None where there is no more."""
 
     rows: Sequence[RunSummary]
     after: str | None
@@ -71,13 +72,24 @@ async def page_of_runs(
     access: Access,
     asked: IndexQuery,
     *,
+    after: str | None = None,
     limit: int = PAGE,
     wanted: Callable[[RunSummary], bool] = _every,
 ) -> RunPage:
     """Return a page of the runs that a query finds, that are `wanted`, and that a caller may see.
 
-    The one that began last comes first. Not all are looked at where few are wanted or seen.
+    The one that began last comes first, behind the place `after`. Not all are looked at where few are wanted or seen.
+    Raises `ConfigurationError` for what is no place.
     """
+    last = None if after is None else await stream_before(trail.store, access, after)
+    found, last = await _looked_through(trail, access, replace(asked, after=last), limit, wanted)
+    return RunPage(found, None if last is None else await place_after(trail.store, access, last))
+
+
+async def _looked_through(
+    trail: Steptrail, access: Access, asked: IndexQuery, limit: int, wanted: Callable[[RunSummary], bool]
+) -> tuple[Sequence[RunSummary], str | None]:
+    """Return the rows of a page, and the stream that was looked at last; None where there is no more."""
     found: list[RunSummary] = []
     after, looked = asked.after, 0
     while looked < _MOST_LOOKED_AT:
@@ -85,21 +97,21 @@ async def page_of_runs(
         looked += len(rows)
         for row in await visible(trail.store, access, [row for row in rows[:limit] if wanted(row)]):
             if len(found) == limit:
-                return RunPage(found, after)
+                return found, after
             found.append(row)
             after = row.stream
         if len(rows) <= limit:
-            return RunPage(found, None)
+            return found, None
         after = rows[limit - 1].stream
         if len(found) == limit:
-            return RunPage(found, after)
-    return RunPage(found, after)
+            break
+    return found, after
 
 
 async def page_of_questions(trail: Steptrail, access: Access, *, after: str | None = None) -> QuestionPage:
     """Return what people are asked in a page of runs."""
-    now, asking = trail.clock.utc(), IndexQuery(waits_for=ASKS_PEOPLE, after=after)
-    page = await page_of_runs(trail, access, asking, wanted=lambda row: is_waiting(row, now))
+    now, asking = trail.clock.utc(), IndexQuery(waits_for=ASKS_PEOPLE)
+    page = await page_of_runs(trail, access, asking, after=after, wanted=lambda row: is_waiting(row, now))
     asked = IndexQuery(streams=[row.stream for row in page.rows])
     return QuestionPage(await open_questions(trail.store, asked, now), page.after)
 

@@ -8,7 +8,6 @@ from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
 from steptrail.interfaces.http.inspector.lists import PAGE, needs, page_of_questions, page_of_runs, worker_of
 from steptrail.interfaces.http.inspector.live import hints
-from steptrail.interfaces.python.naming import stream_named
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,7 +50,7 @@ class Pages(Answering):
         after = request.query_params.get("after")
         tag = self.tag(request, await self.trail.store.last_position())
         try:
-            found = await page_of_questions(self.trail, access, after=stream_named(after) if after else None)
+            found = await page_of_questions(self.trail, access, after=after or None)
         except ConfigurationError:
             raise NotThere from None
         cards = [(question, self.card(question)) for question in found.questions]
