@@ -10,6 +10,7 @@ import pytest
 
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.infrastructure.store.opening import open_store
+from steptrail.inspector import Access
 from steptrail.interfaces.http.inspector import lists
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ManualClock, ScriptedModel, call
@@ -115,6 +116,20 @@ async def test_a_run_that_failed_lately_is_named_though_many_that_began_later_fa
         await trail.session("late").deny(question.id, by="ana")
         assert (await trail.session("late").resume(asking("lend"))).status == "failed"
         assert "1 failed within a day late" in await overview(trail)
+
+
+@pytest.mark.parametrize(("tenant", "said"), [(None, "There are more"), ("acme", "mine")])
+async def test_the_page_of_health_finds_what_can_go_on_behind_a_page_of_others(
+    url: str, tenant: str | None, said: str
+) -> None:
+    async with Steptrail.open(url) as trail:
+        for name in ("mine", *(f"other-{number}" for number in range(MANY))):
+            owner = "acme" if name == "mine" else "other"
+            await trail.start(desk("Yes."), "Hi", session=name, metadata={"tenant": owner})
+        async with browsing(trail, lambda _: Access(tenant=tenant)) as client:
+            page = words((await client.get("/health")).text).partition("Can go on now")[2]
+    assert said in page
+    assert ("other-" in page) is (tenant is None)
 
 
 async def test_where_not_every_run_was_looked_at_nothing_is_said_of_those_alone(

@@ -108,6 +108,13 @@ async def _looked_through(
     return found, after
 
 
+async def runs_due(trail: Steptrail, access: Access) -> tuple[Sequence[RunSummary], bool]:
+    """Return the runs that can go on and that a caller may see, a page at most, and whether there may be more."""
+    looked = await trail.due(limit=_MOST_LOOKED_AT)
+    found = await visible(trail.store, access, looked)
+    return found[:PAGE], len(found) > PAGE or len(looked) == _MOST_LOOKED_AT
+
+
 async def page_of_questions(trail: Steptrail, access: Access, *, after: str | None = None) -> QuestionPage:
     """Return what people are asked in a page of runs."""
     now, asking = trail.clock.utc(), IndexQuery(waits_for=ASKS_PEOPLE)
