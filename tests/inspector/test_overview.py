@@ -122,11 +122,15 @@ async def test_a_run_that_failed_lately_is_named_though_many_that_began_later_fa
 async def test_the_page_of_health_finds_what_can_go_on_behind_a_page_of_others(
     url: str, tenant: str | None, said: str
 ) -> None:
+    def authorize(request: object) -> Access:
+        assert request is not None
+        return Access(tenant=tenant)
+
     async with Steptrail.open(url) as trail:
         for name in ("mine", *(f"other-{number}" for number in range(MANY))):
             owner = "acme" if name == "mine" else "other"
             await trail.start(desk("Yes."), "Hi", session=name, metadata={"tenant": owner})
-        async with browsing(trail, lambda _: Access(tenant=tenant)) as client:
+        async with browsing(trail, authorize) as client:
             page = words((await client.get("/health")).text).partition("Can go on now")[2]
     assert said in page
     assert ("other-" in page) is (tenant is None)

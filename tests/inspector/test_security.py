@@ -84,8 +84,8 @@ async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
     async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
         names = ["mine", *(f"of-others-{number}" for number in range(2 * lists.PAGE + 1))]
         for name in names:
-            tenant = {"tenant": "acme" if name == "mine" else "other"}
-            await trail.run(desk(call("refund", order="A-7", cents=5)), "Hi", session=name, metadata=tenant)
+            asks, owner = desk(call("refund", order="A-7", cents=5)), "acme" if name == "mine" else "other"
+            await trail.run(asks, "Hi", session=name, metadata={"tenant": owner})
         transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             while place:
