@@ -78,7 +78,7 @@ def selected(
         is_of_the_text = state == _OTHER_NUMBER_OF_VALUES or (state or "")[:2] in _OF_THE_TEXT
         if not is_of_a_value and not is_of_the_text:
             raise
-        raise _refused(" ".join(str(error).split())) from error
+        raise _refused(_said(error)) from error
     return Selected([each.name for each in first.description or ()], rows, is_cut)
 
 
@@ -113,6 +113,13 @@ def _rest_of(fetched: Any, run: Run, until: TimeToAnswer | None) -> Iterator[tup
         widest = max(widest, *map(bytes_of, rows))
         many = max(1, min(2 * many, _MOST_ROWS, _MOST_BYTES // widest))
         fetched = run(f"FETCH {many} FROM asked", ())
+
+
+def _said(error: Exception) -> str:
+    """Return what an error says, without the line of it that quotes our statement around the question."""
+    told = getattr(error, "diag", None)
+    parts = (told.message_primary, told.message_detail, told.message_hint) if told is not None else ()
+    return ". ".join(" ".join(each.rstrip(".").split()) for each in parts if each) or " ".join(str(error).split())
 
 
 def _refused(why: str) -> QueryRefused:

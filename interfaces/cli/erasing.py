@@ -54,6 +54,8 @@ def _erase(arguments: argparse.Namespace, output: Output) -> int:
     if arguments.finish:
         if arguments.id is not None:
             raise Refusal("--finish is about what was erased before: leave out the ID")
+        if arguments.dry_run:
+            raise Refusal("--finish removes what remains, and --dry-run does nothing: give one of them")
         return _finish(arguments, output)
     if arguments.id is None or arguments.by is None or arguments.reason is None:
         raise Refusal("erase needs the ID of a session, --by and --reason (see `steptrail erase --help`)")

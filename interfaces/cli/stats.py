@@ -156,11 +156,17 @@ class _Page:
                 each.last_day,
                 self._trend(each.days),
                 " ".join(part for part in (each.tool, _error(each)) if part),
-                "" if each.sample is None else typed(self._store, "why", name_of(each.sample)),
+                self._example(each),
             ]
             for each in self._found.failures
         ]
         self._table(["FAILURE", "RUNS", "CALLS", "LAST", "BY DAY", "OF WHAT", "EXAMPLE"], rows)
+
+    def _example(self, of: FailureGroup) -> str:
+        if of.sample is None:
+            return ""
+        # The session may have gone on since, and may have failed otherwise.
+        return typed(self._store, "why", name_of(of.sample), options=("--execution", str(of.ordinal)))
 
     def shadow(self) -> None:
         """Print what criteria in shadow voted."""

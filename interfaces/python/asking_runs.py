@@ -97,7 +97,7 @@ class AskingRuns:
         rows, following = page_of_runs(found, way, limit)
 
         async def counted() -> RunCount:
-            question = self._questions.count(filter, now=now, crashed=crashed)
+            question = self._questions.count(filter, way, now=now, crashed=crashed)
             (((number,),), _) = await views.fetch(question.text, *question.values)
             return RunCount(runs=min(number, COUNTED), is_more=number > COUNTED)
 

@@ -73,8 +73,8 @@ class RunFilter(Struct, frozen=True, kw_only=True):
     workflow, `stream` the id of a stream with its prefix, `parent` and `root` ids of streams above. `tool` and `effect`
     ask for runs with a call of this tool, or a visit of this node, and of this effect class, that did not complete.
     `error_type`, `error_class` and `signature` are those of the error because of which a run failed. Every tag must be
-    there. `since` and `until` are about the instant at which a run began. `least` and `most` bound measures; a run
-    without a cost is within no bound of it.
+    there. A run began at `since` or later, and before `until`. `least` and `most` bound measures; a run without a cost
+    is within no bound of it.
     """
 
     status: Words = None

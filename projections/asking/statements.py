@@ -29,6 +29,7 @@ from steptrail.projections.runs_view.values import plain
 
 COUNTED = 10_000
 """So far the runs of a list are counted."""
+_DAY = 86_400_000_000
 _COMMON = "completed"
 """The status, and the stop reason, that most runs have: an index over them is no way to find few."""
 
@@ -49,7 +50,10 @@ class Statement(NamedTuple):
 
 
 class Period(NamedTuple):
-    """From which instant to which, in microseconds of UTC, and of which agent or workflow; None for all."""
+    """From the day of which instant to the day of which, in microseconds of UTC, and of which agent or workflow.
+
+    None is for all. Runs are counted on the days on which they ended.
+    """
 
     since: int | None = None
     until: int | None = None
@@ -123,10 +127,12 @@ class Questions:
         end = f"ORDER BY {ordered} LIMIT {text.mark(limit + 1)}"
         return Statement(f"SELECT {columns} FROM v1_executions e{text.where} {end}", text.values)  # noqa: S608
 
-    def count(self, asked: RunFilter, *, now: int, crashed: Collection[str] = ()) -> Statement:
-        """Ask how many runs there are, one more than `COUNTED` at most."""
+    def count(self, asked: RunFilter, order: RunOrder, *, now: int, crashed: Collection[str] = ()) -> Statement:
+        """Ask how many runs there are in a list in this order, one more than `COUNTED` at most."""
         text = _Text()
         self._of_filter(text, asked, now, crashed, by_key=True)
+        if ORDERED_BY[order] == "cost_nanos":
+            text.conditions.append(f"{'+' if text.conditions else ''}e.cost_nanos IS NOT NULL")
         found = f"SELECT 1 AS one FROM v1_executions e{text.where} LIMIT {COUNTED + 1}"  # noqa: S608
         return Statement(f"SELECT count(*) FROM ({found}) AS found", text.values)  # noqa: S608
 
@@ -203,7 +209,7 @@ class Questions:
             text.conditions.append(first)
         for sign, at in ((">=", period.since), ("<=", period.until)):
             if at is not None:
-                text.conditions.append(f"day {sign} {text.mark(at // 86_400_000_000)}")
+                text.conditions.append(f"day {sign} {text.mark(at // _DAY)}")
         self._of_tenant(text, "tenant", is_looked_up=table in OF_ALL_TENANTS)
         if period.agent is not None:
             text.conditions.append(f"{_aside('name')} = {text.mark(period.agent)}")
@@ -218,9 +224,10 @@ class Questions:
     def _of_period(self, text: _Text, period: Period) -> None:
         """Add the conditions of runs to a question about few parts of them, if there are any."""
         of_run = _Text(text.values)
-        for sign, at in ((">=", period.since), ("<=", period.until)):
-            if at is not None:
-                of_run.conditions.append(f"+e.started_at {sign} {of_run.mark(at)}")
+        if period.since is not None:
+            of_run.conditions.append(f"+e.ended_at >= {of_run.mark(period.since // _DAY * _DAY)}")
+        if period.until is not None:
+            of_run.conditions.append(f"+e.ended_at < {of_run.mark((period.until // _DAY + 1) * _DAY)}")
         self._of_tenant(of_run, "e.tenant")
         if period.agent is not None:
             of_run.conditions.append(f"{_aside('e.name')} = {of_run.mark(period.agent)}")
@@ -264,7 +271,7 @@ class Questions:
                 text.conditions.append(f"e.execution >= ({first})")
             text.conditions.append(f"+e.started_at >= {text.mark(since)}")
         if until is not None:
-            text.conditions.append(f"+e.started_at <= {text.mark(until)}")
+            text.conditions.append(f"+e.started_at < {text.mark(until)}")
         return few not in ("tags", "tool", "stream", "crashed")
 
 

@@ -67,7 +67,7 @@ def asked_questions(runs: int, crashed: Sequence[str] = ("agent:s-000001",)) -> 
             questions.kinds_of_failures([f"{sign:016x}" for sign in range(24)])
         ]
     for name, chosen in _FILTERS.items():
-        found[f"count: {name}"] = [Questions().count(chosen, now=_NOW, crashed=crashed)]
+        found[f"count: {name}"] = [Questions().count(chosen, RunOrder.NEWEST, now=_NOW, crashed=crashed)]
         if name != "all":
             asked = Questions().runs(chosen, RunOrder.NEWEST, 50, None, now=_NOW, crashed=crashed)
             found[f"runs: {name}"] = [asked]

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from starlette.exceptions import HTTPException
 from steptrail import Steptrail
 from steptrail.errors import ConfigurationError
 from steptrail.inspector import Access, inspector
-from steptrail.interfaces.http.inspector import app
+from steptrail.interfaces.http.inspector import app, lists
 from steptrail.interfaces.http.inspector.security import Guarded, TokenDoor, is_loopback
+from steptrail.testing import call
 from tests.inspector.conftest import Opened
 from tests.inspector.inspected import desk, family
 
@@ -71,6 +73,32 @@ async def test_a_tenant_sees_its_own_runs_and_nothing_of_others(opened: Opened) 
         assert runs == ({"answered"} if path in {"/", "/runs"} else set()), path
     assert own.status_code == 200
     assert (others.status_code, others.text) == (nobodys.status_code, nobodys.text) == (404, missing.text)
+
+
+@pytest.mark.parametrize("path", ["/runs", "/inbox", "/runs?status=waiting"])
+async def test_a_list_that_goes_on_behind_runs_of_others_does_not_name_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(lists, "_MOST_LOOKED_AT", lists.PAGE)
+    pages, place = list[str](), path
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        names = ["mine", *(f"of-others-{number}" for number in range(2 * lists.PAGE + 1))]
+        for name in names:
+            asks, owner = desk(call("refund", order="A-7", cents=5)), "acme" if name == "mine" else "other"
+            await trail.run(asks, "Hi", session=name, metadata={"tenant": owner})
+        transport = httpx.ASGITransport(inspector(trail, authorize=of_acme))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            while place:
+                pages.append((await client.get(place)).text)
+                place = unescape(next(iter(re.findall(r'href="([^"]+)" rel="next"', pages[-1])), ""))
+            typed = [
+                await client.get(path, params={**httpx.URL(path).params, "after": name})
+                for name in (names[1], "nobody", "-", "")
+            ]
+    assert len(pages) == 3
+    assert [("mine" in page, "of-others" in page) for page in pages] == [(False, False)] * 2 + [(True, False)]
+    # A name that is typed is no place, whether there is such a run or not.
+    assert [each.status_code for each in typed] == [404 if path == "/inbox" else 400] * 3 + [200]
 
 
 async def test_a_tenant_without_a_name_is_no_tenant_and_sees_nothing(tmp_path: Path) -> None:

@@ -1,20 +1,28 @@
 """Questions about runs to `trail.views`, on both databases."""
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail
+from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.instants import from_datetime
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 from steptrail.projections.asking.statements import Period, Questions
 from steptrail.projections.asking.stats import StatsQuestion
 from steptrail.runtime.agent.agent import Agent
-from steptrail.testing import ScriptedModel, say
+from steptrail.testing import ManualClock, ScriptedModel, call, say
+from steptrail.tools import ApprovalRule
 from tests.harness.asked_views import AskedViews
 from tests.harness.many_runs import BEGINNING, DAY
+
+
+@tool(approval=ApprovalRule())
+def look() -> str:
+    """Look somewhere, if a person allows it."""
+    return "nothing"
 
 
 def desk(*replies: str) -> Agent:
@@ -45,6 +53,48 @@ async def test_runs_are_found_as_soon_as_they_are_stored(store_url: str) -> None
         assert [row.stream for row in (await own.runs()).rows] == ["agent:b"]
         assert ((await own.stats()).total.runs, list(await own.failures())) == (1, [])
         assert (await views.stats(tenant="u8")).total.runs == 1
+
+
+async def test_a_list_without_the_runs_that_have_no_cost_does_not_count_them() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(desk("hello"), "hi")
+        page = await trail.views.runs(order="dearest")
+        assert (list(page.rows), (await page.count()).runs) == ([], 0)
+
+
+async def test_a_run_that_began_at_the_end_of_a_time_is_not_in_it_for_whoever_asks() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(desk("hello"), "hi")
+        ((row,), (run,)) = (await trail.runs(), (await trail.views.runs()).rows)
+        began = run.started_at
+        assert row.started_at == from_datetime(began)
+        for moment, there in ((began, 0), (began + timedelta(microseconds=1), 1)):
+            counted = await trail.views.runs(RunFilter(until=moment))
+            assert (len(counted.rows), (await counted.count()).runs) == (there, there)
+            assert len(await trail.runs(until=moment)) == there
+
+
+async def test_votes_in_shadow_are_those_of_the_runs_that_ended_on_the_days_of_a_time() -> None:
+    began = datetime(2027, 1, 15, 23, tzinfo=UTC)
+    clock = ManualClock(began)
+    patient = AgentBuilder("desk").with_model(ScriptedModel([call("look"), "Done."])).with_tools(look)
+    async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
+        agent = patient.with_max_tokens(1, shadow=True).build()
+        await trail.run(agent, "hi", session="a")
+        clock.advance(timedelta(hours=2))
+        (question,) = await trail.inbox()
+        await trail.session("a").approve(question.id, by="ana")
+        assert (await trail.session("a").resume(agent)).status == "completed"
+        day = timedelta(days=1)
+        for since, until, there in (
+            (None, None, 1),
+            (began + day, began + day, 1),
+            (began + timedelta(hours=1), None, 1),
+            (None, began, 0),
+            (began + 2 * day, None, 0),
+        ):
+            stats = await trail.views.stats(since, until)
+            assert (stats.total.runs, sum(each.runs for each in stats.shadow)) == (there, there)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +164,7 @@ async def test_both_databases_answer_every_question_alike(postgres_url: str, tmp
             for chosen in filters:
                 for order in RunOrder:
                     found.append(asked.ask(questions.runs(chosen, order, 7, None, now=now, crashed=["agent:s-000001"])))
-                found.append(asked.ask(questions.count(chosen, now=now)))
+                    found.append(asked.ask(questions.count(chosen, order, now=now)))
             for period in (Period(), Period(since=BEGINNING + 9 * DAY, until=now, agent="agent-1")):
                 for statement in StatsQuestion(questions, period, ("agent", "day")).statements:
                     found.append(sorted(asked.ask(statement), key=str))

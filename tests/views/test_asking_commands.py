@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -40,11 +41,11 @@ class Asked:
     """Runs commands on the store."""
 
     def __init__(self, store: str, capsys: pytest.CaptureFixture[str]) -> None:
-        self._store, self._capsys = store, capsys
+        self.store, self._capsys = store, capsys
         self.err = ""
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        assert main([*words, "--store", self._store]) == code
+        assert main([*words, "--store", self.store]) == code
         said = self._capsys.readouterr()
         self.err = said.err
         return said.out
@@ -123,9 +124,21 @@ def test_stats_say_how_runs_ended_and_what_failed(asked: Asked) -> None:
     assert "tokens 50 input, 25 output; 15 of tries that came to nothing" in lines
     (tool_line,) = [line for line in lines if line.startswith("refund 1 1 100.0 % ")]
     assert tool_line.endswith("1 tool builtins:KeyError")
-    (failure,) = [line for line in lines if "2 refund builtins:KeyError steptrail why d --store " in line]
+    (failure,) = [line for line in lines if "2 refund builtins:KeyError steptrail why d --execution 1 --store " in line]
     assert asked.ids("--signature", failure.split()[0]) == ["d"]
     assert "█" not in said
+
+
+def test_the_example_of_a_failure_is_the_run_that_failed_so_though_its_session_went_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Asked(f"sqlite:///{tmp_path / 'runs.db'}", capsys)
+    with Steptrail.open_sync(asked.store) as trail:
+        trail.run(desk(call("refund", cents=5)).build(), "Refund", session="s")
+        trail.run(desk("Yes.", "Yes.").build(), "Thank you", session="s")
+    (example,) = [line for line in asked("stats").splitlines() if "refund builtins:KeyError" in line and "why" in line]
+    words = shlex.split(example.partition("steptrail ")[2])
+    assert "KeyError: 5" in asked(*words[: words.index("--store")])
 
 
 def test_stats_by_agent_show_a_row_for_each_and_no_name_moves_the_cursor(asked: Asked) -> None:

@@ -107,6 +107,25 @@ async def test_on_a_server_no_question_acts_or_reads_anything_but_the_views(
         assert found.rows == [("pg_sleep",)]
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "syntax error at end of input"),
+        ("DELETE FROM streams", 'syntax error at or near "DELETE"'),
+        ("SELECT strem FROM streams", 'column "strem" does not exist. Perhaps you meant to reference the column'),
+        ("SELECT 'infinity'::timestamptz", "timestamp too large"),
+    ],
+)
+async def test_a_refusal_by_a_server_quotes_nothing_that_nobody_has_written(
+    postgres_url: str, text: str, why: str
+) -> None:
+    async with viewed(postgres_url) as (_, views):
+        with pytest.raises(QueryRefused) as refused:
+            await views.sql(text, [], seconds=5, most=10)
+    assert str(refused.value).startswith(f"the question was refused: {why}")
+    assert "CURSOR" not in str(refused.value)
+
+
 @pytest.mark.parametrize("value", ["\udcff", "\0"])
 async def test_a_value_that_is_no_text_is_refused(postgres_url: str, value: str) -> None:
     async with viewed(postgres_url) as (_, views):

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from steptrail import Steptrail
 from steptrail.domain.errors import StoreUnavailable
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.infrastructure.views.generation import Generation
 from tests.views.counting import TOTALS, note
-from tests.views.kit import rows, viewed
+from tests.views.kit import desk, rows, viewed
 
 
 def elsewhere(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -146,3 +147,19 @@ async def test_whoever_applies_the_log_goes_on_where_two_rebuilds_have_removed_t
         assert is_removed
         assert await rows(views, TOTALS) == [("even", 2, 6), ("odd", 2, 4)]
         assert [each.error for each in await views.progress()] == [None]
+
+
+async def test_two_rebuilds_leave_no_row_of_what_was_erased(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        for name in ("gone", "stays"):
+            await trail.run(desk("Yes."), "Hi", session=name, metadata={"tags": {"user": name}})
+        views = trail.views
+        await views.wait()
+        await trail.erase("gone", by="ana", reason="test")
+        users: list[set[str]] = []
+        for _ in range(2):
+            await views.rebuild()
+            generations = [views.all.series.open(number) for number in sorted(views.all.series.sizes())]
+            read = [each.database.read(lambda s: s.ask("SELECT value FROM v1_tags")) for each in generations]
+            users.append({value for rows in read for (value,) in rows})
+        assert users == [{"gone", "stays"}, {"stays"}]

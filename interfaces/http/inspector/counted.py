@@ -74,11 +74,11 @@ class CountedPages(Answering):
                 told = await self._listed(access, said)
                 return self.shown(request, "runs.html", told=told, found=None, more=told.answer, **given)
             asked = index_query(said)
+            tag = self.tag(request, await self.trail.store.last_position())
+            found = await page_of_runs(self.trail, access, asked, after=said.get("after"))
         except ConfigurationError as error:
             given |= {"told": None, "found": None, "more": None, "wrong": str(error)}
             return self.shown(request, "runs.html", HTTPStatus.BAD_REQUEST, **given)
-        tag = self.tag(request, await self.trail.store.last_position())
-        found = await page_of_runs(self.trail, access, asked)
         return self.shown(request, "runs.html", tag=tag, told=None, found=found, more=None, **given)
 
     async def _listed(self, access: Access, said: Mapping[str, str]) -> CountedAnswer[Any]:

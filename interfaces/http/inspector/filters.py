@@ -92,7 +92,6 @@ def index_query(said: Mapping[str, str]) -> IndexQuery:
         name=said.get("agent"),
         waits_for=(said["waits_for"],) if "waits_for" in said else None,
         parents=(stream_named(said["parent"]),) if "parent" in said else None,
-        after=stream_named(said["after"]) if "after" in said else None,
     )
 
 

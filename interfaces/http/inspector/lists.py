@@ -1,6 +1,6 @@
 """Lists of runs and questions as a caller may see them, from the index of the store."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -12,7 +12,8 @@ from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.inspector.access import Access, visible
-from steptrail.interfaces.python.lists import open_questions
+from steptrail.interfaces.http.inspector.list_places import place_after, stream_before
+from steptrail.interfaces.python.lists import is_waiting, open_questions
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.questions import ASKS_PEOPLE, Question
 from steptrail.runtime.kernel.lists import listed_runs
@@ -30,7 +31,7 @@ _LATELY_US: Final = 86_400 * 1_000_000
 
 
 class RunPage(NamedTuple):
-    """A page of runs. `after` is the stream with which the next page goes on; None where there is no more."""
+    """A page of runs. `after` is the place at which the next page goes on; None where there is no more."""
 
     rows: Sequence[RunSummary]
     after: str | None
@@ -56,47 +57,84 @@ class Needs(NamedTuple):
         """Tell whether there is anything to look at."""
         return bool(self.questions.questions or self.crashed.rows or self.paused.rows or self.failed.rows)
 
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether every run was looked at."""
+        return not any(page.after for page in (self.questions, self.crashed, self.paused, self.failed))
 
-async def page_of_runs(trail: Steptrail, access: Access, asked: IndexQuery, *, limit: int = PAGE) -> RunPage:
-    """Return a page of the runs that a query finds and a caller may see, the one that began last first."""
+
+def _every(_: RunSummary) -> bool:
+    return True
+
+
+async def page_of_runs(
+    trail: Steptrail,
+    access: Access,
+    asked: IndexQuery,
+    *,
+    after: str | None = None,
+    limit: int = PAGE,
+    wanted: Callable[[RunSummary], bool] = _every,
+) -> RunPage:
+    """Return a page of the runs that a query finds, that are `wanted`, and that a caller may see.
+
+    The one that began last comes first, behind the place `after`. Not all are looked at where few are wanted or seen.
+    Raises `ConfigurationError` for what is no place.
+    """
+    last = None if after is None else await stream_before(trail.store, access, after)
+    found, last = await _looked_through(trail, access, replace(asked, after=last), limit, wanted)
+    return RunPage(found, None if last is None else await place_after(trail.store, access, last))
+
+
+async def _looked_through(
+    trail: Steptrail, access: Access, asked: IndexQuery, limit: int, wanted: Callable[[RunSummary], bool]
+) -> tuple[Sequence[RunSummary], str | None]:
+    """Return the rows of a page, and the stream that was looked at last; None where there is no more."""
     found: list[RunSummary] = []
     after, looked = asked.after, 0
     while looked < _MOST_LOOKED_AT:
         rows = await listed_runs(trail.store, replace(asked, after=after, limit=limit + 1))
         looked += len(rows)
-        for row in await visible(trail.store, access, rows[:limit]):
+        for row in await visible(trail.store, access, [row for row in rows[:limit] if wanted(row)]):
             if len(found) == limit:
-                return RunPage(found, after)
+                return found, after
             found.append(row)
             after = row.stream
         if len(rows) <= limit:
-            return RunPage(found, None)
+            return found, None
         after = rows[limit - 1].stream
         if len(found) == limit:
-            return RunPage(found, after)
-    return RunPage(found, after)
+            break
+    return found, after
+
+
+async def runs_due(trail: Steptrail, access: Access) -> tuple[Sequence[RunSummary], bool]:
+    """Return the runs that can go on and that a caller may see, a page at most, and whether there may be more."""
+    looked = await trail.due(limit=_MOST_LOOKED_AT)
+    found = await visible(trail.store, access, looked)
+    return found[:PAGE], len(found) > PAGE or len(looked) == _MOST_LOOKED_AT
 
 
 async def page_of_questions(trail: Steptrail, access: Access, *, after: str | None = None) -> QuestionPage:
     """Return what people are asked in a page of runs."""
-    page = await page_of_runs(trail, access, IndexQuery(waits_for=ASKS_PEOPLE, after=after))
+    now, asking = trail.clock.utc(), IndexQuery(waits_for=ASKS_PEOPLE)
+    page = await page_of_runs(trail, access, asking, after=after, wanted=lambda row: is_waiting(row, now))
     asked = IndexQuery(streams=[row.stream for row in page.rows])
-    return QuestionPage(await open_questions(trail.store, asked, trail.clock.utc()), page.after)
+    return QuestionPage(await open_questions(trail.store, asked, now), page.after)
 
 
 async def needs(trail: Steptrail, access: Access) -> Needs:
     """Return what somebody should look at, a page of each kind at most."""
-    pages = {
-        status: await page_of_runs(trail, access, IndexQuery(status=status))
-        for status in (ExecutionStatus.IN_PROGRESS, ExecutionStatus.PAUSED, ExecutionStatus.FAILED)
-    }
-    working, paused, failed = pages.values()
     since = trail.clock.utc() - _LATELY_US
+
+    async def page(asked: IndexQuery, wanted: Callable[[RunSummary], bool]) -> RunPage:
+        return await page_of_runs(trail, access, asked, wanted=wanted)
+
     return Needs(
         questions=await page_of_questions(trail, access),
-        crashed=working._replace(rows=[row for row in working.rows if row.is_crashed]),
-        paused=paused._replace(rows=[row for row in paused.rows if row.paused_by != CALLER]),
-        failed=failed._replace(rows=[row for row in failed.rows if row.updated_at >= since]),
+        crashed=await page(IndexQuery(unless_leased=await trail.store.leased() or ()), lambda row: row.is_crashed),
+        paused=await page(IndexQuery(status=ExecutionStatus.PAUSED), lambda row: row.paused_by != CALLER),
+        failed=await page(IndexQuery(status=ExecutionStatus.FAILED), lambda row: row.updated_at >= since),
     )
 
 

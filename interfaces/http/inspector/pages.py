@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import ConfigurationError, StoreError
 from steptrail.domain.kernel.index_query import IndexQuery
-from steptrail.interfaces.http.inspector.access import Access, visible
+from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
-from steptrail.interfaces.http.inspector.lists import PAGE, needs, page_of_questions, page_of_runs, worker_of
+from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
-from steptrail.interfaces.python.naming import stream_named
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,7 +50,7 @@ class Pages(Answering):
         after = request.query_params.get("after")
         tag = self.tag(request, await self.trail.store.last_position())
         try:
-            found = await page_of_questions(self.trail, access, after=stream_named(after) if after else None)
+            found = await page_of_questions(self.trail, access, after=after or None)
         except ConfigurationError:
             raise NotThere from None
         cards = [(question, self.card(question)) for question in found.questions]
@@ -67,7 +66,7 @@ class Pages(Answering):
         """Answer with what can be said of the store at a glance."""
         from importlib.metadata import version
 
-        due = await visible(self.trail.store, access, await self.trail.due(limit=PAGE))
+        due, has_more_due = await runs_due(self.trail, access)
         newest = await page_of_runs(self.trail, access, IndexQuery())
         facts: dict[str, str | int | None] = {
             "version": version("steptrail"),
@@ -91,6 +90,7 @@ class Pages(Answering):
             views=views,
             fleet=fleet,
             due=due,
+            has_more_due=has_more_due,
             damaged=damaged,
             looked=len(newest.rows),
         )

@@ -72,7 +72,7 @@ def _fits(row: Mapping[str, Any], chosen: RunFilter, crashed: Sequence[str]) -> 
     started = to_datetime(row["started_at"])
     for instant, is_late in ((chosen.since, False), (chosen.until, True)):
         at = to_datetime(_NOW) - instant if isinstance(instant, timedelta) else instant
-        if at is not None and (started > at if is_late else started < at):
+        if at is not None and (started >= at if is_late else started < at):
             return False
     return all(row["tags"].get(name) == value for name, value in chosen.tags.items())
 
@@ -167,8 +167,8 @@ def test_pages_joined_are_the_sorted_whole(
             break
         assert len(page) == limit
     assert found == _sorted(wanted, order)
-    ((counted,),) = asked.ask(Questions().count(chosen, now=_NOW, crashed=streams))
-    assert counted == len(wanted)
+    ((counted,),) = asked.ask(Questions().count(chosen, order, now=_NOW, crashed=streams))
+    assert counted == len(found)
 
 
 @pytest.mark.parametrize("status", [None, "completed"])
@@ -227,7 +227,7 @@ def test_of_a_tenant_every_question_finds_nothing_else(asked: AskedViews, name: 
     questions, all_of_them = Questions(tenant), Questions()
     ways: dict[str, Callable[[Questions], Statement | Sequence[Statement]]] = {
         "runs": lambda each: each.runs(RunFilter(), RunOrder.NEWEST, 1_000, None, now=_NOW),
-        "count": lambda each: each.count(RunFilter(), now=_NOW),
+        "count": lambda each: each.count(RunFilter(), RunOrder.NEWEST, now=_NOW),
         "totals": lambda each: each.totals(Period(), ("tenant",)),
         "spread": lambda each: each.spread(Period(), ("tenant",)),
         "tools": lambda each: each.tools(Period()),
@@ -244,8 +244,9 @@ def test_of_a_tenant_every_question_finds_nothing_else(asked: AskedViews, name: 
         assert not [cell for row in found for cell in row if str(cell).startswith("tenant-") and cell != tenant]
     # Nobody is forgotten: the tenants together are all.
     if name == "count":
-        parts = [asked.ask(Questions(f"tenant-{each:02}").count(RunFilter(), now=_NOW))[0][0] for each in range(40)]
-        ((whole,),) = asked.ask(all_of_them.count(RunFilter(), now=_NOW))
+        tenants = [Questions(f"tenant-{each:02}") for each in range(40)]
+        parts = [asked.ask(each.count(RunFilter(), RunOrder.NEWEST, now=_NOW))[0][0] for each in tenants]
+        ((whole,),) = asked.ask(all_of_them.count(RunFilter(), RunOrder.NEWEST, now=_NOW))
         assert sum(parts) == whole
 
 
@@ -360,7 +361,7 @@ def test_a_filter_that_nobody_can_mean_is_refused(wrong: dict[str, Any]) -> None
 
 
 def test_a_count_ends_at_ten_thousand() -> None:
-    statement = Questions().count(RunFilter(since=datetime(2026, 1, 1, tzinfo=UTC)), now=0)
+    statement = Questions().count(RunFilter(since=datetime(2026, 1, 1, tzinfo=UTC)), RunOrder.NEWEST, now=0)
     assert f"LIMIT {COUNTED + 1})" in statement.text
 
 

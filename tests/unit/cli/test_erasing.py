@@ -87,6 +87,7 @@ def test_words_that_cannot_be_meant_are_refused(url: str, capsys: pytest.Capture
         (["erase", "chat-1", "--by", "ana"], "erase needs the ID of a session, --by and --reason"),
         (["erase", "chat-1", "--by", " ", "--reason", "x"], "argument --by: it is empty: say who"),
         (["erase", "chat-1", "--finish"], "--finish is about what was erased before"),
+        (["erase", "--finish", "--dry-run"], "--finish removes what remains, and --dry-run does nothing"),
         (["retain", "--older-than", "90"], "'90' is no age: give 30min, 12h, 90d or 2w"),
         (["retain", "--older-than", "0d"], "'0d' is no age"),
         (["retain", "--older-than", "9d", "--yes", "--dry-run"], "--yes erases and --dry-run does not"),
