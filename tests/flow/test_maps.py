@@ -158,6 +158,29 @@ async def test_a_map_is_held_again_by_a_retry_and_keeps_the_items_that_have_ende
     assert (result.status, result.output, done) == (ExecutionStatus.COMPLETED, [0, 1], [0, 1, 1])
 
 
+@pytest.mark.parametrize("given", [{"items": [1]}, {"items": [1, 2, 3]}, {"items": None}, {}])
+async def test_a_map_that_has_begun_takes_no_list_of_another_length(given: dict[str, Any]) -> None:
+    tries: list[Any] = []
+
+    async def act(seen: Envelope, context: NodeContext) -> JsonValue:
+        tries.append(context.item)
+        if tries == [0, 1]:
+            raise ValueError("no")
+        return seen.vars["items"]
+
+    flow = Workflow("t").map("m", over="items", function=act, output="all").build()
+    async with trail_of() as trail:
+        await trail.run(flow, vars={"items": [1, 2]}, session="f", options=BEFORE)
+        await trail.flow("f").step("m", "continue", by="ana")
+        await trail.flow("f").resume(flow)
+        await trail.flow("f").retry(flow)
+        with pytest.raises(CommandRejected, match="a list of 2 items"):
+            await trail.flow("f").step("m", "continue", set=given, unset=() if given else ("items",), by="ana")
+        await trail.flow("f").step("m", "continue", set={"items": [3, 4]}, by="ana")
+        result = await trail.flow("f").resume(flow)
+    assert (result.output, tries) == ([[1, 2], [3, 4]], [0, 1, 1])
+
+
 async def test_nobody_answers_for_the_other_items_of_a_map_when_its_run_has_ended() -> None:
     world = World()
     act = world.tool(approval=True)
