@@ -5,7 +5,7 @@ from typing import Literal
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.choices import routes_of
+from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
 from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.events import (
@@ -22,7 +22,6 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     WaitEnded,
 )
-from steptrail.domain.flow.nodes import RuleRouterNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.seeing import items_seen
@@ -114,9 +113,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
         raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
     run, graph = state.at_work()
     node = graph.node(task.node)
-    # A gate or a guardian with a redirect chooses too: else both its ways would be taken.
-    chooses = isinstance(node, RuleRouterNode) or bool(routes_of(node))
-    if command.action == "skip" and chooses and command.targets is None:
+    if command.action == "skip" and chooses(node) and command.targets is None:
         raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")
     if command.action != "skip" and command.targets is not None:
         raise CommandRejected("step", state.flow_id, "`targets` say what comes after a visit that is skipped")

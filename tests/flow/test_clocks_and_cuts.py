@@ -1,7 +1,7 @@
 """What the clocks of nodes and runs count, and what is cut off when a run or a map is to end."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -207,7 +207,9 @@ async def test_what_was_to_begin_when_the_run_has_to_end_is_not_begun_and_nothin
 
 
 @pytest.mark.parametrize("on_error", ["fail", "record"])
-async def test_items_that_were_to_begin_are_not_begun_when_one_beside_them_cannot_run(on_error: str) -> None:
+async def test_items_that_were_to_begin_are_not_begun_when_one_beside_them_cannot_run(
+    on_error: Literal["fail", "record"],
+) -> None:
     world = World()
     act = world.tool(ToolEffect.UNSAFE)
     args, given = {"name": "{{ item.name }}"}, [{"name": "a"}, {}, {"name": "c"}]
