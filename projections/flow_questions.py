@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from steptrail.domain.digests import digest_of
+from steptrail.domain.flow.choices import chooses
+from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
@@ -44,15 +46,17 @@ def _question(stream: str, name: str, run: RunFold, graph: Graph, task: Task) ->
         )
     if task.phase is not TaskPhase.ASKED:
         return None
+    node = graph.node(task.node)
     if task.held is not None:
+        ahead = dict.fromkeys(graph.edges[edge].target for edge in enabled(graph, node))
         return ask(
             kind="step",
             id=task.node,
             type=task.held,
+            options=tuple(ahead) if task.held == "before" and chooses(node) else (),
             expires_at=expires_at,
             on_expiry=None if until is None else "fail_run",
         )
-    node = graph.node(task.node)
     if (request := task.request) is not None:
         return ask(
             kind="human",

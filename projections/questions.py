@@ -40,7 +40,8 @@ class Question:
     `tool` is the tool that is called, if one is, and `arguments` are None when they are no JSON object. `node` is the
     node of a workflow that asks. Of a human node, `type` says what kind of answer it takes, `prompt` is its text,
     `data` what it shows, `options` are the choices, and `schema` is that of the data of the answer. Of a held step,
-    `type` says whether it is held `before` or `after`.
+    `type` says whether it is held `before` or `after`, and `options` are the nodes of which one that chooses is told
+    the next, when it is skipped.
 
     An answer to the `digest` is to this question as it stands here. `expires_at` is None for a question that does not
     expire, and so is `on_expiry`, which says what becomes of it when nobody answers.

@@ -5,8 +5,9 @@ from typing import Literal
 from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.flow.choices import routes_of
+from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
+from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.events import (
     ApprovalDenied,
     ApprovalGranted,
@@ -21,11 +22,12 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     WaitEnded,
 )
-from steptrail.domain.flow.nodes import RuleRouterNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase, of_try
+from steptrail.domain.flow.views import Delta
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.approvals import NotAsked
 from steptrail.domain.shared.commands import Approve, Deny
@@ -109,12 +111,20 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
         raise CommandRejected("step", state.flow_id, "a visit that has ended cannot be skipped: continue or abort")
     if point == "after" and (command.sets or command.unsets):
         raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
-    graph = state.graph
-    node = graph.node(task.node) if graph is not None else None
-    # A gate or a guardian with a redirect chooses too: else both its ways would be taken.
-    chooses = node is not None and (isinstance(node, RuleRouterNode) or bool(routes_of(node)))
-    if command.action == "skip" and chooses and command.targets is None:
+    run, graph = state.at_work()
+    node = graph.node(task.node)
+    if command.action == "skip" and chooses(node) and command.targets is None:
         raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")
+    if command.action != "skip" and command.targets is not None:
+        raise CommandRejected("step", state.flow_id, "`targets` say what comes after a visit that is skipped")
+    ahead = [graph.edges[edge].target for edge in enabled(graph, node)]
+    if nowhere := [target for target in command.targets or () if target not in ahead]:
+        raise CommandRejected("step", state.flow_id, f"no edge leads from {task.node!r} to {shown(nowhere[0])}")
+    visit = run.open[task.node]
+    view = visit.view.with_changes(Delta(sets=command.sets, unsets=command.unsets))
+    if command.action == "continue" and visit.next_item and items_seen(run, graph, visit, view) != visit.items:
+        why = f"{task.node} has begun with a list of {visit.items} items: another has to be as long"
+        raise CommandRejected("step", state.flow_id, why)
     answered = StepAnswered(
         node=task.node,
         visit=task.visit,

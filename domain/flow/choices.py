@@ -38,6 +38,11 @@ def routes_of(node: Node) -> tuple[RouteTo, ...]:
     return (*routes, RouteTo("default", node.default)) if node.default is not None else tuple(routes)
 
 
+def chooses(node: Node) -> bool:
+    """Tell whether a node chooses how the run goes on. A gate or a guardian with a redirect does so too."""
+    return isinstance(node, RuleRouterNode) or bool(routes_of(node))
+
+
 def chooses_one(node: Node) -> bool:
     """Tell whether a node goes on with one of the nodes that it chooses from, and not with several."""
     match node:

@@ -112,7 +112,7 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
             if left is None or delay * 1e6 < left:
                 return ScheduleNodeRetry(task.key)
             failed = failed._replace(failure=FailureClass.TIMEOUT)
-    if run.options.pauses_after(node.id) and not task.may_end and task.item is None:
+    if run.ended_by is None and run.options.pauses_after(node.id) and not task.may_end and task.item is None:
         return RecordEvents((*limit, StepHeld(node=node.id, visit=task.visit, point="after")))
     if failed is None:
         return RecordEvents((_completed(graph, node, task),))

@@ -195,5 +195,6 @@ def _execution_finished(fold: FlowFold, event: ExecutionFinished, at: int) -> No
         return
     run.stop_clock(at)
     run.finished, run.finished_at, run.wait, run.waits = event, at, None, ()
+    run.tasks = {}
     # `version` still counts the events before this one.
     fold.ended_at_version = fold.ended_at_version.appended(fold.version + 1)

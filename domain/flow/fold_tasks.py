@@ -18,6 +18,7 @@ from steptrail.domain.flow.events import (
     NodeAttemptSuspended,
     NodeEvaluated,
     NodeRetryScheduled,
+    NodeThen,
     StepAnswered,
     StepHeld,
 )
@@ -148,6 +149,8 @@ def _ended(fold: FlowFold, event: NodeAttemptCompleted | NodeAttemptFailed, at: 
     _moved(run, task, event)
     task.landing, run.productive = event, True
     run.tries_of = run.tries_of.set(event.node, run.tries_of.get(event.node, 0) + 1)
+    if (visit := run.open.get(task.node)) is not None:
+        visit.unknown -= {task.item}
     _rested(run, at)
     return run, task
 
@@ -158,7 +161,6 @@ def _end_item(run: RunFold, task: Task, event: NodeAttemptCompleted, at: int) ->
     if visit is not None and event.item is not None:
         visit.results = visit.results.set(event.item, event.output)
         visit.ended_items += 1
-        visit.unknown -= {event.item}
         keep(run, graph_of(run.started.definition), visit, event, at)
     del run.tasks[task.key]
 
@@ -176,7 +178,9 @@ def _interrupted(fold: FlowFold, event: NodeAttemptInterrupted, at: int) -> None
     run.follow_clock(task.node, at)
     visit = run.open.get(task.node)
     if visit is not None and task.effect is ToolEffect.UNSAFE:
-        visit.unknown |= {task.item}
+        # It runs again only by the word of a person, who knows what became of this try.
+        is_known = event.then is NodeThen.RERUN
+        visit.unknown = visit.unknown - {task.item} if is_known else visit.unknown | {task.item}
     if task.phase is TaskPhase.PARKED:
         task.asked_at, task.asked_at_version = at, fold.version + 1
     _rested(run, at)
@@ -358,7 +362,7 @@ def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: StepAnswe
     """Let a map that was held go on with its items, which are those of the list that it sees now."""
     graph = graph_of(run.started.definition)
     if event.point == "before" and isinstance(graph.node(visit.node), MapNode) and not visit.next_item:
-        visit.items = items_seen(run, graph, visit)
+        visit.items = items_seen(run, graph, visit, visit.view)
     if visit.items is not None:
         visit.may_begin, visit.may_end = task.may_begin or visit.may_begin, task.may_end or visit.may_end
         del run.tasks[task.key]

@@ -296,7 +296,8 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
 def _ending(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     """Return the next effect of a run that is to end: what landed well is kept, what runs is cut off."""
     for task in sorted(run.tasks.values(), key=_order):
-        if task.phase is TaskPhase.LANDED and task.landing is not None and failure_of(task.landing) is None:
+        has_landed = task.phase is TaskPhase.LANDED or task.held == "after"
+        if has_landed and task.landing is not None and failure_of(task.landing) is None:
             return conclude(run, graph, task, now)
     running = run.running()
     if running:

@@ -21,10 +21,10 @@ def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = Non
     return replace(seen, item=value, index=item, successors=successors)
 
 
-def items_seen(run: RunFold, graph: Graph, visit: VisitFold) -> int | None:
-    """Return the length of the list that the visit of a map sees; None for no list, and for another node."""
+def items_seen(run: RunFold, graph: Graph, visit: VisitFold, view: View) -> int | None:
+    """Return the length of the list that the visit of a map would see in a view; None for no list, and another node."""
     node = graph.node(visit.node)
-    listed = _seen(run, visit.view).listed(node.over) if isinstance(node, MapNode) else None
+    listed = _seen(run, view).listed(node.over) if isinstance(node, MapNode) else None
     return None if listed is None else len(listed)
 
 

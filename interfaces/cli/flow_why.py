@@ -24,7 +24,7 @@ _MOST = 300
 """Characters of a text that somebody else wrote, and names in a list of them."""
 
 _THEN = {
-    NodeThen.RERUN: "ran again: {}, under the same effect id",
+    NodeThen.RERUN: "to run again: {}, under the same effect id",
     NodeThen.FAIL: "not run again",
     NodeThen.PARK: "parked: a person is to say",
 }

@@ -128,8 +128,13 @@ def answers_to(question: Question, *, store: str | None = None) -> Sequence[str]
             answers = [(*answer, "--by", "WHO", *digest) for answer in _answers(question)]
             return ways("answer", question.node or question.id, *answers)
         case "step":
-            actions = ("continue", "abort") if question.type == "after" else ("continue", "skip", "abort")
-            return [typed(store, "step", stream, question.id, action, options=("--by", "WHO")) for action in actions]
+            targets: list[tuple[str, ...]] = [("--target", option) for option in question.options] or [()]
+            skips = [("skip", target) for target in targets] if question.type == "before" else []
+            actions = [("continue", ()), *skips, ("abort", ())]
+            return [
+                typed(store, "step", stream, question.id, action, options=(*options, "--by", "WHO"))
+                for action, options in actions
+            ]
         case _:
             told = (("--tell",),) if question.node is None else ()
             return ways("settle", question.id, ("--result", "JSON"), ("--failed", "TEXT"), ("--rerun",), *told)

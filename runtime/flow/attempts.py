@@ -13,8 +13,10 @@ from steptrail.domain.flow.events import (
     FlowEvent,
     NodeAttemptCompleted,
     NodeAttemptFailed,
+    NodeAttemptInterrupted,
     NodeAttemptStarted,
     NodeAttemptSuspended,
+    NodeThen,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
@@ -123,6 +125,20 @@ class Attempts:
         for key in keys:
             if key not in self._flight:
                 self._begin(key)
+
+    def forgo(self, keys: tuple[TaskKey, ...], reason: CutReason) -> bool:
+        """Record of tries that have not begun that they are not made after all; tell whether there were any.
+
+        Nothing of them is unknown, so each may be made another time, whatever its effect.
+        """
+        left = [key for key in keys if key not in self._flight]
+        for key in left:
+            self._prepared.pop(key, None)
+            tried = of_try(key, self._place(key)[0].tasks[key].attempt)
+            self._journal.record(
+                NodeAttemptInterrupted(**tried, reason=reason, then=NodeThen.RERUN, duration_seconds=0.0)
+            )
+        return bool(left)
 
     def cut(self, keys: tuple[TaskKey, ...], reason: CutReason) -> None:
         """Cut off tries. Their ends are recorded when they land."""

@@ -17,6 +17,8 @@ _AWAY = frozenset(
 )
 """The classes of exceptions that say that the other side could not be reached, or broke off."""
 
+_NOT_STORABLE = "steptrail.domain.errors:NotStorable"
+
 _NAMES = frozenset(
     {"APIConnectionError", "ConnectError", "ConnectTimeout", "RemoteProtocolError", "ServiceUnavailable"}
 )
@@ -34,6 +36,9 @@ def failure_class(error: ErrorInfo, usual: FailureClass) -> FailureClass:
             return FailureClass.VALIDATION
         case _:
             pass
+    if error.error_class == _NOT_STORABLE:
+        # The work is done, and another try would do it again to come to the same.
+        return FailureClass.VALIDATION
     classes = {error.error_class, *(cause.partition(": ")[0] for cause in error.causes)}
     is_away = bool(classes & _AWAY) or any(name.rpartition(":")[2] in _NAMES for name in classes)
     return FailureClass.UNAVAILABLE if is_away or error.status_code in _UNAVAILABLE else usual

@@ -186,6 +186,8 @@ class FlowRunner:
 
     async def _cut(self, due: CutOff, attempts: Attempts) -> None:
         """Cut off what may be cut now, and the others when their grace is over by the clock of the loop."""
+        if attempts.forgo((*due.now, *due.others), due.reason):
+            return
         attempts.cut(due.now, due.reason)
         now = asyncio.get_running_loop().time()
         if self._grace is None or self._grace[0] != due.until:

@@ -1,7 +1,7 @@
 """What the clocks of nodes and runs count, and what is cut off when a run or a map is to end."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -173,6 +173,54 @@ async def test_a_stop_cuts_what_reads_at_once_and_lets_the_rest_end_for_a_while(
     assert result.status is ExecutionStatus.STOPPED
     assert [(event.node, event.reason) for event in ends] == [("read", CutReason.STOP)]
     assert (world.done, result.envelope.vars) == ({"write": 1}, {"write_output": "write is done"})
+
+
+@pytest.mark.parametrize("kind", ["read", "unsafe", "flow", "agent"])
+@pytest.mark.parametrize("ends", ["blocked", "out of time"])
+async def test_what_was_to_begin_when_the_run_has_to_end_is_not_begun_and_nothing_is_asked_about_it(
+    kind: str, ends: str
+) -> None:
+    world, clock, is_open = World(), HandClock(), False
+
+    def decides(_: object) -> bool:
+        clock.advance(100.0 if ends == "out of time" and not is_open else 0.0)
+        return is_open or ends == "out of time"
+
+    flow = Workflow("t")
+    match kind:
+        case "flow":
+            flow.flow("a", Workflow("below").function("b", world.function("a")).build())
+        case "agent":
+            script = ScriptedModel([lambda _: say(f"{world.done.update('a') or 'said'}")])
+            flow.agent("a", AgentBuilder("a").with_model(script).build(), prompt="Go.")
+        case _:
+            flow.function("a", world.function("a"), effect=ToolEffect(kind))
+    built = flow.gate("b", when=decides).build()
+    async with trail_of(clock) as trail:
+        options = RunOptions(timeout=50.0, longest_wait=0.0)
+        async with asyncio.timeout(10.0):
+            failed = await trail.run(built, session="f", options=options)
+        assert (failed.status, world.done) == (ExecutionStatus.FAILED, {})
+        is_open = True
+        result = await trail.flow("f").retry(built)
+    assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 1})
+
+
+@pytest.mark.parametrize("on_error", ["fail", "record"])
+async def test_items_that_were_to_begin_are_not_begun_when_one_beside_them_cannot_run(
+    on_error: Literal["fail", "record"],
+) -> None:
+    world = World()
+    act = world.tool(ToolEffect.UNSAFE)
+    args, given = {"name": "{{ item.name }}"}, [{"name": "a"}, {}, {"name": "c"}]
+    flow = Workflow("t").map("m", over="input", tool=act, args=args, concurrency=3, on_error=on_error).build()
+    async with trail_of() as trail:
+        async with asyncio.timeout(10.0):
+            result = await trail.run(flow, given, session="f")
+    failed = result.error if on_error == "fail" else result.errors[0]
+    assert failed is not None
+    assert (failed.failure, failed.item, world.done) == (FailureClass.CONFIG, 1, {})
+    assert result.status is (ExecutionStatus.FAILED if on_error == "fail" else ExecutionStatus.COMPLETED)
 
 
 async def test_a_failed_run_has_what_its_ended_branches_wrote_and_every_error() -> None:

@@ -154,6 +154,44 @@ async def test_a_retry_of_a_run_asks_about_what_is_in_doubt_and_takes_the_verdic
     assert world.done == (dict.fromkeys(done, 2) if verdict == "rerun" else done)
 
 
+@pytest.mark.parametrize("verdict", ["failed", "rerun"])
+@pytest.mark.parametrize("items", [None, 1])
+async def test_a_retry_asks_nobody_about_a_try_whose_outcome_was_told_or_is_known(
+    verdict: Literal["failed", "rerun"], items: int | None
+) -> None:
+    world, clock = World(), HandClock()
+    world.fails["a"] = [None, *[ValueError("refused")] * (verdict == "rerun")]
+    act = world.tool(effect=ToolEffect.UNSAFE)
+    written = Workflow("t")
+    if items is None:
+        written.tool("a", act, args={"name": "a"}, retry=1)
+    else:
+        written.map("a", over="input", tool=act, args={"name": "{{ item }}"}, retry=1)
+    flow = written.build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(flow, ["a"], session="f", options=LEAVES)
+        await trail.flow("f").resume(flow)
+        (question,) = await trail.inbox()
+        await trail.flow("f").settle(question.id, verdict, by="ana")
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.FAILED
+        result = await trail.flow("f").retry(flow)
+    assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 2 if verdict == "failed" else 3})
+
+
+async def test_a_retry_does_again_what_a_person_wanted_to_run_again_before_the_run_was_stopped() -> None:
+    world, clock = World(), HandClock()
+    flow = Workflow("t").tool("a", world.tool(effect=ToolEffect.UNSAFE), args={"name": "a"}).build()
+    async with trail_of(clock) as trail:
+        with pytest.raises(Crash):
+            await again_on(trail, clock, crash_at("after-node")).run(flow, session="f", options=LEAVES)
+        await trail.flow("f").resume(flow)
+        await trail.flow("f").settle("f:1:a:1", "rerun", by="ana")
+        await trail.flow("f").stop(by="ana")
+        result = await trail.flow("f").retry(flow)
+    assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 2})
+
+
 async def test_a_config_failure_that_was_not_stored_leaves_nothing_behind() -> None:
     clock = HandClock()
     flow = Workflow("t").tool("a", World().tool(), args={"name": "{{ vars.nothing }} x"}, on_error="record").build()

@@ -7,6 +7,7 @@ import pytest
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
+from steptrail.errors import CommandRejected
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import (
     Budget,
@@ -21,7 +22,7 @@ from steptrail.workflow import (
     RunOptions,
     Workflow,
 )
-from tests.flow.kit import LEAVES, events_of, named
+from tests.flow.kit import LEAVES, World, events_of, named
 from tests.runner.kit import HandClock, trail_of
 
 BEFORE = RunOptions(pause_before=("m",), longest_wait=0.0)
@@ -155,6 +156,43 @@ async def test_a_map_is_held_again_by_a_retry_and_keeps_the_items_that_have_ende
         await trail.flow("f").step("m", "continue", by="ana")
         result = await trail.flow("f").resume(flow)
     assert (result.status, result.output, done) == (ExecutionStatus.COMPLETED, [0, 1], [0, 1, 1])
+
+
+@pytest.mark.parametrize("given", [{"items": [1]}, {"items": [1, 2, 3]}, {"items": None}, {}])
+async def test_a_map_that_has_begun_takes_no_list_of_another_length(given: dict[str, Any]) -> None:
+    tries: list[Any] = []
+
+    async def act(seen: Envelope, context: NodeContext) -> JsonValue:
+        tries.append(context.item)
+        if tries == [0, 1]:
+            raise ValueError("no")
+        return seen.vars["items"]
+
+    flow = Workflow("t").map("m", over="items", function=act, output="all").build()
+    async with trail_of() as trail:
+        await trail.run(flow, vars={"items": [1, 2]}, session="f", options=BEFORE)
+        await trail.flow("f").step("m", "continue", by="ana")
+        await trail.flow("f").resume(flow)
+        await trail.flow("f").retry(flow)
+        with pytest.raises(CommandRejected, match="a list of 2 items"):
+            await trail.flow("f").step("m", "continue", set=given, unset=() if given else ("items",), by="ana")
+        await trail.flow("f").step("m", "continue", set={"items": [3, 4]}, by="ana")
+        result = await trail.flow("f").resume(flow)
+    assert (result.output, tries) == ([[1, 2], [3, 4]], [0, 1, 1])
+
+
+async def test_nobody_answers_for_the_other_items_of_a_map_when_its_run_has_ended() -> None:
+    world = World()
+    act = world.tool(approval=True)
+    flow = Workflow("t").map("m", over="input", tool=act, args={"name": "{{ item }}"}, concurrency=2).build()
+    async with trail_of() as trail:
+        await trail.run(flow, ["a", "b"], session="f", options=LEAVES)
+        first, second = await trail.inbox()
+        await trail.flow("f").deny(first.id, by="ana")
+        failed = await trail.flow("f").resume(flow)
+        assert (failed.status, failed.state.tasks) == (ExecutionStatus.FAILED, ())
+        with pytest.raises(CommandRejected, match="no approval"):
+            await trail.flow("f").approve(second.id, by="ana")
 
 
 async def timed(clock: HandClock, *, takes: float, **settings: Any) -> tuple[FlowResult, list[Any]]:

@@ -210,6 +210,52 @@ async def test_a_step_that_nobody_answers_fails_the_run_in_time() -> None:
     assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.TIME_LIMIT)
 
 
+@pytest.mark.parametrize("ends", ["stop", "failure", "step timeout"])
+async def test_what_is_held_after_its_end_does_not_run_again_when_the_run_is_retried(ends: str) -> None:
+    world, clock = World(), HandClock()
+    world.fails["b"] = [ValueError("no")]
+    flow = (
+        Workflow("t")
+        .tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}, output="a")
+        .human("ask")
+        .function("b", world.function("b"))
+        .chain("ask", "b")
+        .build()
+    )
+    async with trail_of(clock) as trail:
+        options, handle = RunOptions(pause_after=("a",), step_timeout=DAY, longest_wait=0.0), trail.flow("f")
+        await trail.run(flow, session="f", options=options)
+        match ends:
+            case "stop":
+                await handle.stop(by="ana")
+            case "failure":
+                await handle.answer("ask", approved=True, by="ana")
+            case _:
+                clock.advance(DAY)
+        ended = await handle.resume(flow)
+        assert (ended.state.is_open, ended.envelope.vars["a"]) == (False, "a is done")
+        await handle.retry(flow)
+    assert world.done["a"] == 1
+
+
+async def test_what_ends_well_while_the_run_fails_is_held_for_nobody_and_does_not_run_again() -> None:
+    world, clock = World(), HandClock()
+    world.holds, world.fails["b"] = "a", [ValueError("no")]
+
+    async def fails(_: object) -> str:
+        await world.entered.wait()
+        world.gate.set()
+        return await world.do("b")
+
+    flow = Workflow("t").function("a", world.function("a"), effect="unsafe").function("b", fails).build()
+    async with trail_of(clock) as trail:
+        options = RunOptions(pause_after=("a",), stop_grace=60.0, longest_wait=0.0)
+        failed = await trail.run(flow, session="f", options=options)
+        assert failed.status is ExecutionStatus.FAILED
+        result = await trail.flow("f").retry(flow)
+    assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 1, "b": 2})
+
+
 async def test_several_questions_are_open_at_once_and_answered_in_any_order() -> None:
     world, clock = World(), HandClock()
     flow = (

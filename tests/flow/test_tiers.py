@@ -6,14 +6,26 @@ from typing import Any
 
 import pytest
 
+from steptrail import ToolEffect, tool
 from steptrail.domain.flow.events import NodeFailed, NodeFailureRecorded, NodeRetryScheduled
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import ExecutionFailed
 from steptrail.runtime.flow.written import TryingSettings
-from steptrail.workflow import Envelope, FailureClass, NodeError, OnError, RetryPolicy, Rule, RunOptions, Workflow
+from steptrail.workflow import (
+    Envelope,
+    FailureClass,
+    NodeError,
+    OnError,
+    RetryPolicy,
+    Rule,
+    RunOptions,
+    Update,
+    Workflow,
+)
 from tests.flow.kit import LEAVES, World, events_of, named, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
+ANY: Any = "a text"
 AWAY = [ConnectionError("it is away")] * 3
 
 
@@ -169,6 +181,33 @@ async def test_the_class_of_a_failure_is_derived_where_it_is_caught(error: Excep
         failed = (await run_to_rest(trail, clock, flow)).error
     assert failed is not None
     assert failed.failure is failure
+
+
+@pytest.mark.parametrize(
+    "returned", [object(), float("nan"), {1: 2}, Update(set={"a": {1}.add}), Update(messages=(ANY,))]
+)
+async def test_what_has_done_its_work_and_returns_what_cannot_be_kept_is_not_done_again(returned: object) -> None:
+    done = 0
+
+    def work(_: object) -> object:
+        nonlocal done
+        done += 1
+        return returned
+
+    @tool(effect=ToolEffect.UNSAFE)
+    def charge() -> object:
+        """Charge."""
+        return work(None)
+
+    of_tool = Workflow("t").tool("a", charge, args={}).build()
+    of_function = Workflow("t").function("a", work, effect="unsafe", retry=3).build()
+    clock = HandClock()
+    for flow in [of_function] if isinstance(returned, Update) else [of_function, of_tool]:
+        done = 0
+        async with trail_of(clock) as trail:
+            failed = (await run_to_rest(trail, clock, flow)).error
+        assert failed is not None
+        assert (failed.failure, failed.attempt, done) == (FailureClass.VALIDATION, 1, 1)
 
 
 @pytest.mark.acceptance("7.1-4")

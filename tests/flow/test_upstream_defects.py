@@ -277,6 +277,10 @@ async def test_a_choice_is_skipped_only_with_the_nodes_that_it_is_to_enable(choo
         await trail.run(built, {}, session="f", options=RunOptions(pause_before=("c",), longest_wait=0.0))
         with pytest.raises(CommandRejected, match="targets"):
             await trail.flow("f").step("c", "skip", by="ana")
+        with pytest.raises(CommandRejected, match="no edge leads from 'c' to 'z'"):
+            await trail.flow("f").step("c", "skip", by="ana", targets=["y", "z"])
+        with pytest.raises(CommandRejected, match="skip"):
+            await trail.flow("f").step("c", "continue", by="ana", targets=["y"])
         await trail.flow("f").step("c", "skip", by="ana", targets=["y"])
         result = await trail.flow("f").resume(built)
     assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"y": 1})

@@ -110,7 +110,7 @@ async def test_a_try_that_a_crash_cut_off_says_that_it_ran_again_under_the_same_
             ("f:1:last:1", NodeThen.RERUN),
             ("f:1:last:1", None),
         ]
-        again = f"interrupted (crash), ran again: {effect.value}, under the same effect id"
+        again = f"interrupted (crash), to run again: {effect.value}, under the same effect id"
         lines = printed(why, capsys)
         assert f"attempts    1 TIME 0.00 s {again}" in lines
         assert f"cut off     work: attempt 1 TIME 0.00 s {again}" in lines

@@ -19,7 +19,7 @@ from steptrail.inspector import Access, inspector
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import OnUnknown
-from steptrail.workflow import Workflow
+from steptrail.workflow import Rule, RunOptions, Workflow
 from tests.inspector.conftest import everything
 from tests.inspector.inspected import WANTED, desk
 from tests.inspector.test_pages import words
@@ -120,6 +120,20 @@ async def test_an_approval_is_answered_from_its_page_and_kept_with_who_and_why(
     assert (granted.by, granted.reason) == ("inspector:ana", "the order is hers")
     assert buttons(after) == ["pause", "stop"]
     assert "steptrail resume" in words(after)
+
+
+async def test_a_held_node_that_chooses_is_skipped_to_the_node_that_a_button_names(
+    trail: Steptrail, clients: Clients
+) -> None:
+    flow = Workflow("w").rule_router("r", [Rule("vars.x", to="a")], default="b").noop("a").noop("b").edge("r", "a", "b")
+    await trail.run(flow.build(), session="held", options=RunOptions(pause_before=("r",)))
+    async with clients() as client:
+        page = (await client.get("/runs/flow:held")).text
+        answer = await act(client, "/runs/flow:held", "skip:a")
+    assert buttons(page)[:4] == ["abort", "skip:a", "skip:b", "continue"]
+    assert answer.status_code == 303
+    (said,) = await heard(trail, "flow:held", "step.answered.v1")
+    assert (said.action, said.targets) == ("skip", ("a",))
 
 
 async def test_a_denial_is_told_with_its_reason(trail: Steptrail, clients: Clients) -> None:

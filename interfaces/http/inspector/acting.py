@@ -136,7 +136,8 @@ async def _answered(handle: Any, question: Question, do: str, form: Mapping[str,
         case "approval":
             await handle.deny(question.id, by=by, reason=reason)
         case "step":
-            await handle.step(question.id, do, by=by, reason=reason)
+            action, _, target = do.partition(":")
+            await handle.step(question.id, action, targets=(target,) if target else None, by=by, reason=reason)
         case "human":
             said: dict[str, Any] = {"data": _json(form)} if do == "data" else {"approved": do == "approve"}
             if do.startswith("choice:"):

@@ -23,8 +23,13 @@ def ways_to_answer(question: Question) -> Sequence[Way]:
         case "approval":
             return [Way("deny", "Deny"), Way("approve", "Approve")]
         case "step":
-            middle = [Way("skip", "Skip it")] if question.type != "after" else []
-            return [Way("abort", "Abort the run"), *middle, Way("continue", "Go on")]
+            skips = [Way(f"skip:{option}", f"Skip it, on to {option}") for option in question.options]
+            middle = skips or [Way("skip", "Skip it")]
+            return [
+                Way("abort", "Abort the run"),
+                *(middle if question.type == "before" else ()),
+                Way("continue", "Go on"),
+            ]
         case "human":
             return _human(question)
         case _:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from steptrail.domain.flow.envelope import Artifact
+from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import FunctionNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
@@ -85,10 +86,11 @@ def _outcome(returned: object) -> Succeeded:
 def _all(given: Iterable[object], kind: type[T], field: str) -> tuple[T, ...]:
     """Return checked copies of the values of a field of an `Update`. Raises for one that could not be read back."""
     if isinstance(given, str | bytes | Mapping):
-        raise TypeError(f"{field}: expected a tuple, not {type_name(cast('object', given))}")
+        raise NodeFault(FailureClass.VALIDATION, f"{field}: expected a tuple, not {type_name(cast('object', given))}")
     found: list[T] = []
     for place, item in enumerate(given):
         if not isinstance(item, kind):
-            raise TypeError(f"{field}[{place}]: expected {kind.__name__}, not {type(item).__name__}")
+            expected = f"{field}[{place}]: expected {kind.__name__}, not {type(item).__name__}"
+            raise NodeFault(FailureClass.VALIDATION, expected)
         found.append(cast("T", checked_copy(item, f"{field}[{place}]")))
     return tuple(found)

@@ -10,7 +10,7 @@ from steptrail.errors import ConfigurationError
 from steptrail.interfaces.cli.parser import moment
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ApprovalRule, SubagentTool
-from steptrail.workflow import RunOptions, Workflow
+from steptrail.workflow import Rule, RunOptions, Workflow
 from tests.unit.cli.command import Type, Typed
 
 
@@ -138,6 +138,18 @@ def test_a_step_that_is_held_stops_the_run_when_nobody_says_how_it_goes_on(typed
         trail.run(flow, {}, session="f", options=RunOptions(pause_before=("work",), step_timeout=3600))
     (asked,) = typed("inbox", "--json").json
     assert (asked["kind"], asked["onExpiry"]) == ("step", "fail_run")
+
+
+def test_each_command_for_a_held_node_that_chooses_may_be_typed_as_it_stands(typed: Type) -> None:
+    flow = Workflow("w").rule_router("r", [Rule("vars.x", to="a")], default="b").noop("a").noop("b").edge("r", "a", "b")
+    ways = ["continue", "skip --target a", "skip --target b", "abort"]
+    with Steptrail.open_sync() as trail:
+        for way in range(len(ways)):
+            trail.run(flow.build(), {}, session=f"f{way}", options=RunOptions(pause_before=("r",)))
+    asked = typed("inbox", "--json").json
+    assert asked[0]["answers"] == [f"steptrail step {asked[0]['stream']} r {way} --by WHO" for way in ways]
+    for way, each in enumerate(asked):
+        assert typed(*shlex.split(each["answers"][way])[1:]).code == 0
 
 
 def test_the_inbox_and_what_is_due_say_when_there_is_more(stored: Type) -> None:
