@@ -82,7 +82,7 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     ) -> FlowResult:
         """Let a run that failed, met a limit or was stopped go on: what had failed or was cut off is tried again.
 
-        What was finished is not run again. Limits count anew. A `run` that asks again for the retried input, or its key,
+        What was finished is not run again. Limits count anew. A `run` that asks for the retried input or its key again
         gets the result of the newest retry. Raises `SessionNotFound`, and `CommandRejected` for a run that is open or
         has completed.
         """
