@@ -119,7 +119,12 @@ class StoreThreads:
             return self._leases.acquire_at_once(stream, owner, take_over=take_over)
 
     async def _give_up(self, lease: HeldLease) -> None:
-        """Release a lease that was granted here, once; after `close` it has been released already."""
+        """Release a lease that was granted here, once; after `close` it has been released already.
+
+        In a process that was forked since, it is the parent's, and is left alone.
+        """
+        if self._is_inherited:
+            return
         with self._lock:
             self._leases_held -= 1
             is_quick = self._leases_held == 0 and self._reads_quickly

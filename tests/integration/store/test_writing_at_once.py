@@ -1,6 +1,7 @@
 """Which thread writes a commit, and what comes of it when somebody else is in the way."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -119,6 +120,26 @@ async def test_the_only_run_of_a_process_takes_its_lease_in_the_thread_of_its_lo
     await lease.release()
     await lease.release()
     assert leased[5:] == [HERE]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+async def test_a_forked_child_that_gives_up_a_lease_leaves_that_of_its_parent(
+    store: RecorderEventStore, path: Path
+) -> None:
+    lease = await store.acquire("agent:a", owner="me")
+    pid = os.fork()
+    if pid == 0:
+        with suppress(StopIteration):
+            lease.release().send(None)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    another = open_store(f"sqlite:///{path}")
+    with pytest.raises(SessionBusy, match="me"):
+        await another.acquire("agent:a", owner="another")
+    await lease.release()
+    await (await another.acquire("agent:a", owner="another")).release()
+    await another.close()
 
 
 async def test_where_a_disk_is_not_quick_leases_are_taken_in_another_thread(path: Path, leased: list[str]) -> None:
