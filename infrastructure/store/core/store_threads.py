@@ -172,10 +172,10 @@ class StoreThreads:
         self._check_process()
         with self._lock:
             self._check_open()
-            self._waiting.append((pending, stored))
             if not self._draining:
-                self._draining = True
                 self._writer.put(self._drain)
+                self._draining = True
+            self._waiting.append((pending, stored))
         return stored
 
     def _drain(self) -> None:
