@@ -102,7 +102,7 @@ class StoreThreads:
                 held = await finished(future)
             except asyncio.CancelledError:
                 if future.done() and not future.cancelled() and future.exception() is None:
-                    future.result().release()
+                    await self._free(future.result())
                 raise
         with self._lock:
             self._leases_held += 1
@@ -128,11 +128,16 @@ class StoreThreads:
         with self._lock:
             self._leases_held -= 1
             is_quick = self._leases_held == 0 and self._reads_quickly
-        with suppress(StoreUnavailable):
-            if is_quick:
+        if is_quick:
+            with suppress(StoreUnavailable):
                 lease.release()
-            else:
-                await finished(self._submit(self._keeper, lease.release))
+        else:
+            await self._free(lease)
+
+    async def _free(self, lease: HeldLease) -> None:
+        """Free a lease in the thread that took it. What cannot be freed ends with its term, or with the process."""
+        with suppress(StoreUnavailable):
+            await finished(self._submit(self._keeper, lease.release))
 
     async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
         """Write a commit. What is large is never written in the caller's thread."""

@@ -18,6 +18,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases
+from steptrail.infrastructure.store.postgres.leases import PostgresLeases
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import opened
@@ -351,6 +352,22 @@ async def test_a_loop_never_waits_for_a_server(postgres_url: str, monkeypatch: p
     await store.read("agent:a", after=head)
     await store.version("agent:a")
     await lease.release()
-    await store.close()
     assert set(names) == {READER}
     assert len(names) >= 3
+
+    freed = list[str]()
+    free = PostgresLeases.give_up
+
+    def give_up(leases: PostgresLeases, token: str) -> None:
+        freed.append(threading.current_thread().name)
+        free(leases, token)
+
+    monkeypatch.setattr(PostgresLeases, "give_up", give_up)
+    acquiring = asyncio.ensure_future(store.acquire("agent:a", owner="me"))
+    await asyncio.sleep(0)
+    acquiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    assert freed == ["steptrail-keeper"]
+    assert await store.is_leased("agent:a") is False
+    await store.close()
