@@ -7,8 +7,12 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.errors import CommandRejected
-from steptrail.workflow import Workflow
+from steptrail.workflow import Envelope, Workflow
 from tests.runner.kit import agent_of
+
+
+def double(envelope: Envelope) -> str:
+    return f"{envelope.input} twice"
 
 
 def put_before(trail: Steptrail, work: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,11 +51,11 @@ async def test_the_same_input_is_answered_once(
 async def test_the_same_input_of_a_workflow_is_answered_once(
     store_url: str, monkeypatch: pytest.MonkeyPatch, key: str | None
 ) -> None:
-    flow = Workflow("double", result="it").function("double", lambda envelope: envelope.input * 2, output="it").build()
+    flow = Workflow("double", result="it").function("double", double, output="it").build()
     async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
         put_before(trail, lambda: other.start(flow, 2, session="one", key=key), monkeypatch)
         result = await trail.run(flow, 2, session="one", key=key)
-        assert (result.status, result.output) == ("completed", 4)
+        assert (result.status, result.output) == ("completed", "2 twice")
 
 
 async def test_a_message_and_a_retry_that_another_process_leaves_to_a_worker_are_answered_once(

@@ -79,7 +79,7 @@ class WorkThreads(Executor):
                 thread.join()
 
 
-def started(target: Callable[P, object], *args: P.args, name: str) -> threading.Thread:
+def started(target: Callable[..., object], *args: object, name: str) -> threading.Thread:
     """Run a call on a daemon thread, and return that. Raises `StoreUnavailable` where there can be no more of them."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)
     try:

@@ -155,7 +155,11 @@ def test_no_database_in_memory_is_opened_or_closed_while_the_process_forks(monke
         done.append("closed")
 
     opened = in_memory("opened")
-    threads = [threading.Thread(target=opened.read, args=(lambda _: None,)), threading.Thread(target=close)]
+
+    def ask() -> None:
+        opened.read(lambda found: found.execute("SELECT 1").fetchone())
+
+    threads = [threading.Thread(target=work) for work in (ask, close)]
     INSIDE.begin_fork()
     try:
         for thread in threads:
