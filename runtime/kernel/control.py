@@ -186,14 +186,18 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
     async def _drive(
         self, journal: Journal[S, E], begin: Begin[S, C], perform: Perform[S, E, F], *, took_over: bool = False
-    ) -> S:
-        """Open a segment and drive it to its end. Called only under the lease, and the journal was reloaded there."""
+    ) -> S | None:
+        """Open a segment and drive it to its end; None when nothing is left to open it for, because of what came first.
+
+        Called only under the lease, and the journal was reloaded there.
+        """
+        seen = journal.committed.version
         # What another run of this stream left behind, whose owner died or was cancelled first, is not that of the next.
         await self._stop_children(journal.committed)
         segment = await open_segment(self.machine, journal, begin, took_over=took_over)
         if segment is None:
             self._left_at = journal.committed.version
-            return journal.committed
+            return journal.committed if self._left_at == seen else None
         state = await drive_segment(self.machine, segment, perform)
         self._left_at = state.version
         await self._stop_children(state)
@@ -209,7 +213,9 @@ class StreamControl(StreamCommands[S, C, E, F]):
             reopening = None if needs_no_segment else self._control.reopen(state, self._env.worker, took_over)
             return (command,) if reopening is None else (reopening, command)
 
-        return await self._drive(await self._reloaded(journal), begin, self._alone)
+        fresh = await self._reloaded(journal)
+        ended = await self._drive(fresh, begin, self._alone)
+        return fresh.committed if ended is None else ended
 
     # A pause or a stop that is stored while the owner is letting go may never be seen by it. So two sides look for one:
     # each owner after it has released the lease, and each requester after it has stored its request. The last of the

@@ -14,6 +14,7 @@ from typing import Any
 from steptrail.domain.errors import OwnershipLost, SessionBusy, SessionErased, SteptrailError, StoreError
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.room import Place, Room
@@ -123,17 +124,22 @@ class Hands:
         return is_same or version == await self._env.store.version(row.stream)
 
     async def drain(self) -> None:
-        """Take nothing more, ask what runs to pause, and cut off what has not ended within the grace."""
+        """Take nothing more, ask what runs to pause, and let it end within the grace."""
         self._is_ending = True
         for stream in tuple(self._tasks):
             with suppress(SteptrailError):  # it has just ended
                 await control_of(self._env, stream).request(Pause(by=CALLER, reason="its worker drains"))
         if self._tasks:
             await asyncio.wait(self._tasks.values(), timeout=self._grace)
+
+    async def cut_off(self) -> None:
+        """Take nothing more, and cut off what runs. A caller that is cancelled waits for its end first."""
+        self._is_ending = True
         late = tuple(self._tasks.values())
         for task in late:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        if late and (cancelled := await wait_through(asyncio.gather(*late, return_exceptions=True))) is not None:
+            raise cancelled
 
     def _ended(self, stream: str, task: "asyncio.Task[None]") -> None:
         del task, self._tasks[stream]

@@ -90,12 +90,6 @@ async def row_of(store: EventStore, stream: str, now: int) -> RunSummary | None:
     return next((replace(row, due=_why_due(row, known, now)) for row in rows), None)
 
 
-async def is_due(store: EventStore, stream: str, now: int) -> bool:
-    """Tell whether a worker could bring a stream on at `now`."""
-    row = await row_of(store, stream, now)
-    return row is not None and row.due is not None
-
-
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
     """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}

@@ -50,10 +50,11 @@ another process has appended before the segment was stored.
 async def open_segment(
     machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E], begin: Begin[S, C], *, took_over: bool = False
 ) -> Segment[S, E] | None:
-    """Open a segment with the commands of `begin`, and store its beginning; None when `begin` returns no commands.
+    """Open a segment with the commands of `begin`, and store its beginning; None when that leaves nothing to store.
 
-    Raises `CommandRejected`, and store errors. A caller that is cancelled gets its `CancelledError` after a segment
-    that has been stored is closed.
+    There are no commands then, or another process has given the same ones, with their key, in front of us. Raises
+    `CommandRejected`, and store errors. A caller that is cancelled gets its `CancelledError` after a segment that has
+    been stored is closed.
     """
     while True:
         commands = begin(journal.committed, took_over)
@@ -61,6 +62,8 @@ async def open_segment(
             return None
         for command in commands:
             journal.record(*machine.decide(journal.state, command))
+        if not journal.unstored:
+            return None
         journal.claim_segment()
         try:
             is_stored = await journal.flush()

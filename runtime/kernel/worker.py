@@ -60,10 +60,17 @@ class Worker(AbstractAsyncContextManager["Worker"]):
         return self._hearing.report()
 
     async def drain(self) -> None:
-        """Take up nothing more, and leave what runs to others. Safe to call twice."""
-        await self._hearing.give_no_more()
-        await self._hands.drain()
-        await self._hearing.end()
+        """Take up nothing more, and leave what runs to others. Safe to call twice.
+
+        A caller that is cancelled cuts off at once what runs, because others may take it up as soon as the store is
+        closed.
+        """
+        try:
+            await self._hearing.give_no_more()
+            await self._hands.drain()
+        finally:
+            await self._hands.cut_off()
+            await self._hearing.end()
 
     async def __aenter__(self) -> Self:
         """Begin to carry on what is due, and return self."""

@@ -233,6 +233,21 @@ async def test_a_message_to_a_session_that_a_person_paused_is_answered() -> None
         assert ending(events)["outcome"] == {"type": "success"}
 
 
+@pytest.mark.parametrize("concurrency", [0, 1])
+async def test_who_looks_at_a_thread_that_waits_is_told_the_question_whatever_was_said_meanwhile(
+    concurrency: int,
+) -> None:
+    agent = asking()
+    async with asyncio.timeout(30), trail_of() as trail:
+        await trail.run(agent, "pay", session="t")
+        app = agui_app(trail, agent, authorize=ana, concurrency=concurrency)
+        async with front(trail, agent, app=app) as page:
+            asked = ending(await page.run())["outcome"]
+            assert asked["type"] == "interrupt"
+            await trail.session("t").post(agent, "Hurry.")
+            assert ending(await page.run())["outcome"] == asked
+
+
 async def test_without_a_worker_of_its_own_another_one_answers() -> None:
     agent = agent_of(["Hi."]).build()
     async with trail_of() as trail:

@@ -1,9 +1,13 @@
-"""Takes from this process what files need, room and descriptors, as long as a block of a test goes on."""
+"""Takes from this process room for files, descriptors or threads, as long as a block of a test goes on."""
 
+import itertools
 import os
 import resource
+import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+
+import pytest
 
 
 @contextmanager
@@ -27,3 +31,19 @@ def _with_limit(what: int, limit: int) -> Generator[None]:
         yield
     finally:
         resource.setrlimit(what, before)
+
+
+@contextmanager
+def thread_refused(number: int) -> Generator[list[str]]:
+    """Let the thread that begins as number `number`, from 0, not begin. Yields the name of that one, once it was it."""
+    really, begun, refused = threading.Thread.start, itertools.count(), list[str]()
+
+    def start(thread: threading.Thread) -> None:
+        if next(begun) == number:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        really(thread)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        yield refused

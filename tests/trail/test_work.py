@@ -186,6 +186,32 @@ async def test_a_call_that_outlasts_the_grace_is_cut_off_and_runs_again_elsewher
     assert desk.ran == Counter({"s:1:1:0": 2})
 
 
+@pytest.mark.parametrize("pause_is_stored", [False, True])
+async def test_a_worker_whose_drain_is_cancelled_leaves_no_call_running(
+    place: Place, desk: Desk, pause_is_stored: bool
+) -> None:
+    await left_by_a_crash(place.url, desk.agent(), "s")
+    desk.gate.clear()
+    async with place.opened() as trail:
+        worker = await trail.work(desk.agent(), grace=10 * PATIENCE).__aenter__()
+        await until(lambda: desk.inside == 1)
+        draining = asyncio.create_task(worker.drain())
+        await asyncio.sleep(0)
+        while pause_is_stored and not any(
+            isinstance(r.event, PauseRequested) for r in await trail.session("s").events()
+        ):
+            await asyncio.sleep(0.01)
+        draining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await draining
+        assert (desk.inside, worker.running) == (0, ())
+        assert [row.session_id for row in await trail.due()] == ["s"]
+        desk.gate.set()
+        async with trail.work(desk.agent()):
+            await ended(trail, "s")
+    assert desk.ran == Counter({"s:1:1:0": 2})
+
+
 async def test_the_version_of_the_agent_that_began_goes_on(place: Place) -> None:
     told: list[str] = []
 

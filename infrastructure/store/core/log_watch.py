@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from steptrail.domain.errors import StoreUnavailable
+from steptrail.infrastructure.store.core.work_threads import started
 
 
 class LogWatch:
@@ -17,8 +18,9 @@ class LogWatch:
 
     `newest` returns the position where the log ends; it is called in the thread of the watch. `poll` is how often to
     look for commits of other processes, in seconds; None when there can be none. Then `is_quiet` is asked first, which
-    is cheap: where it is True nobody has committed, and the look is left out. `begin` is called once, when the first
-    caller waits: a listener that can hear of those commits starts then, and calls `look` from then on.
+    is cheap: where it is True nobody has committed, and the look is left out. `begin` is called when the first caller
+    waits, and again if that failed: a listener that can hear of those commits starts then, and from then on calls
+    `look`.
     """
 
     def __init__(
@@ -42,18 +44,17 @@ class LogWatch:
         """Return a future of the end of the log once that is after `position`; cancel it to wait no longer.
 
         It fails with what `newest` raises, and with `StoreUnavailable` when the watch is closed. Its callbacks run in
-        the thread of the watch.
+        the thread of the watch. Raises `StoreUnavailable` where no thread can be started.
         """
         coming: Future[int] = Future()
         with self._lock:
             if self.is_closed:
                 coming.set_exception(_closed())
                 return coming
-            self._waiting.append((position, coming))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="steptrail-watch", daemon=True)
-                self._thread.start()
                 self._begin()
+                self._thread = started(self._run, name="steptrail-watch")
+            self._waiting.append((position, coming))
             self._ring()
         return coming
 

@@ -102,7 +102,7 @@ class StoreThreads:
                 held = await finished(future)
             except asyncio.CancelledError:
                 if future.done() and not future.cancelled() and future.exception() is None:
-                    future.result().release()
+                    await self._free(future.result())
                 raise
         with self._lock:
             self._leases_held += 1
@@ -119,15 +119,25 @@ class StoreThreads:
             return self._leases.acquire_at_once(stream, owner, take_over=take_over)
 
     async def _give_up(self, lease: HeldLease) -> None:
-        """Release a lease that was granted here, once; after `close` it has been released already."""
+        """Release a lease that was granted here, once; after `close` it has been released already.
+
+        In a process that was forked since, it is the parent's, and is left alone.
+        """
+        if self._is_inherited:
+            return
         with self._lock:
             self._leases_held -= 1
             is_quick = self._leases_held == 0 and self._reads_quickly
-        with suppress(StoreUnavailable):
-            if is_quick:
+        if is_quick:
+            with suppress(StoreUnavailable):
                 lease.release()
-            else:
-                await finished(self._submit(self._keeper, lease.release))
+        else:
+            await self._free(lease)
+
+    async def _free(self, lease: HeldLease) -> None:
+        """Free a lease in the thread that took it. What cannot be freed ends with its term, or with the process."""
+        with suppress(StoreUnavailable):
+            await finished(self._submit(self._keeper, lease.release))
 
     async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
         """Write a commit. What is large is never written in the caller's thread."""
@@ -167,10 +177,10 @@ class StoreThreads:
         self._check_process()
         with self._lock:
             self._check_open()
-            self._waiting.append((pending, stored))
             if not self._draining:
-                self._draining = True
                 self._writer.put(self._drain)
+                self._draining = True
+            self._waiting.append((pending, stored))
         return stored
 
     def _drain(self) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import ParamSpec, TypeVar
 
+from steptrail.domain.errors import StoreUnavailable
 from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
@@ -37,20 +38,22 @@ class WorkThreads(Executor):
         weakref.finalize(self, self._jobs.put, None)
 
     def put(self, job: Job) -> None:
-        """Run a job that cannot raise. Raises `RuntimeError` after `shutdown`."""
+        """Run a job that cannot raise. Raises `RuntimeError` after `shutdown`, `StoreUnavailable` without a thread."""
         with self._lock:
             if self._is_shut:
                 raise RuntimeError(f"the threads {self._name} have been shut down")
             if len(self._threads) < self._count:
-                thread = threading.Thread(
-                    target=_work, args=(self._jobs, self._at_rest, self._rest), name=self._name, daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
+                given = (self._jobs, self._at_rest, self._rest)
+                try:
+                    self._threads.append(started(_work, *given, name=self._name))
+                except StoreUnavailable:
+                    # Those that are there do it.
+                    if not self._threads:
+                        raise
             self._jobs.put(job)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run a call and return the future of what it returns or raises. Raises `RuntimeError` after `shutdown`."""
+        """Run a call and return the future of what it returns or raises. Raises what `put` raises."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -74,6 +77,17 @@ class WorkThreads(Executor):
         for thread in threads:
             if wait and thread is not threading.current_thread():
                 thread.join()
+
+
+def started(target: Callable[..., object], *args: object, name: str) -> threading.Thread:
+    """Run a call on a daemon thread, and return that. Raises `StoreUnavailable` where there can be no more of them."""
+    thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        why = "this process, or the system, has as many threads as it may"
+        raise StoreUnavailable(f"{name} cannot begin ({error}): {why}: have some end, and try again") from error
+    return thread
 
 
 async def finished(future: Future[T], *, on_cancel: Callable[[], None] | None = None) -> T:

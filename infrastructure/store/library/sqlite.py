@@ -43,6 +43,7 @@ from steptrail.infrastructure.store.sqlite.events_of_stream import (
     LAST_VERSION,
     OF_STREAM,
 )
+from steptrail.infrastructure.store.sqlite.forking import INSIDE
 from steptrail.infrastructure.store.sqlite.recorder import SqliteRecorder
 from steptrail.infrastructure.store.sqlite.schema import ddl, initialise
 
@@ -241,11 +242,12 @@ class PooledConnections:
 
     def close(self) -> None:
         """Close the pool, and with it the database. Safe to call twice."""
-        with self._lock:
+        with self._lock, INSIDE:
             self._datastore.close()
 
     def _run(self, work: Work[T], *, commit: bool) -> T:
-        with self._lock:
+        # The pool opens, commits and closes as well, which is inside SQLite too.
+        with self._lock, INSIDE:
             if self._datastore.pool.closed:
                 raise StoreUnavailable("the store is closed")
             with self._datastore.get_connection(commit=commit) as pooled:

@@ -14,6 +14,7 @@ from uuid import uuid4
 from steptrail.domain.errors import SessionBusy, StoreError, StoreReadOnly
 from steptrail.infrastructure.store.core.lease import HeldLease, owner_here, session_in
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections, SteadyConnection
 from steptrail.infrastructure.store.postgres.driver import ServerFailure
 from steptrail.infrastructure.store.postgres.errors import translate
@@ -38,6 +39,9 @@ class PostgresLeases:
             raise StoreReadOnly(
                 f"the store {self._name} was opened for reading only: {owner} cannot run {stream!r} on it"
             )
+        with self._lock:
+            # First, because nobody would renew what was taken.
+            self._renewer = self._renewer or started(self._renew, name="steptrail-leases")
         token = uuid4().hex
         while not self._run(
             "INSERT INTO steptrail.leases AS held (stream, token, owner, expires) "
@@ -57,9 +61,6 @@ class PostgresLeases:
                 raise SessionBusy(session_in(stream), f"{told}, whose lease ends in {seconds} s unless it is renewed")
         with self._lock:
             self._held.add(token)
-            if self._renewer is None:
-                self._renewer = threading.Thread(target=self._renew, name="steptrail-leases", daemon=True)
-                self._renewer.start()
         return _RowLease(self, token)
 
     def acquire_at_once(self, stream: str, owner: str, *, take_over: bool) -> None:

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from steptrail.domain.errors import StoreError
+from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.infrastructure.store.core.work_threads import started
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure
 
@@ -29,16 +30,21 @@ class ListeningThread:
         """Call `listen` with a connection and a socket, again and again. Safe to call often, and after `close`.
 
         The socket can be read when the thread was woken, or is to end. `listen` returns when `is_closed`, and raises
-        `ServerFailure` when the connection is of no use any more.
+        `ServerFailure` when the connection is of no use any more. Raises `StoreUnavailable` without a thread.
         """
         if self._thread is not None:
             return
         with self._lock:
             if self._thread is None and not self.is_closed:
-                ears, self._mouth = socket.socketpair()
-                self._mouth.setblocking(False)
-                self._thread = threading.Thread(target=self._run, args=(listen, ears), name=self._name, daemon=True)
-                self._thread.start()
+                ears, mouth = socket.socketpair()
+                mouth.setblocking(False)
+                try:
+                    self._thread = started(self._run, listen, ears, name=self._name)
+                except StoreUnavailable:
+                    ears.close()
+                    mouth.close()
+                    raise
+                self._mouth = mouth
 
     def wake(self) -> None:
         """Let the thread read its socket soon. May be called from any thread."""

@@ -7,9 +7,11 @@ what comes while the connection is made anew.
 import selectors
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from steptrail.domain.errors import StoreUnavailable
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
 from steptrail.infrastructure.store.postgres.driver import Connection, attempt
 from steptrail.infrastructure.store.postgres.listening_thread import ListeningThread
@@ -39,7 +41,9 @@ class PostgresLiveBus:
 
     def begin(self, traffic: LiveTraffic) -> None:
         """Begin to carry the messages of this process. Safe to call often, and after `close`."""
-        self._thread.start(partial(self._listen, traffic))
+        # Without a thread nothing is carried, until one can be started.
+        with suppress(StoreUnavailable):
+            self._thread.start(partial(self._listen, traffic))
 
     def wake(self) -> None:
         """Ask `due` soon. May be called from any thread."""

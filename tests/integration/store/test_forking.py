@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from eventsourcing.sqlite import SQLiteDatastore
 
+from steptrail.infrastructure.store.library.sqlite import PooledConnections
 from steptrail.infrastructure.store.sqlite.connections import FileConnections, connect, disconnect
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
@@ -131,6 +133,44 @@ def test_no_file_is_opened_or_closed_while_the_process_forks(connections: FileCo
         INSIDE.end_fork()
     for thread in threads:
         thread.join()
+    assert sorted(done) == ["closed", "opened"]
+
+
+def test_no_database_in_memory_is_opened_or_closed_while_the_process_forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    really = SQLiteDatastore.get_connection
+
+    def get_connection(datastore: SQLiteDatastore, *, commit: bool) -> object:
+        done.append("opened")
+        return really(datastore, commit=commit)
+
+    monkeypatch.setattr(SQLiteDatastore, "get_connection", get_connection)
+
+    def in_memory(name: str) -> PooledConnections:
+        datastore = SQLiteDatastore(f"file:{name}?mode=memory&cache=shared", originator_id_type="text")
+        return PooledConnections(datastore, patience=1)
+
+    def close() -> None:
+        in_memory("closed").close()
+        done.append("closed")
+
+    opened = in_memory("opened")
+
+    def ask() -> None:
+        opened.read(lambda found: found.execute("SELECT 1").fetchone())
+
+    threads = [threading.Thread(target=work) for work in (ask, close)]
+    INSIDE.begin_fork()
+    try:
+        for thread in threads:
+            thread.start()
+            thread.join(MOMENT)
+        assert done == []
+    finally:
+        INSIDE.end_fork()
+    for thread in threads:
+        thread.join()
+    opened.close()
     assert sorted(done) == ["closed", "opened"]
 
 

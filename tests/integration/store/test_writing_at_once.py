@@ -1,6 +1,7 @@
 """Which thread writes a commit, and what comes of it when somebody else is in the way."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,6 +18,7 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.lease import FileLeases
+from steptrail.infrastructure.store.postgres.leases import PostgresLeases
 from steptrail.infrastructure.store.sqlite import connections
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.integration.store.kit import opened
@@ -119,6 +121,26 @@ async def test_the_only_run_of_a_process_takes_its_lease_in_the_thread_of_its_lo
     await lease.release()
     await lease.release()
     assert leased[5:] == [HERE]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing is forked here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+async def test_a_forked_child_that_gives_up_a_lease_leaves_that_of_its_parent(
+    store: RecorderEventStore, path: Path
+) -> None:
+    lease = await store.acquire("agent:a", owner="me")
+    pid = os.fork()
+    if pid == 0:
+        with suppress(StopIteration):
+            lease.release().send(None)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    another = open_store(f"sqlite:///{path}")
+    with pytest.raises(SessionBusy, match="me"):
+        await another.acquire("agent:a", owner="another")
+    await lease.release()
+    await (await another.acquire("agent:a", owner="another")).release()
+    await another.close()
 
 
 async def test_where_a_disk_is_not_quick_leases_are_taken_in_another_thread(path: Path, leased: list[str]) -> None:
@@ -330,6 +352,22 @@ async def test_a_loop_never_waits_for_a_server(postgres_url: str, monkeypatch: p
     await store.read("agent:a", after=head)
     await store.version("agent:a")
     await lease.release()
-    await store.close()
     assert set(names) == {READER}
     assert len(names) >= 3
+
+    freed = list[str]()
+    free = PostgresLeases.give_up
+
+    def give_up(leases: PostgresLeases, token: str) -> None:
+        freed.append(threading.current_thread().name)
+        free(leases, token)
+
+    monkeypatch.setattr(PostgresLeases, "give_up", give_up)
+    acquiring = asyncio.ensure_future(store.acquire("agent:a", owner="me"))
+    await asyncio.sleep(0)
+    acquiring.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acquiring
+    assert freed == ["steptrail-keeper"]
+    assert await store.is_leased("agent:a") is False
+    await store.close()
