@@ -89,7 +89,7 @@ class ExecutionFold(Struct):
 
     `input` is the message that it answers. A retry has the input of the execution `retry_of`. `waits` says the same as
     `wait` in the terms of the kernel; an answered wait stays in it until a process goes on with the session.
-    `asked_again` says that a message came while the execution was at rest. `waited` says that a wait for a time is over
+    `asked_again` says that a message came while the execution was paused. `waited` says that a wait for a time is over
     and no criterion has voted since. `calls` counts those of the recorded steps, other than answers, `tool_calls` the
     started ones by tool, and `tool_calls_refused` those beyond the limit. `usage` includes the bill of the sessions
     below this one, and `usage_below` is that part. `rejections` counts the answers in a row that were rejected.

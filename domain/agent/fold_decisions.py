@@ -75,7 +75,6 @@ def _wait_ended(fold: SessionFold, event: WaitEnded, at: int) -> None:
         fold.step.since = at
     wait, fold.execution.wait = fold.execution.wait, None
     fold.execution.waits = answered(fold.execution.waits, at) if event.is_verdict else ()
-    fold.execution.asked_again = fold.execution.asked_again and event.is_verdict
     fold.execution.waited = event.reason == "due" and wait is not None and wait.kind in {"retry", "tool_retry"}
     if wait is not None:
         move_call(fold, wait.position, event, suspension=None)

@@ -70,7 +70,7 @@ def _messages_appended(fold: SessionFold, event: MessagesAppended, at: int) -> N
     else:
         for message in event.messages:
             fold.say(message, origin)
-    if fold.execution is not None and event.source == "input" and fold.phase in {Phase.PAUSED, Phase.WAITING}:
+    if fold.execution is not None and event.source == "input" and fold.phase is Phase.PAUSED:
         fold.execution.asked_again = True
     if fold.execution is not None and fold.step is None and any(message.is_user() for message in event.messages):
         fold.execution.unanswered, fold.execution.answer_due = True, False

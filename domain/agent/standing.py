@@ -64,7 +64,7 @@ def kind_below(agent: AgentSnapshot, call: ToolExecution) -> str | None:
 
 
 def standing(state: AgentState) -> Standing:
-    """Return the standing of the session. What was said while it was at rest makes it due."""
+    """Return the standing of the session. What was said while it was paused makes it due."""
     found = _standing(state)
     return structs.replace(found, due_at=state.fold.updated_at) if found.asked_again else found
 

@@ -62,7 +62,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     `status` is the machine's own word for it, and `runs` the number of runs that have begun. `due_at` is the instant
     from which an owner can go on without help; None when a command or another stream has to come first.
     `paused_by_person` is False for a pause that came about because the owner's caller was cancelled. `asked_again` says
-    that the stream was asked for something new while it was at rest.
+    that the stream was asked for something new while it was paused.
 
     The index of a store is written when the standing changes, so whatever lists must not be late with stands here.
     """

@@ -90,6 +90,12 @@ async def row_of(store: EventStore, stream: str, now: int) -> RunSummary | None:
     return next((replace(row, due=_why_due(row, known, now)) for row in rows), None)
 
 
+async def is_due(store: EventStore, stream: str, now: int) -> bool:
+    """Tell whether a worker could bring a stream on at `now`."""
+    row = await row_of(store, stream, now)
+    return row is not None and row.due is not None
+
+
 async def _with_those_waited_for(store: EventStore, rows: Iterable[RunSummary]) -> dict[str, RunSummary]:
     """Return rows by their stream, with those that they wait for, and those that these wait for."""
     known = {row.stream: row for row in rows}
@@ -117,19 +123,17 @@ def _why_due(row: RunSummary, known: Mapping[str, RunSummary], now: int) -> Due 
 def with_cause(row: RunSummary, now: int) -> RunSummary:
     """Return the row of a stream that has no damage with why it is due by itself at `now`, if it is."""
     is_due = row.due_at is not None and row.due_at <= now
-    return replace(row, due=Due(cause=_cause(row, now), since=row.due_at)) if is_due else row
+    return replace(row, due=Due(cause=_cause(row), since=row.due_at)) if is_due else row
 
 
-def _cause(row: RunSummary, now: int) -> DueCause:
+def _cause(row: RunSummary) -> DueCause:
     """Return why a stream is due at the instant of its own events."""
     if row.standing is StandingState.PENDING:
         return DueCause.STARTED
     if row.standing is not StandingState.RESTING:
         return DueCause.CANCELLED if row.paused_by == CALLER else DueCause.SAID
-    if all(wait.answered_at is not None for wait in row.waits):
-        return DueCause.ANSWERED if row.waits else DueCause.SAID
-    is_over = any(wait.due_at is not None and wait.due_at <= now for wait in row.waits if wait.answered_at is None)
-    return DueCause.TIMER if is_over else DueCause.SAID
+    is_answered = all(wait.answered_at is not None for wait in row.waits)
+    return DueCause.ANSWERED if is_answered else DueCause.TIMER
 
 
 def _moves(stream: str, known: Mapping[str, RunSummary], now: int) -> bool:

@@ -54,6 +54,21 @@ async def test_a_long_wait_ends_the_call_and_is_due_when_its_time_has_come(store
         assert await trail.due() == []
 
 
+async def test_what_is_said_to_a_session_that_waits_brings_nobody_on_before_the_wait_is_over(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(_agent(), "hello", session="s")
+        waiting = await trail.session("s").post(_agent(), "Are you there?")
+        assert waiting.status is ExecutionStatus.WAITING
+        assert await trail.due() == []
+        (row,) = await trail.runs()
+        assert row.stands_like(as_listed(summary(await trail.session("s").state())))
+    later = Environment(store=open_store(store_url), clock=Shifted(hours=1.1))
+    async with Steptrail(later) as trail:
+        (row,) = await trail.due()
+        assert (row.session_id, row.due) == ("s", Due(cause=DueCause.TIMER, since=row.due_at))
+        assert (await trail.session("s").resume(_agent())).output == "up again"
+
+
 async def test_a_run_whose_process_died_is_due_and_one_that_is_owned_is_not(store_url: str) -> None:
     async with Steptrail(Environment(store=open_store(store_url), reach=_die_before_the_model)) as dying:
         try:

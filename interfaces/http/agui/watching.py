@@ -7,14 +7,11 @@ from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import SteptrailError
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.kernel.standing import StandingState
-from steptrail.domain.shared.due import Due, DueCause
-from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.following import Following
-from steptrail.runtime.kernel.lists import row_of
+from steptrail.runtime.kernel.lists import is_due
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
@@ -65,16 +62,9 @@ async def _rests(trail: Steptrail, state: AgentState) -> bool:
     if not standing(state).is_at_rest:
         return False
     stream = trail.session(state.agent_id).stream_id
-    row = await row_of(trail.store, stream, max(trail.clock.utc(), state.as_of))
-    if row is not None and row.due is not None and not _only_waits(row, row.due):
+    if await is_due(trail.store, stream, max(trail.clock.utc(), state.as_of)):
         return False
     return await trail.store.version(stream) == state.version
-
-
-def _only_waits(row: RunSummary, due: Due) -> bool:
-    """Tell whether a session is due for what was said to it while it waits, which is answered when the wait is over."""
-    for_nobody_below = all(wait.on is None for wait in row.waits)
-    return due.cause is DueCause.SAID and row.standing is StandingState.RESTING and for_nobody_below
 
 
 async def _last(trail: Steptrail, fold: AguiFold, work: EndpointWork) -> "list[Event]":

@@ -246,15 +246,18 @@ def test_a_fork_is_paused_by_the_person_who_made_it_also_where_a_caller_had_left
     assert stands(left.and_(fork)) == Standing(state=StandingState.PAUSED, paused_by_person=True)
 
 
-@pytest.mark.parametrize(
-    "rests", [waiting_for_a_yes(), given(*opened(), pause_asked(), paused())], ids=["wait", "pause"]
-)
-def test_what_is_said_to_it_at_rest_makes_it_due_once(rests: AgentScenario) -> None:
-    assert not stands(rests).asked_again
-    asked_again = rests.and_(told("and?"))
+def test_what_is_said_to_it_while_it_is_paused_makes_it_due_once() -> None:
+    pausing = given(*opened(), pause_asked(), paused())
+    assert not stands(pausing).asked_again
+    asked_again = pausing.and_(told("and?"))
     assert stands(asked_again).asked_again
-    assert stands(asked_again).is_due(rests.clock)
+    assert stands(asked_again).is_due(pausing.clock)
     assert not stands(asked_again.and_(resumed(2), decided(0, phase=DecisionPhase.RESUME))).asked_again
+
+
+def test_what_is_said_to_it_while_it_waits_changes_nothing_before_the_wait_is_over() -> None:
+    waiting = waiting_for_a_yes()
+    assert stands(waiting.and_(told("and?"))) == stands(waiting)
 
 
 def test_what_is_said_while_its_owner_is_there_is_for_the_owner() -> None:
