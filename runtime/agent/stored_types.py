@@ -1,5 +1,6 @@
 """A type whose values are stored as JSON: its schema, and how JSON becomes a value. Imported when an agent has one."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 _INSTEAD = {"context": ": let `with_resources` open what needs it"}
 _MOST_PROBLEMS = 20
+_PLACE_IN_MEMORY = re.compile(r" at 0x[0-9a-fA-F]+")
 _cut = partial(cut_text, most=300)
 
 
@@ -124,7 +126,10 @@ def partial_json(text: str) -> JsonValue:
 
 def _name_of(kind: object) -> str:
     adapted: object = getattr(kind, "_type", kind)  # of an adapter, its type; no type has an attribute of that name
-    return _cut(adapted.__name__ if isinstance(adapted, type) else str(adapted).replace("typing.", ""))
+    if isinstance(adapted, type):
+        return _cut(adapted.__name__)
+    # The name is recorded: what differs in each process would make another agent of the same one.
+    return _cut(_PLACE_IN_MEMORY.sub("", str(adapted)).replace("typing.", ""))
 
 
 def _first(node: JsonValue, at: str, is_it: Callable[[dict[str, JsonValue]], bool]) -> str | None:
