@@ -12,7 +12,7 @@ from pydantic_core import from_json, to_json
 from pydantic_core.core_schema import CallSchema
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
-from steptrail.domain.exception_words import cut_text
+from steptrail.domain.exception_words import cut_text, kept_text, words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
@@ -110,10 +110,12 @@ class StoredType(Generic[T]):
 def problems_of(error: Exception) -> tuple[OutputProblem, ...]:
     """Return what is wrong with an answer, without the values that are. `error` may be any exception."""
     if not isinstance(error, ValidationError):
-        return (OutputProblem(type="value_error", message=_cut(str(error) or type(error).__name__)),)
+        return (OutputProblem(type="value_error", message=_cut(words_of(error) or type(error).__name__)),)
     found = error.errors(include_url=False, include_input=False, include_context=False)
     return tuple(
-        OutputProblem(at=_cut(".".join(map(str, each["loc"]))) or None, type=each["type"], message=_cut(each["msg"]))
+        OutputProblem(
+            at=_cut(".".join(map(str, each["loc"]))) or None, type=each["type"], message=_cut(kept_text(each["msg"]))
+        )
         for each in found[:_MOST_PROBLEMS]
     )
 
