@@ -8,14 +8,15 @@ import asyncio
 import importlib.util
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.secrets import hide_keys_of
+from steptrail.domain.secrets import hide_keys_of, hide_values_of
 from steptrail.infrastructure.mcp.connection import Dial, McpConnection, SessionGone
 from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
 from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
@@ -102,6 +103,7 @@ class McpServer:
         It inherits few variables (`PATH`, `HOME` and the like); `env` adds to them. Raises `MissingExtra` and
         `ConfigurationError`.
         """
+        hide_values_of([*(env or {}).items(), *_named(args)])
         return cls(os.path.basename(command), stdio_dial(command, args, env, cwd), options)
 
     @classmethod
@@ -114,6 +116,7 @@ class McpServer:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ConfigurationError("the address of an MCP server begins with http:// or https:// and names a host")
         hide_keys_of(url)
+        hide_values_of((headers or {}).items())
         return cls(parts.hostname, http_dial(url, headers), options)
 
     def __repr__(self) -> str:
@@ -208,3 +211,12 @@ class McpServer:
             await connection.close()
             self._connection = await McpConnection.open(self._name, self._dial, self._connect_timeout)
             return self._connection
+
+
+def _named(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the values of a command line with their names: `--key x`, `--key=x`, `--header 'Name: x'`."""
+    yield from pairwise(args)
+    for arg in args:
+        for mark in "=:":
+            name, _, value = arg.partition(mark)
+            yield name, value
