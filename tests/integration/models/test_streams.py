@@ -165,6 +165,16 @@ async def test_an_event_that_is_not_json_is_told_as_a_body_that_is_not(
 
 
 @every_protocol
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_page_in_the_place_of_a_reply_is_none(protocol: str, server: ModelServer, stream: bool) -> None:
+    """The address of a web interface, or of a proxy that asks for a login, in the place of that of a model."""
+    page: ScriptedReply = {"kind": "raw", "text": "<html>\n\n</html>", "content_type": "text/html; charset=utf-8"}
+    _, info = await failure(protocol, server, page, stream=stream)
+    assert info.error_class.endswith(":ModelReplyInvalid")
+    assert info.message.startswith("the model's reply cannot be used: ")
+
+
+@every_protocol
 @pytest.mark.parametrize("said", ['{"error": {"message": "Not today."}}', '{"message": "Not today."}', "Not today."])
 async def test_an_event_that_is_named_error_is_one(protocol: str, server: ModelServer, said: str) -> None:
     _, info = await failure(protocol, server, sse_body(f"event: error\ndata: {said}\n\n"))
