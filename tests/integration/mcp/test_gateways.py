@@ -48,8 +48,8 @@ async def gateway(answer: tuple[str, str, str]) -> AsyncGenerator[str]:
             asked = json.loads(await reader.readexactly(length) or b'{"method": ""}')
             status, kind, body = answer if asked["method"] == "tools/call" else _usual(asked)
             body = body.replace("ID", str(asked.get("id")))
-            said = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            writer.write((said + body).encode())
+            told = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close"
+            writer.write(f"HTTP/1.1 {status}\r\n{told}\r\n\r\n{body}".encode())
             await writer.drain()
         writer.close()
 
