@@ -5,14 +5,16 @@ request. All such text passes here before it is written to a log or a terminal. 
 value is hidden. In an address, the user and the password are hidden. Keys of well-known services are found by their
 form.
 
-A key that has no such form is found if the process uses it: who has one says so, with `hide_from_now_on`, and who has
-an address that may hold some, in its path or its query, with `hide_keys_of`.
+A key that has no such form is found if the process uses it: who has one says so, with `hide_from_now_on`. Who has an
+address that may hold some, in its path or its query, says so with `hide_keys_of`, and who has headers, variables or the
+arguments of a command with `hide_values_of`.
 
 Each pattern reads a text once, and no pattern goes back over text that was matched before. Python compiles and keeps it
 when it is first used, because most processes that load this never have such a text.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -48,6 +50,8 @@ _VALUE: Final = (
 )
 _OF_A_KEY: Final = r"(?i)^(?:key|sig|code|auth|pass|subscription-key|apikey)$"
 """Names in the query of an address that stand before a key, besides those that do so everywhere."""
+_NAMES_A_KEY: Final = r"(?i)(?:key|auth|pass)$"
+"""Names of headers and variables that hold a key, besides those that do so everywhere."""
 _OPAQUE: Final = (
     r"(?i)[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
     r"|(?-i:(?<![a-zA-Z0-9])(?=[a-zA-Z]*[0-9])(?=[0-9]*[a-zA-Z])[a-zA-Z0-9]{16,}(?![a-zA-Z0-9]))"
@@ -77,6 +81,18 @@ def hide_keys_of(url: str) -> None:
     for key in found:
         hide_from_now_on(key)
         hide_from_now_on(unquote(key))
+
+
+def hide_values_of(named: Iterable[tuple[str, str]]) -> None:
+    """Have the values hidden in all texts whose name means a secret, or that look like a key.
+
+    What comes last in a value is hidden alone too, since the kind of a credential may stand before it.
+    """
+    for name, value in named:
+        last = value.rpartition(" ")[2]
+        if re.search(_HIDDEN_NAMES, name) or re.search(_NAMES_A_KEY, name) or re.fullmatch(_OPAQUE, last):
+            hide_from_now_on(value)
+            hide_from_now_on(last)
 
 
 def without_secrets(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from steptrail.domain.exception_words import words_of
 from steptrail.infrastructure.mcp.errors import McpCallFailed, McpServerUnavailable
-from steptrail.infrastructure.mcp.listing import without_unreadable
+from steptrail.infrastructure.mcp.listing import fault_of, without_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -33,8 +33,16 @@ _SECONDS_TO_LEARN_WHY = 1.0
 _SESSION_GONE = {(-32600, "Session terminated"), (-32600, "Session not found"), (-32001, "Session not found")}
 """How the SDK reports HTTP 404, and the answers that servers of the official SDKs give before they look at a request.
 """
-_NO_ANSWER = ("Connection closed", "SSE stream ", "server answered a request with 202")
+_NO_ANSWER = ("Connection closed", "SSE stream ")
 """How what the SDK says begins when no answer of the server will come."""
+_UNREADABLE = (
+    (-32603, "Server returned an error response"),
+    (-32600, "server answered a request with 202"),
+    (-32600, "Unexpected content type: "),
+    (-32700, "Failed to parse JSON response: "),
+    (-32700, "Failed to parse SSE message: "),
+)
+"""How the SDK reports an HTTP response that is no answer of the server, such as a gateway's that waited for one."""
 
 
 class SessionGone(Exception):
@@ -79,11 +87,12 @@ class McpConnection:
         """Make one call. A caller that is cancelled has the server told so.
 
         Raises `McpCallFailed`, `McpServerUnavailable`, `SessionGone`, and what the SDK raises for a result that
-        breaks the protocol or the tool's own output schema.
+        breaks the tool's own output schema.
         """
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
         from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+        from pydantic import ValidationError
 
         client = self._client
         if client is None:
@@ -97,11 +106,18 @@ class McpConnection:
             # Servers answer with this code too: it is the first of those that are theirs.
             is_ours = self._over.is_set() or error.message.startswith(_NO_ANSWER)
             if error.code != CONNECTION_CLOSED or not is_ours:
+                if any(error.code == code and error.message.startswith(said) for code, said in _UNREADABLE):
+                    raise self._unreadable(_why(error)) from error
                 raise McpCallFailed(f"the MCP server {self._server!r} refused the call: {error.message}") from error
             if self._over.is_set():  # the task that holds the connection knows more, a moment later
                 await asyncio.wait({self._task}, timeout=_SECONDS_TO_LEARN_WHY)
             why = f"ended during the call: {_why(self._error or error)}"
             raise McpServerUnavailable(self._server, why, may_have_run=True) from (self._error or error)
+        except ValidationError as error:
+            raise self._unreadable(fault_of(error)) from error
+
+    def _unreadable(self, why: str) -> McpServerUnavailable:
+        return McpServerUnavailable(self._server, f"gave no answer that can be read: {why}", may_have_run=True)
 
     async def close(self) -> None:
         """End it, and wait until the server's process, if it is ours, has ended."""

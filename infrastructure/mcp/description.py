@@ -26,7 +26,7 @@ class McpToolSettings:
     """Your settings for one tool of a server. What is left out is the server's word, or the default of `@tool`.
 
     `name` is the one that the model uses, without a prefix. `timeout` is in seconds per try. `retry` tries a failed
-    call again, but not one of an unsafe tool whose server went away in the middle of it.
+    call again, but not one of an unsafe tool that may have taken effect.
     """
 
     name: str | None = None

@@ -8,7 +8,7 @@ class McpCallFailed(SteptrailError):
 
 
 class McpServerUnavailable(SteptrailError, ConnectionError):
-    """The server cannot be started or reached, or ended in the middle of a call.
+    """The server cannot be started or reached, ended in the middle of a call, or gave no answer that can be read.
 
     `may_have_run` says that a call had been sent to it, and that nobody knows what became of it.
     """

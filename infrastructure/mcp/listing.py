@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
+    from pydantic import ValidationError
 
 
 def without_unreadable(
@@ -47,6 +48,11 @@ def _problem(tool: object) -> str | None:
     try:
         Tool.model_validate(tool)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return fault_of(error)
     return None
+
+
+def fault_of(error: "ValidationError") -> str:
+    """Return the first thing that is wrong with what a server has sent, on one line and without the value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -7,7 +7,8 @@ connection behind them may change, since a server that went away is connected to
 import asyncio
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypedDict, Unpack, cast
 from urllib.parse import urlsplit
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_flag, a_kind_of, a_row, a_text, a_time
-from steptrail.domain.secrets import hide_keys_of
+from steptrail.domain.secrets import hide_keys_of, hide_values_of
 from steptrail.infrastructure.mcp.connection import Dial, McpConnection, SessionGone
 from steptrail.infrastructure.mcp.description import McpToolSettings, Selection, specs_of
 from steptrail.infrastructure.mcp.dialling import http_dial, stdio_dial
@@ -111,7 +112,9 @@ class McpServer:
         `ConfigurationError`.
         """
         name = os.path.basename(a_text(command, "the command of an MCP server"))
-        return cls(name, stdio_dial(command, args, env, cwd), options)
+        dial = stdio_dial(command, args, env, cwd)
+        hide_values_of([*(env or {}).items(), *_named(args)])
+        return cls(name, dial, options)
 
     @classmethod
     def http(cls, url: str, headers: Mapping[str, str] | None = None, **options: Unpack[McpOptions]) -> Self:
@@ -122,8 +125,10 @@ class McpServer:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ConfigurationError("the address of an MCP server begins with http:// or https:// and names a host")
+        dial = http_dial(url, headers)
         hide_keys_of(url)
-        return cls(parts.hostname, http_dial(url, headers), options)
+        hide_values_of((headers or {}).items())
+        return cls(parts.hostname, dial, options)
 
     def __repr__(self) -> str:
         return f"McpServer({self._name!r})"
@@ -217,3 +222,12 @@ class McpServer:
             await connection.close()
             self._connection = await McpConnection.open(self._name, self._dial, self._connect_timeout)
             return self._connection
+
+
+def _named(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the values of a command line with their names: `--key x`, `--key=x`, `--header 'Name: x'`."""
+    yield from pairwise(args)
+    for arg in args:
+        for mark in "=:":
+            name, _, value = arg.partition(mark)
+            yield name, value

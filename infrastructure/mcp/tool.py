@@ -50,9 +50,14 @@ class McpTool:
         return self.spec.name
 
     def retries(self, error: BaseException) -> bool:
-        """Tell whether its own rule has such an error tried again."""
-        went_away = isinstance(error, McpServerUnavailable) and error.may_have_run
-        return self.spec.retry is not None and not (went_away and self.spec.effect is ToolEffect.UNSAFE)
+        """Tell whether its own rule has such an error tried again.
+
+        That of an unsafe tool has only what its server says has failed, and what the server was never asked.
+        """
+        if self.spec.effect is ToolEffect.UNSAFE:
+            not_asked = isinstance(error, McpServerUnavailable) and not error.may_have_run
+            return self.spec.retry is not None and (not_asked or isinstance(error, McpCallFailed))
+        return self.spec.retry is not None
 
     async def invoke(self, bound: Mapping[str, object]) -> JsonValue:
         """Make the call. Raises `McpCallFailed` for what the server calls an error, and what the connection raises."""

@@ -49,14 +49,9 @@ class ChatAssembly:
         """Return the completion. Raises `StreamBroken` when the stream ended without a reason."""
         if not self.is_over and not any(choice.finish_reason for choice in self._choices.values()):
             raise StreamBroken("the stream of the model ended without a finish reason")
-        choices: list[JsonValue] = [
-            {"index": index, **choice.body()} for index, choice in sorted(self._choices.items(), key=_number)
-        ]
+        # The one that came first was shown, so it is the reply, whatever its number.
+        choices: list[JsonValue] = [{"index": index, **choice.body()} for index, choice in self._choices.items()]
         return {**self._top, "choices": choices}
-
-
-def _number(numbered: tuple[JsonValue, object]) -> int:
-    return numbered[0] if isinstance(numbered[0], int) else 0
 
 
 class _Choice:

@@ -17,7 +17,7 @@ from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorabl
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_text
-from steptrail.domain.secrets import hide_from_now_on, hide_keys_of
+from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, hide_values_of
 from steptrail.domain.storable import storable
 from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
 from steptrail.infrastructure.models.errors import ModelReplyInvalid, ModelUnreachable, address_of
@@ -184,6 +184,7 @@ class SdkModel(ABC, Generic[C]):
         finally:
             # Servers repeat the key that they refuse. A client that fetches its key has it by now.
             hide_keys_of(str(client.base_url))
+            hide_values_of((name, value) for name, value in client.default_headers.items() if isinstance(value, str))
             for key in (getattr(client, "api_key", None), getattr(client, "auth_token", None)):
                 if isinstance(key, str):
                     hide_from_now_on(key)

@@ -29,18 +29,24 @@ async def read_stream(
 ) -> AsyncGenerator[ModelDelta | str, None]:
     """Yield what a response says for people as it comes, and last the text of its body.
 
-    A server that does not stream has sent the body. Raises what `within` and the assembly raise.
+    A server that does not stream has sent the body. Raises `ModelReplyInvalid` for anything else, such as a page, and
+    what `within` and the assembly raise.
     """
-    if _is_json(response):
+    kind, is_stream = _kind(response), False
+    if kind == "application/json":
         yield await within(_whole(response))
         return
     async with aclosing(server_events(response.aiter_bytes())) as events:
         while (event := await within(anext(events, None))) is not None:
+            is_stream = True
             for delta in _told(assembly, event):
                 yield delta
             if assembly.is_over:
                 await _drained(events)
                 break
+    # Some servers stream under another name.
+    if not is_stream and kind != "text/event-stream":
+        raise ModelReplyInvalid(f"it is {kind[:40] or 'of no kind'}, and neither JSON nor a stream of events")
     yield json.dumps(assembly.body())
 
 
@@ -55,8 +61,8 @@ async def _drained(events: AsyncIterator[ServerEvent]) -> None:
                 pass
 
 
-def _is_json(response: SdkResponse) -> bool:
-    return response.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+def _kind(response: SdkResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _whole(response: SdkResponse) -> str:

@@ -26,6 +26,11 @@ class SdkClient(Protocol):
         ...
 
     @property
+    def default_headers(self) -> Mapping[str, object]:
+        """What it sends with every request. A value that is no text leaves a header out."""
+        ...
+
+    @property
     def post(self) -> Callable[..., Awaitable[Any]]:
         """Post a body to a path, and return the response as the caller wants it."""
         ...

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from steptrail.domain.exception_words import cut_text
+from steptrail.domain.exception_words import cut_text, kept_text
 from steptrail.domain.json_value import JsonValue
 from steptrail.runtime.agent.tool_port import ToolContext
 
@@ -66,5 +66,5 @@ def _line(error: "ErrorDetails") -> str:
     if error["type"] == "extra_forbidden":
         return f"{place}: there is no such parameter"
     shown = json.dumps(error["input"], ensure_ascii=False, default=repr)
-    text = f"{_cut(error['msg'])} (got {_cut(shown)})"
+    text = f"{_cut(kept_text(error['msg']))} (got {_cut(shown)})"
     return f"{place}: {text}" if place else text

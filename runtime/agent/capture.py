@@ -7,6 +7,7 @@ own message, and credentials inside an address. The size of the data is bounded.
 import json
 import math
 from collections.abc import Callable
+from datetime import UTC
 from typing import Final, TypeVar, cast
 
 from steptrail.domain.exception_words import kept_text, unicode_text, words_of
@@ -187,7 +188,9 @@ def _asked_for(milliseconds: object, value: object, now: float) -> float | None:
     from email.utils import parsedate_to_datetime  # brings a dozen modules, and hardly any error has a date
 
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+        date = parsedate_to_datetime(value)
+        # HTTP knows one zone, which `-0000` and the form of asctime do not name.
+        return max(0.0, (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp() - now)
     except (ValueError, OverflowError):
         return None
 

@@ -1,5 +1,6 @@
 """A type whose values are stored as JSON: its schema, and how JSON becomes a value. Imported when an agent has one."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -11,7 +12,7 @@ from pydantic_core import from_json, to_json
 from pydantic_core.core_schema import CallSchema
 
 from steptrail.domain.errors import ConfigurationError, NotStorable
-from steptrail.domain.exception_words import cut_text
+from steptrail.domain.exception_words import cut_text, kept_text, words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import OutputProblem
 from steptrail.domain.storable import storable
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 _INSTEAD = {"context": ": let `with_resources` open what needs it"}
 _MOST_PROBLEMS = 20
+_PLACE_IN_MEMORY = re.compile(r" at 0x[0-9a-fA-F]+")
 _cut = partial(cut_text, most=300)
 
 
@@ -108,10 +110,12 @@ class StoredType(Generic[T]):
 def problems_of(error: Exception) -> tuple[OutputProblem, ...]:
     """Return what is wrong with an answer, without the values that are. `error` may be any exception."""
     if not isinstance(error, ValidationError):
-        return (OutputProblem(type="value_error", message=_cut(str(error) or type(error).__name__)),)
+        return (OutputProblem(type="value_error", message=_cut(words_of(error) or type(error).__name__)),)
     found = error.errors(include_url=False, include_input=False, include_context=False)
     return tuple(
-        OutputProblem(at=_cut(".".join(map(str, each["loc"]))) or None, type=each["type"], message=_cut(each["msg"]))
+        OutputProblem(
+            at=_cut(".".join(map(str, each["loc"]))) or None, type=each["type"], message=_cut(kept_text(each["msg"]))
+        )
         for each in found[:_MOST_PROBLEMS]
     )
 
@@ -124,7 +128,10 @@ def partial_json(text: str) -> JsonValue:
 
 def _name_of(kind: object) -> str:
     adapted: object = getattr(kind, "_type", kind)  # of an adapter, its type; no type has an attribute of that name
-    return _cut(adapted.__name__ if isinstance(adapted, type) else str(adapted).replace("typing.", ""))
+    if isinstance(adapted, type):
+        return _cut(adapted.__name__)
+    # The name is recorded: what differs in each process would make another agent of the same one.
+    return _cut(_PLACE_IN_MEMORY.sub("", str(adapted)).replace("typing.", ""))
 
 
 def _first(node: JsonValue, at: str, is_it: Callable[[dict[str, JsonValue]], bool]) -> str | None:

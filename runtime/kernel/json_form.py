@@ -12,6 +12,7 @@ from math import isfinite
 from types import GeneratorType
 from typing import Any, cast
 
+from steptrail.domain.exception_words import words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
 
@@ -71,7 +72,7 @@ def _nearer(value: object) -> object:
         return form if written is None else with_odd_numbers(form, written.to_python(value))
     except Exception as error:  # a model may bring serializers of its own
         if isinstance(value, BaseModel) or hasattr(value, "__pydantic_serializer__"):
-            raise NoJsonForm(f"{type_name(value)} ({error})") from error
+            raise NoJsonForm(f"{type_name(value)} ({words_of(error)})") from error
         raise NoJsonForm(type_name(value)) from error
 
 

@@ -1,6 +1,9 @@
 """An execution that is gone on with by an agent that was changed meanwhile: what differs is recorded, or refused."""
 
+from typing import Annotated
+
 import pytest
+from pydantic import AfterValidator, TypeAdapter
 
 from steptrail import AgentBuilder, Limits, Steptrail, tool
 from steptrail.errors import CommandRejected
@@ -52,3 +55,19 @@ async def test_limits_and_policy_alone_are_named_as_such_by_a_strict_resume() ->
         await trail.run(agent().build(), "Pay.", session="s")
         with pytest.raises(CommandRejected, match="not the recorded one: limits or error policy"):
             await trail.session("s").resume(agent().with_limits(Limits(max_steps=3)).build(), strict=True)
+
+
+def shouted() -> TypeAdapter[str]:
+    """Return the same type anew, as another process makes it: its function lies elsewhere in memory."""
+
+    def shout(word: str) -> str:
+        return word.upper()
+
+    return TypeAdapter(Annotated[str, AfterValidator(shout)])
+
+
+async def test_an_agent_whose_types_have_functions_is_the_same_in_another_process() -> None:
+    builders = [agent().with_output(kind).with_context(kind) for kind in (shouted(), shouted())]
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(builders[0].build(), "Pay.", session="s", context="ana")
+        assert (await trail.session("s").resume(builders[1].build(), strict=True)).status == "waiting"

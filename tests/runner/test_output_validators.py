@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter
 
 from steptrail.events import AnswerAccepted, AnswerRejected
 from steptrail.output import OutputContext, OutputMode, OutputRejected
@@ -108,6 +108,33 @@ class TestValidators:
         done = await run(builder.with_output_validator(strict).build())
         assert "secret" not in str(done.one(AnswerRejected))
         assert done.result.output == Invoice(number="1")
+
+    async def test_what_a_validator_says_is_told_without_credentials(self) -> None:
+        refused = "postgresql://desk:a-password@shop refused"
+
+        def looked_up(invoice: Invoice, context: OutputContext) -> Invoice:
+            raise OutputRejected(refused)
+
+        def known(number: int) -> int:
+            raise ValueError(refused)
+
+        for builder in (
+            clerk(GOOD).with_output(Invoice, retries=0).with_output_validator(looked_up),
+            clerk('{"value": 1}').with_output(TypeAdapter(Annotated[int, AfterValidator(known)]), retries=0),
+        ):
+            done = await run(builder.build())
+            assert done.one(AnswerRejected).problems[0].message.endswith("postgresql://…@shop refused")
+
+    async def test_words_that_cannot_be_had_are_no_failure(self) -> None:
+        class Mute(OutputRejected):
+            def __str__(self) -> str:
+                raise RuntimeError("no words")
+
+        def silent(invoice: Invoice, context: OutputContext) -> Invoice:
+            raise Mute
+
+        done = await run(clerk(GOOD).with_output(Invoice, retries=0).with_output_validator(silent).build())
+        assert done.one(AnswerRejected).problems[0].message == "Mute"
 
     async def test_one_that_cancels_itself_is_broken(self) -> None:
         def quits(invoice: Invoice, context: OutputContext) -> Invoice:

@@ -128,7 +128,7 @@ async def test_an_update_that_could_not_be_read_again_fails_its_node(wrong: str)
     async with trail_of() as trail:
         result = await trail.run(flow, session="f", options=LEAVES)
         assert result.error is not None
-        assert (result.status.value, result.error.failure) == ("failed", FailureClass.ERROR)
+        assert (result.status.value, result.error.failure) == ("failed", FailureClass.VALIDATION)
         assert said in result.error.message
         assert (await trail.flow("f").state()).version == result.state.version
 

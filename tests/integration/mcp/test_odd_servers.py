@@ -14,7 +14,7 @@ from tests.harness.bombs import bomb_server
 from tests.integration.mcp.shop import by_name, call
 
 SERVER = """
-import json, sys
+import json, os, sys
 
 kind = sys.argv[1]
 lists = {"unlisted": None, "unfit": {"tools": "x"}}
@@ -35,6 +35,8 @@ for line in sys.stdin:
     if kind == "endless" or (kind == "endless answer" and asked["method"] == "tools/call"):
         while True:
             sys.stdout.write("x" * 65_536)
+    if kind == "talkative":
+        answer = {"error": {"code": -32000, "message": f"{os.environ['SHOP_KEY']}, {sys.argv[-1]}: no keys"}}
     if kind == "long" and asked["method"] == "tools/list":
         usual["tools"][0]["description"] = "\u00e9" * 30_000
     if asked["method"] == "tools/call":
@@ -70,6 +72,19 @@ async def test_a_list_of_tools_that_does_not_come_is_told_in_one_line(script: st
         async with McpServer.stdio(sys.executable, [script, kind], name="odd", connect_timeout=2.0):
             pass
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("given", [["--api-key", "back at five"], ["--api-key=back at five"], ["X-Key: back at five"]])
+async def test_a_server_that_repeats_the_keys_that_it_was_given_is_told_without_them(
+    script: str, given: list[str]
+) -> None:
+    env = {"SHOP_KEY": "gone for tea"}
+    with pytest.raises(McpServerUnavailable) as raised:
+        async with McpServer.stdio(sys.executable, [script, "talkative", *given], env=env, name="odd"):
+            pass
+    assert "no keys" in str(raised.value)
+    assert "gone for tea" not in str(raised.value)
+    assert "back at five" not in str(raised.value)
 
 
 async def test_a_tool_that_cannot_be_read_is_left_out_by_name(script: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anthropic
 import msgspec
+import openai
 import pytest
 from pydantic import TypeAdapter
 
@@ -15,6 +16,7 @@ from steptrail.domain.inference import FinishReason, ModelDelta, ModelReply, Mod
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.infrastructure.models.anthropic import MAX_PAUSES, AnthropicModel
+from steptrail.infrastructure.models.openai import OpenAIModel
 from steptrail.runtime.agent.capture import capture
 from steptrail.testing.model_contract import LOOKUP, lookup_request, streamed
 from steptrail.testing.model_script import (
@@ -23,6 +25,7 @@ from steptrail.testing.model_script import (
     cut_off,
     failed_inside,
     hang,
+    json_body,
     overloaded,
     rate_limited,
     sse_body,
@@ -162,6 +165,16 @@ async def test_an_event_that_is_not_json_is_told_as_a_body_that_is_not(
     assert (
         info.message == f"the model's reply cannot be used: an event of the stream ({len(text)} characters) is not JSON"
     )
+
+
+@every_protocol
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_page_in_the_place_of_a_reply_is_none(protocol: str, server: ModelServer, stream: bool) -> None:
+    """The address of a web interface, or of a proxy that asks for a login, in the place of that of a model."""
+    page: ScriptedReply = {"kind": "raw", "text": "<html>\n\n</html>", "content_type": "text/html; charset=utf-8"}
+    _, info = await failure(protocol, server, page, stream=stream)
+    assert info.error_class.endswith(":ModelReplyInvalid")
+    assert info.message.startswith("the model's reply cannot be used: ")
 
 
 @every_protocol
@@ -345,6 +358,19 @@ async def test_a_client_of_ones_own_is_used_without_its_retries_and_left_open(se
         await model.close()
         assert client.is_closed() is False
     assert [request.headers["x-api-key"] for request in server.requests()] == ["k-mine"]
+
+
+async def test_a_key_in_a_header_of_a_client_of_ones_own_is_not_recorded(server: ModelServer) -> None:
+    server.play([json_body({"error": {"message": "nobody knows the back door"}}, status=401)] * 2)
+    key, headers = "k-mine", {"X-Gateway-Key": "the back door"}
+    async with (
+        openai.AsyncOpenAI(api_key=key, base_url=server.url, default_headers=headers) as chat,
+        anthropic.AsyncAnthropic(api_key=key, base_url=server.root, default_headers=headers) as messages,
+    ):
+        for model in (OpenAIModel("m", client=chat), AnthropicModel("m", client=messages)):
+            with pytest.raises(Exception, match="nobody knows") as caught:
+                await model.infer(HELLO)
+            assert capture(caught.value, default=ErrorType.MODEL, now=NOW).message == "nobody knows …"
 
 
 async def test_an_answer_that_was_streamed_and_is_not_in_the_response_is_no_empty_answer(server: ModelServer) -> None:

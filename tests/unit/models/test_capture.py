@@ -1,5 +1,6 @@
 import json
 import ssl
+import time
 
 import httpx2
 import msgspec
@@ -193,6 +194,18 @@ def test_an_error_object_still_in_its_envelope_is_read() -> None:
 )
 def test_what_the_provider_asked_to_wait(headers: dict[str, str], expected: float | None) -> None:
     assert capture(rate_limit(**headers), default=ErrorType.MODEL, now=NOW).retry_after == expected
+
+
+@pytest.mark.parametrize("date", ["Fri Jan 15 08:01:30 2027", "Fri, 15 Jan 2027 08:01:30 -0000"])
+def test_a_date_that_names_no_zone_is_in_utc_wherever_the_process_runs(
+    date: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        found = capture(rate_limit(retry_after=date), default=ErrorType.MODEL, now=NOW).retry_after
+    time.tzset()
+    assert found == 90.0
 
 
 @pytest.mark.parametrize(

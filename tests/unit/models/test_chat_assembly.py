@@ -88,15 +88,16 @@ def test_two_calls_with_one_id_other_names_and_no_index_are_two_calls() -> None:
     assert calls_of(*chunks) == [A, ("a", "g", {"y": 2})]
 
 
-def test_another_choice_is_neither_shown_nor_mixed_into_the_first() -> None:
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+def test_another_choice_is_neither_shown_nor_mixed_into_the_first(first: int, second: int) -> None:
     def of(index: int, **delta: JsonValue) -> JsonValue:
         return {"index": index, "delta": delta}
 
     deltas, reply = assembled(
-        {"choices": [of(0, content="A"), of(1, content="B")]},
-        {"choices": [of(1, content="B")]},
-        {"choices": [of(0, content="A"), {"index": 1, "delta": {}, "finish_reason": "length"}]},
-        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [of(first, content="A"), of(second, content="B")]},
+        {"choices": [of(second, content="B")]},
+        {"choices": [of(first, content="A"), {"index": second, "delta": {}, "finish_reason": "length"}]},
+        {"choices": [{"index": first, "delta": {}, "finish_reason": "stop"}]},
     )
     assert [delta.text for delta in deltas] == ["A", "A"]
     assert (reply.text, reply.finish_reason) == ("AA", FinishReason.STOP)

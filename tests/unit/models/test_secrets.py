@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from steptrail.domain.exception_words import words_of
-from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, without_secrets
+from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, hide_values_of, without_secrets
 
 HIDDEN = "s3cr3t-Va1ue"
 
@@ -180,3 +180,17 @@ def test_what_is_no_key_in_an_address_is_not_hidden(part: str) -> None:
 def test_a_key_in_an_address_is_hidden_as_it_is_written_and_as_it_is_meant() -> None:
     hide_keys_of("https://models.example.com/v1?subscription-key=a%2Fb%2Fcdefgh&x=AbCdEfGhIjKlMnOpQrStUvWxYz")
     assert without_secrets("a%2Fb%2Fcdefgh, a/b/cdefgh, AbCdEfGhIjKlMnOpQrStUvWxYz") == "…, …, …"
+
+
+def test_a_named_value_is_hidden_where_its_name_means_a_secret_or_it_looks_like_a_key() -> None:
+    named = {
+        "Authorization": "Bearer many-small-words",
+        "X-Key": "the back door",
+        "X-Shop": "tea and coffee",
+        "MODE": "production",
+        "ACCOUNT": "a1b2c3d4e5f6a7b8",
+        "FOLDER": "/srv/z9y8x7w6v5u4t3s2",
+    }
+    hide_values_of(named.items())
+    told = "many-small-words, the back door, tea and coffee, production, a1b2c3d4e5f6a7b8, /srv/z9y8x7w6v5u4t3s2"
+    assert without_secrets(told) == "…, …, tea and coffee, production, …, /srv/z9y8x7w6v5u4t3s2"

@@ -131,6 +131,18 @@ def test_a_validator_that_breaks_is_a_failure_of_the_tool(call: Call) -> None:
     assert outcome.error.error_class == "builtins:KeyError"
 
 
+def test_what_a_validator_says_is_told_without_credentials(call: Call) -> None:
+    def looked_up(value: int) -> int:
+        raise ValueError("postgresql://desk:a-password@shop refused")
+
+    @tool
+    def count(number: Annotated[int, AfterValidator(looked_up)]) -> int:
+        return number
+
+    told = "Invalid arguments: number: Value error, postgresql://…@shop refused (got 1)"
+    assert refusal(call(count, {"number": 1})) == told
+
+
 def test_the_context_is_passed_to_the_parameter_that_asks_for_it(call: Call, context: ToolContext) -> None:
     seen: list[ToolContext | None] = []
 

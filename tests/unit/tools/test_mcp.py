@@ -14,6 +14,7 @@ from mcp_types import AudioContent, CallToolResult, ContentBlock, TextContent, T
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.secrets import without_secrets
 from steptrail.domain.tools import ToolSpec
 from steptrail.infrastructure.mcp.content import error_text, result_of
 from steptrail.infrastructure.mcp.description import Selection, specs_of
@@ -196,8 +197,9 @@ def test_an_address_is_one_of_http(url: str) -> None:
 
 
 def test_neither_headers_nor_what_an_address_hides_is_shown() -> None:
-    server = McpServer.http("https://ana:secret@example.org/mcp?key=secret", {"Authorization": "Bearer secret"})
+    server = McpServer.http("https://ana:secret@example.org/mcp?key=secret", {"X-Shop-Key": "knock three times"})
     assert repr(server) == "McpServer('example.org')"
+    assert without_secrets("no entry for knock three times") == "no entry for …"
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])

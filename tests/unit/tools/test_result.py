@@ -159,6 +159,18 @@ def test_a_model_whose_field_cannot_be_serialised_is_refused() -> None:
         to_json_value([Point(x=1, blob=b"\xff")])
 
 
+def test_what_a_serializer_says_is_told_without_credentials() -> None:
+    class Shop(BaseModel):
+        orders: int
+
+        @pydantic.field_serializer("orders")
+        def counted(self, orders: int) -> int:
+            raise ConnectionError("postgresql://desk:a-password@shop refused")
+
+    with pytest.raises(NotStorable, match=r"postgresql://…@shop refused"):
+        to_json_value(Shop(orders=1))
+
+
 def test_nesting_ends_where_stored_json_could_still_be_read() -> None:
     adapter: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
     value = to_json_value(deep(100))
