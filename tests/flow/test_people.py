@@ -3,14 +3,16 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from steptrail import ToolEffect
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
 from steptrail.runtime.flow.builder import FlowBuilder
-from steptrail.workflow import FailureClass, RunOptions, Workflow
+from steptrail.workflow import FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, again_on, trail_of
 
 DAY = 86_400.0
@@ -94,6 +96,26 @@ async def test_the_timeout_of_a_run_approves_nothing() -> None:
         result = await trail.flow("f").resume(flow)
         assert result.status is ExecutionStatus.WAITING
         assert "ask_output_approved" not in result.envelope.vars
+
+
+@pytest.mark.parametrize("kind", ["question", "approval", "child", "long retry"])
+async def test_no_process_stays_with_a_run_that_waits_for_a_person_however_little_time_the_run_has(kind: str) -> None:
+    """It would end the run at its limit, although the person has all the time there is."""
+    world, clock, options = World(), HandClock(), RunOptions(timeout=30.0)
+    written = Workflow("t", options=options)
+    if kind == "question":
+        written.human("ask", prompt="?")
+    elif kind == "child":
+        written.flow("ask", Workflow("below", options=options).human("ask", prompt="?").build())
+    else:
+        world.fails["a"] = [ConnectionError("away")] if kind == "long retry" else []
+        act, again = world.tool(approval=kind == "approval"), RetryPolicy(max_attempts=2, backoff=90.0)
+        written.tool("ask", act, args={"name": "a"}, retry=again, timeout=500)
+    async with asyncio.timeout(PATIENCE), trail_of(clock) as trail:
+        flow = written.build()
+        assert (await trail.run(flow, session="f")).status is ExecutionStatus.WAITING
+        clock.advance(45)
+        assert (await trail.flow("f").resume(flow, options=replace(options, longest_wait=0.0))).status.value == "waiting"
 
 
 @pytest.mark.acceptance("7.3-4")

@@ -18,7 +18,7 @@ from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
 @pytest.mark.parametrize("kind", ["agent", "flow", "tool"])
 async def test_a_stream_that_waits_in_its_process_until_the_time_of_its_node_is_up_fails_the_node(kind: str) -> None:
     """Its own clock stands still here, so only the timer of the node knows."""
-    inner, written = Workflow("inner").human("ask", prompt="Well?").build(), Workflow("t")
+    inner, written = Workflow("inner").human("ask", prompt="Well?", expires=30).build(), Workflow("t")
     agent = AgentBuilder("a").with_model(ScriptedModel([call("inner")])).with_tools(FlowTool(inner)).build()
     if kind == "agent":
         written.agent("below", agent, prompt="go", timeout=0.1)
@@ -36,7 +36,7 @@ async def test_a_stream_that_waits_in_its_process_until_the_time_of_its_node_is_
 
 async def test_what_an_item_ran_whose_time_was_up_is_stopped_while_the_run_goes_on() -> None:
     """Its question would stand in the inbox until the run ends, and nobody would make use of an answer."""
-    inner = Workflow("inner").human("ask", prompt="Well?").build()
+    inner = Workflow("inner").human("ask", prompt="Well?", expires=30).build()
     flow = (
         Workflow("t")
         .map("m", over="items", flow=inner, on_item_error="record", item_timeout=0.1)
