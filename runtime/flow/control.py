@@ -78,7 +78,7 @@ class FlowControl:
             if not _is_answered_by(state, start):
                 return (start,)
             new_key = None if start.key in state.fold.keys else start.key
-            if not state.is_open or (new_key is None and self._only_waits(state)):
+            if not state.is_open or (new_key is None and self.only_waits(state)):
                 return ()
             return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by, key=new_key),)
 
@@ -132,7 +132,7 @@ class FlowControl:
                 return ()
             reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
             is_said = options is not None and options != state.run.options
-            if not took_over and not is_said and self._only_waits(state):
+            if not took_over and not is_said and self.only_waits(state):
                 decide(state, reopening)  # says no also where there is nothing to do
                 return ()
             return (reopening,)
@@ -141,7 +141,7 @@ class FlowControl:
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
-    def _only_waits(self, state: FlowState) -> bool:
+    def only_waits(self, state: FlowState) -> bool:
         """Tell whether the run waits for something that has not come, so that to resume it would change nothing."""
         # What is stored has come, also where the clock of whoever stored it is fast.
         stands, now = self.stream.machine.control.standing(state), max(self._env.clock.utc(), state.as_of)
