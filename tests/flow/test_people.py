@@ -178,6 +178,30 @@ async def test_a_tool_that_needs_a_yes_runs_with_exactly_what_was_approved(answe
         assert result.error.attempt == 0
 
 
+@pytest.mark.parametrize("is_item", [False, True])
+async def test_a_yes_to_arguments_of_other_names_is_refused_and_not_used_up(is_item: bool) -> None:
+    world, written = World(), Workflow("t")
+    act = world.tool(approval=True)
+    if is_item:
+        written.map("act", over="items", tool=act, args={"name": "{{ item }}"})
+    else:
+        written.tool("act", act, args={"name": "a"})
+    flow = written.build()
+    async with trail_of() as trail:
+        approval = (await trail.run(flow, vars={"items": ["a"]}, session="f")).state.tasks[-1].approval
+        assert approval is not None
+        given: list[tuple[dict[str, JsonValue], str]] = [
+            ({"nmae": "b"}, "its edited arguments do not fit act: they lack name"),
+            ({"name": "b", "nmae": "b"}, "its edited arguments do not fit act: there is no parameter 'nmae'"),
+        ]
+        for arguments, why in given:
+            with pytest.raises(CommandRejected, match=why):
+                await trail.flow("f").approve(approval.id, by="ana", arguments=arguments)
+        await trail.flow("f").approve(approval.id, by="ana", arguments={"name": "b"})
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.COMPLETED
+    assert world.ids == ["b"]
+
+
 async def test_a_held_step_goes_on_is_changed_skipped_or_aborted() -> None:
     async def of(action: str, **given: object) -> tuple[str, dict[str, object], World]:
         world, clock = World(), HandClock()
