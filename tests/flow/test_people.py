@@ -47,6 +47,18 @@ async def test_an_answer_with_a_key_is_taken_once_however_often_it_is_sent() -> 
             await trail.flow("f").answer("ask", approved=True, by="ana", key="k")
         with pytest.raises(CommandRejected):
             await trail.flow("f").answer("ask", approved=False, by="bob", key="other")
+        with pytest.raises(CommandRejected, match="use another key for this one"):
+            await trail.flow("f").answer("ask", approved=False, by="ana", key="k")
+
+
+async def test_another_word_about_a_held_step_under_the_key_of_the_first_is_refused() -> None:
+    flow = Workflow("t", options=RunOptions(pause_before=("a",), longest_wait=0.0)).noop("a").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        for _ in range(2):
+            await trail.flow("f").step("a", "continue", by="ana", key="k")
+        with pytest.raises(CommandRejected, match="use another key for this one"):
+            await trail.flow("f").step("a", "abort", by="ana", key="k")
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64])
