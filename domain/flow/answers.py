@@ -92,8 +92,8 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEven
         raise CommandRejected(doing, state.flow_id, why)
     node = working_node(state.graph.node(tasks[0].node), tasks[0].item) if state.graph is not None else None
     # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
-    if command.arguments is not None and isinstance(node, ToolNode) and (why := misnamed(node.tool, command.arguments)):
-        raise CommandRejected(doing, state.flow_id, f"its edited arguments do not fit {node.tool.name}: {why}")
+    if command.arguments is not None and isinstance(node, ToolNode) and (bad := misnamed(node.tool, command.arguments)):
+        raise CommandRejected(doing, state.flow_id, f"its edited arguments do not fit {node.tool.name}: {bad}")
     granted = ApprovalGranted(
         approval_id=approval.id,
         by=command.by,

@@ -113,9 +113,8 @@ async def test_a_stream_that_goes_on_after_a_wait_has_the_time_that_is_left_then
     steps = ScriptedModel([call("slow"), "Slow."])
     inner = Workflow("inner", result="out").human("ask", prompt="Well?").tool("slow", slow, output="out").noop("end")
     inner.chain("ask", "slow", "end")
-    below = SubagentTool(AgentBuilder("inner").with_model(steps).with_tools(slow).build())
-    if kind == "flow":
-        below = FlowTool(inner.build())
+    agent = AgentBuilder("inner").with_model(steps).with_tools(slow).build()
+    below = SubagentTool(agent) if kind == "agent" else FlowTool(inner.build())
     asks = call("inner", prompt="go") if kind == "agent" else call("inner")
     model = ScriptedModel([slowly(clock, 290, asks), "Done."])
     above = AgentBuilder("above").with_model(model).with_tools(below).build()
