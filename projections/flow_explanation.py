@@ -460,6 +460,8 @@ def verdict_of(state: FlowState) -> str:
         return f"{status}{said}{reason}: nothing was left to do"
     if state.unpaused is not None:
         return f"unpaused, waiting for a worker since {instant_text(state.unpaused.at)}"
+    if state.status is ExecutionStatus.PENDING:
+        return f"not started: waiting for a worker since {instant_text(run.started_at)}"
     if state.paused is not None:
         return f"paused {by_whom(state.paused)}"
     if (waits_for := _waits_for(state)) is not None:

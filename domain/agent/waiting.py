@@ -3,16 +3,9 @@
 A longer wait ends the segment. The wall clock of the run starts again when it is resumed.
 """
 
-from typing import Final
-
 from steptrail.domain.agent.fold import ExecutionFold
-from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.instants import seconds_between
-from steptrail.domain.policy.backoff import Backoff
-
-_OPEN_AGAIN: Final = Backoff.exponential(base_seconds=1.0, max_seconds=300.0)
-"""The rule for the delay before resources that could not be opened are opened again."""
 
 _LEFT = frozenset({"approval", "child", "resources"})
 
@@ -35,9 +28,3 @@ def outlasts_the_run(execution: ExecutionFold, until: int, now: int) -> bool:
     if wall is None or not is_short_wait(execution.agent.limits, until, now):
         return False
     return execution.wall_us(until) / 1e6 >= wall
-
-
-def resources_due_at(state: AgentState) -> int:
-    """Return when resources that could not be opened are to be opened again, in microseconds of UTC."""
-    failures = 1 + (state.execution.unopened if state.execution is not None else 0)
-    return state.as_of + round(_OPEN_AGAIN.delay(failures, 0.0) * 1e6)

@@ -22,6 +22,8 @@ from steptrail.domain.flow.events import (
     StepAnswered,
     WaitEnded,
 )
+from steptrail.domain.flow.failing import working_node
+from steptrail.domain.flow.nodes import ToolNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.seeing import items_seen
@@ -31,6 +33,7 @@ from steptrail.domain.flow.views import Delta
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.approvals import NotAsked
 from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.tools import misnamed
 
 
 def _ended(
@@ -90,6 +93,10 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEven
     if command.digest is not None and command.digest != approval.digest:
         why = f"it is about the arguments {approval.digest}, not {command.digest}"
         raise CommandRejected(doing, state.flow_id, why)
+    node = working_node(state.graph.node(tasks[0].node), tasks[0].item) if state.graph is not None else None
+    # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
+    if command.arguments is not None and isinstance(node, ToolNode) and (bad := misnamed(node.tool, command.arguments)):
+        raise CommandRejected(doing, state.flow_id, f"its edited arguments do not fit {node.tool.name}: {bad}")
     granted = ApprovalGranted(
         approval_id=approval.id,
         by=command.by,

@@ -25,9 +25,9 @@ from steptrail.domain.flow.events import (
     SessionStarted,
 )
 from steptrail.domain.flow.fold import RunFold
-from steptrail.domain.flow.ids import execution_id, node_asked_in
+from steptrail.domain.flow.ids import execution_id
 from steptrail.domain.flow.phases import RunPhase
-from steptrail.domain.flow.said import said
+from steptrail.domain.flow.said import said, said_to
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
@@ -115,9 +115,9 @@ def _what(state: FlowState, command: FlowCommand) -> str:
         case ResumeFlow() if state.run is not None:
             return said(state.run.started)
         case AnswerQuestion(to=to):
-            return f"answer {node_asked_in(to)}"
-        case AnswerStep(node=node):
-            return f"step {node}"
+            return said_to(to, command)
+        case AnswerStep(node=node, action=action):
+            return f"step {node} {action}"
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:

@@ -87,7 +87,8 @@ class RunFold(Struct):
     `tasks` what they have open. `counts` is how often each node was visited since the start or the last retry, and
     `visits_of` the same since the start; `tries_of` is how many tries of it have ended. `kept` are the results of
     nodes with a cache. `order` numbers what becomes due or lands. `left` are the streams below of visits and items that
-    have failed, and whose tries were cut off or had no end: the run went on without them.
+    have failed, and whose tries were cut off or had no end: the run went on without them. `unopened` counts the waits
+    for resources in a row.
     """
 
     id: str
@@ -128,6 +129,7 @@ class RunFold(Struct):
     waiting_since: int = 0
     unproductive_segments: int = 0
     productive: bool = False
+    unopened: int = 0
     finished: ExecutionFinished | None = None
     finished_at: int | None = None
     retries: int = 0

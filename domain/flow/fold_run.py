@@ -95,6 +95,8 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
     run.waits = tuple(wait for wait in run.waits if wait.answered_at is None)
     run.unproductive_segments = 0 if event.was_productive else run.unproductive_segments + 1
     run.productive = False
+    if run.wait is None or run.wait.kind != "resources":
+        run.unopened = 0
 
 
 @RUN_HANDLERS.of(FlowRetried)
@@ -108,7 +110,7 @@ def _flow_retried(fold: FlowFold, event: FlowRetried, at: int) -> None:
     run.options = event.options or run.options
     run.started_at = run.wall_from = at
     run.active_us, run.active_since, run.retries = 0, None, run.retries + 1
-    run.counts, run.unproductive_segments, run.productive = Layers(), 0, False
+    run.counts, run.unproductive_segments, run.productive, run.unopened = Layers(), 0, False, 0
     run.ended_by = run.stop_request = run.pause_request = run.paused = run.unpaused = run.wait = None
     run.finished = run.finished_at = None
     run.waits = ()
@@ -174,6 +176,7 @@ def _wait_started(fold: FlowFold, event: WaitStarted, at: int) -> None:
     if fold.run is not None:
         fold.run.wait, fold.run.waiting_since, fold.run.productive = event, at, True
         fold.run.waits = waits_of(fold.run)
+        fold.run.unopened += event.kind == "resources"
 
 
 @RUN_HANDLERS.of(WaitEnded)

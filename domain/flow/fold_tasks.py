@@ -26,10 +26,10 @@ from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import FlowFold, RunFold, VisitFold
 from steptrail.domain.flow.fold_run import end_run
 from steptrail.domain.flow.graph import graph_of
-from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.phases import task_phase_after
+from steptrail.domain.flow.said import said_to
 from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import Delta
@@ -318,7 +318,7 @@ def _answer(
 
 @TASK_HANDLERS.of(HumanAnswered)
 def _human_answered(fold: FlowFold, event: HumanAnswered, at: int) -> None:
-    fold.remember(event.key, f"answer {node_asked_in(event.request_id)}")
+    fold.remember(event.key, said_to(event.request_id, event))
     _hear(fold, event, at)
 
 
@@ -338,7 +338,7 @@ def _hear(fold: FlowFold, event: HumanAnswered | HumanExpired, at: int) -> None:
 
 @TASK_HANDLERS.of(StepAnswered)
 def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
-    fold.remember(event.key, f"step {event.node}")
+    fold.remember(event.key, f"step {event.node} {event.action}")
     run = fold.run
     task = run.tasks.get((event.node, event.visit, None)) if run is not None else None
     if run is None or task is None or task.held is None:

@@ -43,7 +43,7 @@ from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
-from steptrail.domain.flow.waits import kind_of, next_wait, waiting_until
+from steptrail.domain.flow.waits import kind_of, next_wait, stays_for, waiting_until
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
@@ -288,8 +288,10 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
             return _paused(run.pause_request)
         is_due = wait is not None and wait.until is not None and wait.until <= now
         return RecordEvents((WaitEnded(reason="due" if is_due else "settled"),))
-    now_waits = next_wait(run)
-    until = min((end for end in (now_waits.until if now_waits else None, *deadlines(run)) if end), default=None)
+    until = None if (next_one := next_wait(run)) is None else next_one.until
+    if until is not None and stays_for(run, until, now):
+        # The time of the run goes on in a wait that is sat out. Whoever comes after a longer one begins it anew.
+        until = min((until, *deadlines(run)))
     return RestUntil(wait.kind, until)
 
 

@@ -68,8 +68,8 @@ class SteeredHandle(Handle[S, E, X_co], ABC, Generic[S, E, X_co, R_co]):
         """Say yes to a call of a tool that waits for approval.
 
         The run goes on at the next `resume`, or by a worker, after the last open question was answered; the inbox and
-        the state list what is asked. `arguments` replace the call's as a whole: an agent's have the names of the tool,
-        and their values are validated when it runs. With a `digest` the yes is to the arguments of that digest and no
+        the state list what is asked. `arguments` replace the call's as a whole: they have the names of the tool, and
+        their values are validated when it runs. With a `digest` the yes is to the arguments of that digest and no
         others. `key` makes it safe to say again. Raises `SessionNotFound`, `CommandRejected` when the arguments have
         other names, or when this approval is not open: it has been answered, has expired, or never was, and
         `NotStorable` for arguments that are not JSON.

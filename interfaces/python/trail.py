@@ -229,7 +229,8 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         `context` is what there is to say of the run, of the type that the agent declares; it is stored, and belongs to
         the input: the same words with another context are another command. Without one, the session keeps the last.
         A workflow is run in the same way: `input` is any JSON, `vars`, `messages` and `artifacts` are what it begins
-        with, and `options` hold in place of its own. The result is a `FlowResult`.
+        with, and `options` hold in place of its own. All of these but the options are its input, and so is its
+        `context`, any JSON too: a run that is given none has none. The result is a `FlowResult`.
 
         `by` is the name of the asking person. The session has the entries of `metadata` from where an execution is
         begun for this input; a command that comes again leaves them as they are. `history` is a conversation that was

@@ -25,10 +25,11 @@ from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted, WaitSt
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.agent.waiting import owner_stays_for, resources_due_at
+from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.resources import open_again_at
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal
@@ -181,7 +182,8 @@ class Runner:
         if problem is None or is_ending:
             self._unopened = None
             return
-        self._journal.record(WaitStarted(kind="resources", until=resources_due_at(state), problem=problem))
+        until = open_again_at(state.as_of, state.execution.unopened if state.execution is not None else 0)
+        self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
 
     async def _run_hooks(self, due: RunHooks) -> None:
         if self._agent is None:

@@ -97,14 +97,11 @@ class ChildFlow:
     async def _run(
         self, flow: BuiltWorkflow, given: JsonValue, within: float | None, lent: Lent | None, context: JsonValue
     ) -> ChildFlowEnd:
-        if within is not None and within <= 0:
-            return ChildFlowEnd(state=await self._look(), is_out_of_time=True)
         own = flow.definition.options
-        options = structs.replace(own if lent is None else lent.options(own), timeout=shortest(own.timeout, within))
         start = StartFlow(
             flow=brought(flow),
             worker=self._env.worker,
-            options=options,
+            options=own if lent is None else lent.options(own),
             input=given,
             context=context,
             parent=self.parent,
@@ -114,33 +111,37 @@ class ChildFlow:
         )
         until = None if within is None else self._env.clock.monotonic() + round(within * 1e6)
         while True:
+            left = None if until is None else (until - self._env.clock.monotonic()) / 1e6
             try:
-                if self._take_over and (await self._look()) is not None:
-                    self._take_over = False
-                    state = (await self._control.resume(flow, take_over=True)).state
-                else:
-                    state = (await self._go_on(flow, start)).state
-                late = _ran_out_of_time(state, own.timeout, within)
+                if left is not None and left <= 0:
+                    return ChildFlowEnd(state=await self._look(), is_out_of_time=True)
+                state = (await self._go_on(flow, start, shortest(own.timeout, left))).state
+                late = _ran_out_of_time(state, own.timeout, left)
                 stopped = state.stop_reason is StopReason.USER_REQUESTED and await self._stop_above() is not None
                 return ChildFlowEnd(state=state, is_cut=stopped, is_out_of_time=late)
             except (SessionBusy, OwnershipLost):
-                if until is not None and self._env.clock.monotonic() >= until:
-                    return ChildFlowEnd(state=await self._look(), is_out_of_time=True)
                 await asyncio.sleep(_LOOK_SECONDS)
             except StoreError as error:
                 return ChildFlowEnd(state=None, problem=str(error))
 
-    async def _go_on(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
-        state = await self._look() if self._retry_key is not None else None
-        if state is None:
-            return await self._control.run(flow, start)
-        if state.is_open or state.status is ExecutionStatus.COMPLETED:
-            return await self._control.resume(flow, by="parent")
-        return await self._control.retry(flow, options=start.options, by="parent", key=self._retry_key)
+    async def _go_on(self, flow: BuiltWorkflow, start: StartFlow, timeout: float | None) -> FlowResult:
+        """Begin the run, or go on with it. Each segment has the time that is left for it."""
+        state, options = await self._look(), structs.replace(start.options, timeout=timeout)
+        if state is None or state.run is None:
+            return await self._control.run(flow, structs.replace(start, options=options))
+        if not state.is_open and state.status is not ExecutionStatus.COMPLETED and self._retry_key is not None:
+            return await self._control.retry(flow, options=options, by="parent", key=self._retry_key)
+        take_over, self._take_over = self._take_over, False
+        # What was lent when it began stays.
+        options = structs.replace(state.run.options, timeout=timeout)
+        is_new = options != state.run.options and not self._control.only_waits(state)
+        return await self._control.resume(flow, take_over=take_over, options=options if is_new else None, by="parent")
 
     async def _look(self) -> FlowState | None:
+        """Return the run; None when it has not begun, or its stream goes on with another input."""
         state = (await self._control.stream.journal()).committed
-        return state if state.version else None
+        use = state.fold.keys.get(self.parent.effect)
+        return state if use is not None and use.execution == state.fold.executions else None
 
     async def _cut(self) -> ChildFlowEnd:
         try:

@@ -68,7 +68,7 @@ class FlowControl:
         self.stream = self._owner.stream
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
-        """Start an execution, go on with the one that has this input, or return where that one ended.
+        """Start an execution, go on with the one that has this input, or return where that one ended or waits.
 
         An execution is found again if it is the newest and has the same input, or if it came with the same key. Raises
         `CommandRejected` while another input is being answered, and `SessionBusy` while another process runs this one.
@@ -78,8 +78,9 @@ class FlowControl:
             if not _is_answered_by(state, start):
                 return (start,)
             new_key = None if start.key in state.fold.keys else start.key
-            going_on = ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by, key=new_key)
-            return (going_on,) if state.is_open else ()
+            if not state.is_open or (new_key is None and self.only_waits(state)):
+                return ()
+            return (ResumeFlow(worker=self._env.worker, flow=start.flow, by=start.by, key=new_key),)
 
         journal = await self.stream.journal()
         if start.key is not None:
@@ -88,7 +89,7 @@ class FlowControl:
             before = journal.committed.version
             try:
                 state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
-                return FlowResult(state, stored=state.version <= before)
+                return FlowResult(state, stored=state.version <= before and not state.is_open)
             except SessionBusy:
                 journal = await journal.reloaded()
                 state = journal.committed
@@ -131,7 +132,7 @@ class FlowControl:
                 return ()
             reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
             is_said = options is not None and options != state.run.options
-            if not took_over and not is_said and self._only_waits(state):
+            if not took_over and not is_said and self.only_waits(state):
                 decide(state, reopening)  # says no also where there is nothing to do
                 return ()
             return (reopening,)
@@ -140,7 +141,7 @@ class FlowControl:
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
-    def _only_waits(self, state: FlowState) -> bool:
+    def only_waits(self, state: FlowState) -> bool:
         """Tell whether the run waits for something that has not come, so that to resume it would change nothing."""
         # What is stored has come, also where the clock of whoever stored it is fast.
         stands, now = self.stream.machine.control.standing(state), max(self._env.clock.utc(), state.as_of)

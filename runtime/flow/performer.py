@@ -31,6 +31,7 @@ from steptrail.domain.kernel.event import is_world_fact
 from steptrail.domain.live import Place
 from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.resources import open_again_at
 from steptrail.runtime.agent.resources import PATIENCE, Opener, OpenResources
 from steptrail.runtime.agent.run_log import resources_failed
 from steptrail.runtime.flow.asking import question
@@ -50,9 +51,6 @@ from steptrail.runtime.kernel.running_effects import InFlight
 _NEED_CODE = (Evaluate, StartTasks, Await)
 _MOST_UNSTORED = 200
 """Events. A long row of nodes that are evaluated in place is stored in commits of about this size."""
-
-_OPEN_AGAIN_SECONDS = 30.0
-"""How soon resources that could not be opened are opened again, by a process that resumes the run."""
 
 
 class FlowRunner:
@@ -178,7 +176,7 @@ class FlowRunner:
         await self._flight.land()
         if ended and isinstance(error := ended[0], Exception):
             resources_failed(f"flow {state.flow_id}", "could not be opened", error)
-            until = state.as_of + round(_OPEN_AGAIN_SECONDS * 1e6)
+            until = open_again_at(state.as_of, state.run.unopened if state.run is not None else 0)
             problem = type(error).__qualname__
             self._journal.record(WaitStarted(kind="resources", until=until, problem=problem))
         elif self._attempts is not None and means.are_open:

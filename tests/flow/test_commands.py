@@ -196,6 +196,19 @@ async def test_strict_refuses_another_workflow_also_while_the_run_only_waits() -
         assert await trail.flow("f").events() == events
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_a_run_that_only_waits_is_returned_as_it_is_however_often_it_is_run(key: str | None) -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        first = await trail.run(flow, 1, session="f", key=key, options=LEAVES)
+        for _ in range(3):
+            again = await trail.run(flow, 1, session="f", key=key)
+            assert (again.status, again.stored) == (ExecutionStatus.WAITING, False)
+            assert again.state.version == first.state.version
+        await trail.flow("f").answer("ask", approved=True, by="ana")
+        assert (await trail.run(flow, 1, session="f", key=key)).status is ExecutionStatus.COMPLETED
+
+
 async def test_other_options_are_recorded_also_while_the_run_only_waits() -> None:
     flow, other = asking(), RunOptions(longest_wait=0.0, max_visits=7)
     async with trail_of() as trail:

@@ -9,8 +9,9 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
 from steptrail.runtime.flow.builder import FlowBuilder
-from steptrail.workflow import FailureClass, RunOptions, Workflow
+from steptrail.workflow import FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, run_to_rest
+from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, again_on, trail_of
 
 DAY = 86_400.0
@@ -46,6 +47,18 @@ async def test_an_answer_with_a_key_is_taken_once_however_often_it_is_sent() -> 
             await trail.flow("f").answer("ask", approved=True, by="ana", key="k")
         with pytest.raises(CommandRejected):
             await trail.flow("f").answer("ask", approved=False, by="bob", key="other")
+        with pytest.raises(CommandRejected, match="use another key for this one"):
+            await trail.flow("f").answer("ask", approved=False, by="ana", key="k")
+
+
+async def test_another_word_about_a_held_step_under_the_key_of_the_first_is_refused() -> None:
+    flow = Workflow("t", options=RunOptions(pause_before=("a",), longest_wait=0.0)).noop("a").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        for _ in range(2):
+            await trail.flow("f").step("a", "continue", by="ana", key="k")
+        with pytest.raises(CommandRejected, match="use another key for this one"):
+            await trail.flow("f").step("a", "abort", by="ana", key="k")
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64])
@@ -94,6 +107,26 @@ async def test_the_timeout_of_a_run_approves_nothing() -> None:
         result = await trail.flow("f").resume(flow)
         assert result.status is ExecutionStatus.WAITING
         assert "ask_output_approved" not in result.envelope.vars
+
+
+@pytest.mark.parametrize("kind", ["question", "approval", "child", "long retry"])
+async def test_no_process_stays_with_a_run_that_waits_for_a_person_however_little_time_the_run_has(kind: str) -> None:
+    """It would end the run at its limit, although the person has all the time there is."""
+    world, clock, options = World(), HandClock(), RunOptions(timeout=30.0)
+    written = Workflow("t", options=options)
+    if kind == "question":
+        written.human("ask", prompt="?")
+    elif kind == "child":
+        written.flow("ask", Workflow("below", options=options).human("ask", prompt="?").build())
+    else:
+        world.fails["a"] = [ConnectionError("away")] if kind == "long retry" else []
+        act, again = world.tool(approval=kind == "approval"), RetryPolicy(max_attempts=2, backoff=90.0)
+        written.tool("ask", act, args={"name": "a"}, retry=again, timeout=500)
+    async with asyncio.timeout(PATIENCE), trail_of(clock) as trail:
+        flow = written.build()
+        assert (await trail.run(flow, session="f")).status is ExecutionStatus.WAITING
+        clock.advance(20)
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.WAITING
 
 
 @pytest.mark.acceptance("7.3-4")
@@ -155,6 +188,30 @@ async def test_a_tool_that_needs_a_yes_runs_with_exactly_what_was_approved(answe
         assert result.error is not None
         assert result.error.failure is (FailureClass.REJECTED if answer == "no" else FailureClass.EXPIRED)
         assert result.error.attempt == 0
+
+
+@pytest.mark.parametrize("is_item", [False, True])
+async def test_a_yes_to_arguments_of_other_names_is_refused_and_not_used_up(is_item: bool) -> None:
+    world, written = World(), Workflow("t")
+    act = world.tool(approval=True)
+    if is_item:
+        written.map("act", over="items", tool=act, args={"name": "{{ item }}"})
+    else:
+        written.tool("act", act, args={"name": "a"})
+    flow = written.build()
+    async with trail_of() as trail:
+        approval = (await trail.run(flow, vars={"items": ["a"]}, session="f")).state.tasks[-1].approval
+        assert approval is not None
+        given: list[tuple[dict[str, JsonValue], str]] = [
+            ({"nmae": "b"}, "its edited arguments do not fit act: they lack name"),
+            ({"name": "b", "nmae": "b"}, "its edited arguments do not fit act: there is no parameter 'nmae'"),
+        ]
+        for arguments, why in given:
+            with pytest.raises(CommandRejected, match=why):
+                await trail.flow("f").approve(approval.id, by="ana", arguments=arguments)
+        await trail.flow("f").approve(approval.id, by="ana", arguments={"name": "b"})
+        assert (await trail.flow("f").resume(flow)).status is ExecutionStatus.COMPLETED
+    assert world.ids == ["b"]
 
 
 async def test_a_held_step_goes_on_is_changed_skipped_or_aborted() -> None:

@@ -373,6 +373,29 @@ async def test_what_cannot_be_opened_fails_no_node_and_is_tried_again_by_a_resum
     assert (result.output, tries) == ("in the shop", 2)
 
 
+async def test_what_cannot_be_opened_is_tried_again_later_and_later_as_with_agents() -> None:
+    away = 10
+
+    @asynccontextmanager
+    async def shop(_: object) -> AsyncGenerator[str]:
+        nonlocal away
+        away -= 1
+        if away >= 0:
+            raise ConnectionError("the shop is away")
+        yield "shop"
+
+    clock, waits = HandClock(), list[float]()
+    flow = Workflow("t").function("a", lambda _: "used").with_resources(shop).build()
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, session="f")
+        while result.state.run is not None and (wait := result.state.run.wait) is not None:
+            assert wait.until is not None
+            waits.append((wait.until - clock.utc()) / 1e6)
+            clock.reach(wait.until)
+            result = await trail.flow("f").resume(flow)
+    assert (result.output, waits) == ("used", [1, 2, 4, 8, 16, 32, 64, 128, 256, 300])
+
+
 async def test_what_a_branch_has_written_that_comes_late_to_a_join_is_in_the_end() -> None:
     slow = asyncio.Event()
 

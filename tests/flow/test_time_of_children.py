@@ -4,21 +4,22 @@ import asyncio
 
 import pytest
 
-from steptrail import AgentBuilder
+from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent import children as sessions_below
 from steptrail.runtime.flow import children as flows_below
 from steptrail.testing import ScriptedModel, call, say
+from steptrail.tools import SubagentTool
 from steptrail.workflow import FailureClass, FlowTool, Workflow
 from tests.flow.kit import LEAVES, World
 from tests.runner.families import PATIENCE
-from tests.runner.kit import Crash, HandClock, again_on, crash_at, trail_of
+from tests.runner.kit import Crash, HandClock, again_on, crash_at, slowly, trail_of
 
 
 @pytest.mark.parametrize("kind", ["agent", "flow", "tool"])
 async def test_a_stream_that_waits_in_its_process_until_the_time_of_its_node_is_up_fails_the_node(kind: str) -> None:
     """Its own clock stands still here, so only the timer of the node knows."""
-    inner, written = Workflow("inner").human("ask", prompt="Well?").build(), Workflow("t")
+    inner, written = Workflow("inner").human("ask", prompt="Well?", expires=30).build(), Workflow("t")
     agent = AgentBuilder("a").with_model(ScriptedModel([call("inner")])).with_tools(FlowTool(inner)).build()
     if kind == "agent":
         written.agent("below", agent, prompt="go", timeout=0.1)
@@ -36,7 +37,7 @@ async def test_a_stream_that_waits_in_its_process_until_the_time_of_its_node_is_
 
 async def test_what_an_item_ran_whose_time_was_up_is_stopped_while_the_run_goes_on() -> None:
     """Its question would stand in the inbox until the run ends, and nobody would make use of an answer."""
-    inner = Workflow("inner").human("ask", prompt="Well?").build()
+    inner = Workflow("inner").human("ask", prompt="Well?", expires=30).build()
     flow = (
         Workflow("t")
         .map("m", over="items", flow=inner, on_item_error="record", item_timeout=0.1)
@@ -96,3 +97,59 @@ async def test_an_answer_that_was_stored_in_time_counts_although_the_time_is_up_
     assert (result.error and result.error.failure) == (None if is_answered else FailureClass.TIMEOUT)
     assert ("said" in result.envelope.vars) is is_answered
     assert world.done == {"below": 1}
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_a_stream_that_goes_on_after_a_wait_has_the_time_that_is_left_then(kind: str) -> None:
+    """The wait ended the segment, so the clock of the agent above begins anew: ten seconds were left before it."""
+    clock = HandClock()
+
+    @tool(effect=ToolEffect.IDEMPOTENT, approval=kind == "agent")
+    def slow() -> str:
+        """Take twenty seconds."""
+        clock.advance(20)
+        return "Slow."
+
+    steps = ScriptedModel([call("slow"), "Slow."])
+    inner = Workflow("inner", result="out").human("ask", prompt="Well?").tool("slow", slow, output="out").noop("end")
+    inner.chain("ask", "slow", "end")
+    agent = AgentBuilder("inner").with_model(steps).with_tools(slow).build()
+    below = SubagentTool(agent) if kind == "agent" else FlowTool(inner.build())
+    asks = call("inner", prompt="go") if kind == "agent" else call("inner")
+    model = ScriptedModel([slowly(clock, 290, asks), "Done."])
+    above = AgentBuilder("above").with_model(model).with_tools(below).build()
+    async with asyncio.timeout(PATIENCE), trail_of(clock) as trail:
+        assert (await trail.run(above, "go", session="s")).status is ExecutionStatus.WAITING
+        (row,) = [row for row in await trail.runs() if row.parent is not None]
+        version = row.version
+        assert (await trail.session("s").resume(above)).status is ExecutionStatus.WAITING
+        if kind == "flow":
+            assert (await trail.flow(row.session_id).state()).version == version
+            await trail.flow(row.session_id).answer("ask", approved=True, by="ana")
+        else:
+            await trail.session(row.session_id).approve(row.waits[0].id, by="ana")
+        result = await trail.session("s").resume(above)
+        (called,) = result.state.steps[0].tool_executions
+        assert (result.output, called.text) == ("Done.", "[Subagent: inner] Slow." if kind == "agent" else "Slow.")
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_what_somebody_ran_by_hand_in_a_stream_below_is_not_the_answer_of_its_node(kind: str) -> None:
+    world = World()
+    world.fails["below"] = [RuntimeError("broken"), None]
+    model = ScriptedModel([RuntimeError("broken"), "by hand"])
+    agent = AgentBuilder("a").with_model(model).with_error_policy(ErrorPolicy.stop_on_any_error()).build()
+    inner, written = Workflow("inner").function("below", world.function("below"), output="said").build(), Workflow("t")
+    if kind == "agent":
+        written.agent("below", agent, prompt="go", output="said")
+    else:
+        written.flow("below", inner, input={"n": 1}, output="said")
+    flow = written.build()
+    async with trail_of() as trail:
+        assert (await trail.run(flow, session="f")).status is ExecutionStatus.FAILED
+        (row,) = [row for row in await trail.runs() if row.parent is not None]
+        by_hand = trail.run(agent, "another", session=row.session_id) if kind == "agent" else None
+        other = await (by_hand or trail.run(inner, {"n": 2}, session=row.session_id))
+        assert other.status is ExecutionStatus.COMPLETED
+        again = await trail.flow("f").retry(flow)
+    assert (again.status, again.error and again.error.failure) == (ExecutionStatus.FAILED, FailureClass.CHILD)

@@ -247,3 +247,17 @@ async def test_a_run_whose_process_died_as_it_looked_after_its_agent_says_that_i
     assert before.waits_for is not None
     assert before.waits_for.endswith('which "ask" runs')
     assert (after.waits_for, after.verdict) == (before.waits_for, before.verdict)
+
+
+async def test_a_run_that_no_worker_has_begun_says_since_when_it_waits_for_one() -> None:
+    world, clock = World(), HandClock()
+    world.fails["work"] = [RuntimeError("broken")]
+    flow = Workflow("t").function("work", world.function("work")).build()
+    said = "not started: waiting for a worker since 2027-01-15 08:0{}:00 UTC"
+    async with trail_of(clock) as trail:
+        handle = await trail.start(flow, session="f")
+        clock.advance(60)
+        assert (await handle.why()).verdict == said.format(0)
+        await handle.resume(flow)
+        await handle.requeue(by="ana")
+        assert (await handle.why()).verdict == said.format(1)

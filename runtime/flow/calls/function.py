@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TypeVar, cast
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.nodes import FunctionNode
@@ -92,5 +93,8 @@ def _all(given: Iterable[object], kind: type[T], field: str) -> tuple[T, ...]:
         if not isinstance(item, kind):
             expected = f"{field}[{place}]: expected {kind.__name__}, not {type(item).__name__}"
             raise NodeFault(FailureClass.VALIDATION, expected)
-        found.append(cast("T", checked_copy(item, f"{field}[{place}]")))
+        try:
+            found.append(cast("T", checked_copy(item, f"{field}[{place}]")))
+        except ConfigurationError as error:
+            raise NodeFault(FailureClass.VALIDATION, str(error)) from error
     return tuple(found)
