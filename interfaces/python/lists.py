@@ -124,16 +124,16 @@ async def tree_of(store: EventStore, stream: str) -> RunTree | None:
         rows.update((row.stream, row) for row in reversed(below))
     if not rows:
         return None
-    below: dict[str | None, list[RunSummary]] = {}
+    under: dict[str | None, list[RunSummary]] = {}
     for row in await marked(store, rows.values()):
         # The top stands under None, although another stream may have begun it.
         above = row.parent.stream if row.parent is not None and row.stream != stream else None
-        below.setdefault(above, []).append(row)
-    return await _tree(store, below[None][0], below)
+        under.setdefault(above, []).append(row)
+    return await _tree(store, under[None][0], under)
 
 
-async def _tree(store: EventStore, row: RunSummary, below: Mapping[str | None, Sequence[RunSummary]]) -> RunTree:
-    children = tuple([await _tree(store, each, below) for each in below.get(row.stream, ())])
+async def _tree(store: EventStore, row: RunSummary, under: Mapping[str | None, Sequence[RunSummary]]) -> RunTree:
+    children = tuple([await _tree(store, each, under) for each in under.get(row.stream, ())])
     own, damage = await _bill(store, row.stream)
     usage = sum((child.usage for child in children), own)
     return RunTree(run=replace(row, damage=row.damage or damage), own_usage=own, usage=usage, children=children)

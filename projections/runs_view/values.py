@@ -11,7 +11,7 @@ _MOST = 2**53
 
 
 _LONGEST = 600
-"""Bytes of a text. The key of a sum has four texts and a tenant, and PostgreSQL takes no key of more than 2,704 bytes."""
+"""Bytes of a text. The key of a sum has four and a tenant, and PostgreSQL takes no key of more than 2,704 bytes."""
 
 
 def plain(text: str, most: int = 400) -> str:

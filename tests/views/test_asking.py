@@ -101,7 +101,7 @@ def test_the_blocking_twin_answers_the_same(store_url: str) -> None:
 
 async def test_names_that_are_as_long_as_they_may_be_are_counted_and_found(store_url: str) -> None:
     def name(seed: int) -> str:  # of letters in no order, which no database makes shorter
-        letters = Random(seed)
+        letters = Random(seed)  # noqa: S311
         return "".join(chr(letters.randint(0x4E00, 0x9FA5)) for _ in range(1_000))
 
     error = type(name(1), (RuntimeError,), {"__module__": name(2)})
