@@ -227,6 +227,18 @@ class IndexContract:
 
         run_on(opener, scenario)
 
+    def test_any_number_of_streams_can_be_asked_for(self, opener: Opener) -> None:
+        async def scenario(store: EventStore) -> None:
+            above = ParentRef(kind="agent", session="a", execution="1", effect="1:1:0")
+            await _put(store, _WORKING)
+            await _put(store, structs.replace(_named("below"), parent=above))
+            many = ["agent:a", *(f"agent:{number}" for number in range(70_000))]
+            assert await _ids(store, IndexQuery(streams=many)) == ["a"]
+            assert await _ids(store, IndexQuery(parents=many)) == ["below"]
+            assert await _ids(store, IndexQuery(forked_from=many)) == []
+
+        run_on(opener, scenario)
+
     def test_names_that_people_give_are_stored_whatever_is_in_them(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:
             for number, name in enumerate(("\"\\'; --", "a\0b", "\U0001f514" * 9, "", "x" * 100_000)):

@@ -21,6 +21,7 @@ from steptrail.domain.flow.events import (
 from steptrail.domain.flow.failing import Failure, failure_of, node_error, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
+from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import (
     ConditionalNode,
     GateNode,
@@ -184,7 +185,7 @@ def conclude_map(run: RunFold, graph: Graph, visit: VisitFold, now: int) -> Flow
             return _held_after(run, visit) or RecordEvents((_completed_map(graph, visit),))
         if node.timeout is None or visit.clock_us(now) < round(node.timeout * 1e6):
             return None
-        late = f"its items did not end within {node.timeout:g} s"
+        late = f"its items did not end within {text_of(node.timeout)} s"
         failed = Failure(FailureClass.TIMEOUT, late, task.attempt)
     reason = CutReason.SIBLING if limit else CutReason.TIMEOUT
     if (effect := _cut_or_held(run, visit, task, reason, now)) is not None:

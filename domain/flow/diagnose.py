@@ -27,6 +27,7 @@ from steptrail.domain.flow.diagnostic import Diagnostic, fault
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.port import NodeMeans
 from steptrail.domain.flow.kinds.seen import ROOTS
+from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import AgentNode, FlowNode, HumanNode, LlmNode, LlmRouterNode, MapNode, Node, NoopNode
 from steptrail.domain.flow.policies import OnError
 from steptrail.domain.flow.side_by_side import written_side_by_side
@@ -108,7 +109,8 @@ def _of_nodes(definition: FlowDefinition) -> Iterator[Diagnostic]:
             yield fault(
                 "FL-107",
                 f"{path}.node.retry" if inner is not node else f"{path}.retry",
-                f"its {inner.retry.max_attempts} tries wait {waits:g} s in all, and its timeout is {inner.timeout:g} s",
+                f"its {inner.retry.max_attempts} tries wait {text_of(round(waits, 3))} s in all, "
+                f"and its timeout is {text_of(inner.timeout)} s",
                 "shorten `backoff`, set `max_delay`, or raise `timeout`",
                 is_warning=True,
             )

@@ -38,6 +38,7 @@ from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
 from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import HumanNode, LlmRouterNode, MapNode, Node, ToolNode, WorkingNode
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.state import FlowState
@@ -130,10 +131,10 @@ def _limit(run: RunFold, now: int) -> LimitReached | None:
         return LimitReached(limit="crash_loop", scope="run", at_most=str(most_crashes), actual=crashes)
     if options.timeout is not None and now - run.wall_from >= round(options.timeout * 1e6):
         elapsed = f"{(now - run.wall_from) / 1e6:.3f}"
-        return LimitReached(limit="timeout", scope="run", at_most=f"{options.timeout:g}", actual=elapsed)
+        return LimitReached(limit="timeout", scope="run", at_most=text_of(options.timeout), actual=elapsed)
     if options.cumulative_timeout is not None and run.active_seconds(now) >= options.cumulative_timeout:
         active = f"{run.active_seconds(now):.3f}"
-        at_most = f"{options.cumulative_timeout:g}"
+        at_most = text_of(options.cumulative_timeout)
         return LimitReached(limit="cumulative_timeout", scope="run", at_most=at_most, actual=active)
     return None
 
@@ -145,7 +146,7 @@ def _expired(run: RunFold, now: int) -> RecordEvents | None:
         if until is None or until > now:
             continue
         if task.held is not None:
-            most, node = f"{run.options.step_timeout:g}", task.node
+            most, node = text_of(run.options.step_timeout), task.node
             actual = f"{(now - task.asked_at) / 1e6:.3f}"
             limit = LimitReached(
                 limit="step_timeout", scope="run", node=node, visit=task.visit, at_most=most, actual=actual

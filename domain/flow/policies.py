@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from steptrail.domain.base import CENTURY_SECONDS, BoundedCount, BoundedPositive, PositiveSeconds, Seconds, Settings
+from steptrail.domain.prices import USD_PLACES, wrong_money
 from steptrail.domain.tools import ToolEffect
 
 
@@ -140,8 +141,8 @@ class Budget(Settings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_cost_usd is not None and not (self.max_cost_usd.is_finite() and self.max_cost_usd >= 0):
-            self.refuse("max_cost_usd", "Expected an amount of money, 0 or more")
+        if self.max_cost_usd is not None and (why := wrong_money(self.max_cost_usd, USD_PLACES)):
+            self.refuse("max_cost_usd", why)
 
 
 CACHEABLE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})

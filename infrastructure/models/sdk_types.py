@@ -27,7 +27,7 @@ class SdkClient(Protocol):
 
     @property
     def default_headers(self) -> Mapping[str, object]:
-        """What it sends with every request. A value that is no text leaves a header out."""
+        """The headers that it sends with every request. A value that is no text leaves one out."""
         ...
 
     @property

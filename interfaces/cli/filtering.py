@@ -8,7 +8,7 @@ from steptrail.interfaces.cli.asking import asked, note_lag
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Parser, prefix
-from steptrail.interfaces.cli.summaries import how_it_stopped
+from steptrail.interfaces.cli.summaries import dollars, how_it_stopped
 from steptrail.interfaces.python.asking_runs import RunsPage
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -136,7 +136,7 @@ def _sizes(given: Collection[str] | None, option: str) -> dict[Measure, float]:
 
 
 def _cells(row: RunRow, *, is_priced: bool) -> list[str]:
-    cost = "" if row.cost_usd is None else f"{'at least ' if row.is_unpriced else ''}${row.cost_usd:,.4f}"
+    cost = "" if row.cost_usd is None else f"{'at least ' if row.is_unpriced else ''}{dollars(row.cost_usd)}"
     return [
         name_of(row.stream),
         str(row.ordinal),

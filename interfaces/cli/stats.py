@@ -4,7 +4,6 @@ import argparse
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from math import floor, log10
 from typing import Literal
 
 from steptrail.interfaces.cli.asking import asked, note_lag
@@ -13,6 +12,7 @@ from steptrail.interfaces.cli.going_on import store_given, typed
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import Commands, amount, moment
 from steptrail.interfaces.cli.plots import bar, sparkline
+from steptrail.interfaces.cli.summaries import dollars
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.asking.stats import GROUPS, FailureGroup, Group, Stats, ToolStats
 
@@ -100,9 +100,9 @@ class _Page:
         wasted = f"; {total.wasted_tokens:,} of tries that came to nothing" if total.wasted_tokens else ""
         self.line(f"tokens  {tokens or 'none'}{wasted}")
         if total.unpriced_runs < total.runs or total.cost_usd:
-            wasted = f", {_dollars(total.wasted_usd)} of it for tries that came to nothing" if total.wasted_usd else ""
+            wasted = f", {dollars(total.wasted_usd)} of it for tries that came to nothing" if total.wasted_usd else ""
             unpriced = f"; {_many(total.unpriced_runs, 'run')} without a whole price" if total.unpriced_runs else ""
-            self.line(f"cost    {_dollars(total.cost_usd)}{wasted}{unpriced}")
+            self.line(f"cost    {dollars(total.cost_usd)}{wasted}{unpriced}")
 
     def groups(self, by: str) -> None:
         """Print a row for each group."""
@@ -140,7 +140,7 @@ class _Page:
                 f"{each.tries:,}",
                 _time(each.seconds),
                 f"{each.tokens:,}",
-                _dollars(each.cost_usd),
+                dollars(each.cost_usd),
             ]
             for each in self._found.retries
         ]
@@ -250,12 +250,4 @@ def _priced(amount: float, unpriced: int, of: int) -> str:
     """Return a cost of which `unpriced` parts of `of` have no price, or no whole one."""
     if unpriced == of and not amount:
         return ""
-    return f"{'at least ' if unpriced else ''}{_dollars(amount)}"
-
-
-def _dollars(amount: float) -> str:
-    if amount >= 100 or round(amount, 2) == amount:
-        return f"${amount:,.2f}"
-    # What is not nothing does not look like nothing.
-    places = 4 if abs(amount) >= 0.001 else min(12, 1 - floor(log10(abs(amount))))
-    return f"${amount:,.{places}f}"
+    return f"{'at least ' if unpriced else ''}{dollars(amount)}"

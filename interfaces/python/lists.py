@@ -125,15 +125,18 @@ async def tree_of(store: EventStore, stream: str) -> RunTree | None:
         rows.update((row.stream, row) for row in reversed(below))
     if not rows:
         return None
-    return await _tree(store, stream, {row.stream: row for row in await marked(store, rows.values())})
+    under: dict[str | None, list[RunSummary]] = {}
+    for row in await marked(store, rows.values()):
+        # The top stands under None, although another stream may have begun it.
+        above = row.parent.stream if row.parent is not None and row.stream != stream else None
+        under.setdefault(above, []).append(row)
+    return await _tree(store, under[None][0], under)
 
 
-async def _tree(store: EventStore, stream: str, rows: Mapping[str, RunSummary]) -> RunTree:
-    below = [row.stream for row in rows.values() if row.parent is not None and row.parent.stream == stream]
-    children = tuple([await _tree(store, each, rows) for each in below])
-    own, damage = await _bill(store, stream)
+async def _tree(store: EventStore, row: RunSummary, under: Mapping[str | None, Sequence[RunSummary]]) -> RunTree:
+    children = tuple([await _tree(store, each, under) for each in under.get(row.stream, ())])
+    own, damage = await _bill(store, row.stream)
     usage = sum((child.usage for child in children), own)
-    row = rows[stream]
     return RunTree(run=replace(row, damage=row.damage or damage), own_usage=own, usage=usage, children=children)
 
 

@@ -212,7 +212,7 @@ class Questions:
                 text.conditions.append(f"day {sign} {text.mark(at // _DAY)}")
         self._of_tenant(text, "tenant", is_looked_up=table in OF_ALL_TENANTS)
         if period.agent is not None:
-            text.conditions.append(f"{_aside('name')} = {text.mark(period.agent)}")
+            text.conditions.append(f"{_aside('name')} = {text.mark(plain(period.agent))}")
         # PostgreSQL makes a numeric of the sum of many bigints.
         added = ", ".join(f"CAST(sum({column.name}) AS bigint)" for column in table.amounts)
         columns = ", ".join(by)
@@ -230,7 +230,7 @@ class Questions:
             of_run.conditions.append(f"+e.ended_at < {of_run.mark((period.until // _DAY + 1) * _DAY)}")
         self._of_tenant(of_run, "e.tenant")
         if period.agent is not None:
-            of_run.conditions.append(f"{_aside('e.name')} = {of_run.mark(period.agent)}")
+            of_run.conditions.append(f"{_aside('e.name')} = {of_run.mark(plain(period.agent))}")
         if of_run.conditions:
             of_run.conditions.append("e.execution = t.execution")
             # A value and neither a join nor EXISTS: for those PostgreSQL reads all runs.
@@ -248,8 +248,7 @@ class Questions:
                     text.conditions.append(f"e.{name} IS NOT NULL")
         for name in _MASKED:
             if words := asked.words(name):
-                if name == "tenant":
-                    words = tuple(kept_tenant(word) for word in words)
+                words = tuple((kept_tenant if name == "tenant" else plain)(word) for word in words)
                 column = f"e.{_COLUMNS.get(name, name)}"
                 masked = column if name == few else _aside(column)
                 if name == "status" and CRASHED in words:
@@ -336,7 +335,7 @@ def _of_tags(text: _Text, tags: Mapping[str, str], *, looks_up: bool) -> Sequenc
 
 
 def _calls(text: _Text, asked: RunFilter) -> str:
-    tools, effects = asked.words("tool"), asked.words("effect")
+    tools, effects = tuple(map(plain, asked.words("tool"))), asked.words("effect")
 
     def of(column: str) -> str:
         # The indexes are over what did not complete, by tool or node, and by effect class.

@@ -24,6 +24,7 @@ from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.ids import effect_id
 from steptrail.domain.flow.keeping import kept_result
 from steptrail.domain.flow.kinds.port import NodeFault
+from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.lending import lent_to
 from steptrail.domain.flow.nodes import LlmNode, LlmRouterNode, MapNode, Node
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
@@ -366,5 +367,5 @@ def _raised(error: Exception, began: _Began, now: float) -> Failed:
 
 
 def _late(node: Node) -> ErrorInfo:
-    said = "its time was up" if node.timeout is None else f"it did not end within {node.timeout:g} s"
+    said = "its time was up" if node.timeout is None else f"it did not end within {text_of(node.timeout)} s"
     return ErrorInfo(type=ErrorType.TIMEOUT, error_class="builtins:TimeoutError", message=said)

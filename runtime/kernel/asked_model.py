@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.messages import CitationPart, ProviderPart, ToolCallPart
@@ -38,7 +39,7 @@ async def reply_of(model: ModelDriver, request: ModelRequest, show: ShowPiece | 
 def checked_reply(given: object) -> ModelReply:
     """Return a reply as it will be read back: checked, and a copy, because the driver may keep its own.
 
-    Raises for one that cannot be stored, because a driver may return anything.
+    Raises for one that cannot be stored, or whose tokens nobody can count, because a driver may return anything.
     """
     if not isinstance(given, ModelReply):
         raise TypeError(f"the model driver returned {type(given).__name__}, not a ModelReply")
@@ -47,4 +48,7 @@ def checked_reply(given: object) -> ModelReply:
             storable(part.arguments, f"the arguments of {part.name}")
         elif isinstance(part, ProviderPart | CitationPart):
             storable(part.data, f"the data of {part.provider}")
-    return msgspec.json.decode(msgspec.json.encode(given), type=ModelReply)
+    reply = msgspec.json.decode(msgspec.json.encode(given), type=ModelReply)
+    if reply.usage.total > LARGEST:
+        raise ValueError("the model driver returned a usage of more tokens than 64 bits can count")
+    return reply

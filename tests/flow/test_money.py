@@ -30,6 +30,20 @@ async def test_a_limit_on_cost_needs_prices() -> None:
     assert (failed.failure, failed.attempt) == (FailureClass.CONFIG, 0)
 
 
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("1e99999999", "at most 40 digits before the point"),
+        ("1e-13", "no more than 12 decimals"),
+        ("-0.01", "0 or more"),
+        ("NaN", "0 or more"),
+    ],
+)
+def test_a_budget_that_nobody_counts_to_is_refused_as_the_limit_of_an_agent_is(amount: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"Budget: max_cost_usd: .*{said}"):
+        Budget(max_cost_usd=Decimal(amount))
+
+
 @pytest.mark.parametrize("of", ["run", "node"])
 async def test_a_model_without_a_price_is_not_asked_under_a_limit_on_cost_unless_that_is_ignored(of: str) -> None:
     budget = DOLLAR if of == "node" else Budget()

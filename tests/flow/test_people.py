@@ -313,6 +313,17 @@ async def test_what_ends_well_while_the_run_fails_is_held_for_nobody_and_does_no
     assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 1, "b": 2})
 
 
+async def test_the_limit_of_a_month_is_told_to_the_second() -> None:
+    clock = HandClock()
+    options = RunOptions(pause_before=("a",), step_timeout=30 * DAY, longest_wait=0.0)
+    async with trail_of(clock) as trail:
+        await trail.run(Workflow("t").noop("a").build(), session="f", options=options)
+        clock.advance(30 * DAY)
+        await trail.flow("f").resume(Workflow("t").noop("a").build())
+        why = await trail.flow("f").why()
+    assert why.verdict.endswith("step_timeout is 2592000, and it was 2592000.000")
+
+
 async def test_several_questions_are_open_at_once_and_answered_in_any_order() -> None:
     world, clock = World(), HandClock()
     flow = (

@@ -7,10 +7,12 @@ import pytest
 from pydantic import Field
 
 from steptrail import ToolEffect, tool
+from steptrail.events import InferenceFailed
+from steptrail.models import PriceTable, Usage
 from steptrail.projections.broadcast import BroadcastConfig
 from steptrail.projections.broadcast.fold import envelopes_of
 from steptrail.serialization import SlimAgentStateSerializer, SlimSerializationConfig
-from steptrail.testing import Recording, ReplayMismatch, call, replay
+from steptrail.testing import Recording, ReplayMismatch, call, replay, say
 from tests.runner.kit import agent_of, run, trail_of
 
 LONG = 10**30
@@ -63,3 +65,14 @@ async def test_a_long_argument_is_broadcast_and_a_replay_that_differs_shows_it()
 
     with pytest.raises(ReplayMismatch, match=str(LONG + 1)):
         await replay(agent_of([]).with_tools(other).build(), Recording("s", history))
+
+
+@pytest.mark.parametrize("tokens", [2**63 - 1, 2**63, 10**45])
+async def test_a_usage_that_nobody_can_count_fails_its_call_and_has_no_cost(tokens: int) -> None:
+    prices = PriceTable.of({"*": {"input": "3", "output": "15"}}, version="1")
+    ran = await run(agent_of([say("done", usage=Usage(input=tokens))]).with_prices(prices).build())
+    if tokens < 2**63:
+        assert str(ran.result.cost) == "27670116110564.327421 USD"
+    else:
+        assert ran.ending == ("failed", "error")
+        assert "more tokens than 64 bits" in ran.one(InferenceFailed).error.message

@@ -8,7 +8,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.errors import SessionNotFound
-from steptrail.domain.shared.parent import session_for_call
+from steptrail.domain.shared.parent import ParentRef, session_for_call
 from steptrail.domain.usage import Usage
 from steptrail.hooks import Critique, SelfCritic
 from steptrail.runtime.agent.agent import Agent
@@ -55,6 +55,27 @@ async def test_every_session_below_stands_under_the_one_whose_call_it_was_with_i
         below = await trail.tree(session_for_call("s:1:1:0"))
         assert [each.run.name for _, each in below.walk()] == ["outer", "inner"]
         assert [each.run.name for _, each in (await trail.tree("alone")).walk()] == ["other"]
+
+
+async def test_a_tree_that_is_wide_is_looked_through_once_and_one_that_leads_back_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent, looks = scripted("kid", "Done.").build(), list[ParentRef]()
+
+    def counted(above: ParentRef) -> str:
+        looks.append(above)
+        return f"{above.kind}:{above.session}"
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        for number in range(50):
+            above = ParentRef(kind="agent", session="s", execution="s:1", effect=f"s:1:1:{number}")
+            await trail.run(agent, "go", session=f"kid-{number}", parent=above)
+        back = ParentRef(kind="agent", session="kid-0", execution="kid-0:1", effect="kid-0:1:1:0")
+        await trail.run(agent, "go", session="s", parent=back)
+        monkeypatch.setattr(ParentRef, "stream", property(counted))
+        tree = await trail.tree("s")
+    assert [each.run.session_id for each in tree.children] == [f"kid-{number}" for number in range(50)]
+    assert len(looks) < 250
 
 
 def test_a_session_that_is_not_there_has_no_tree() -> None:

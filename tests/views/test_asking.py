@@ -2,13 +2,15 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
-from steptrail import AgentBuilder, Steptrail, tool
+from steptrail import AgentBuilder, ErrorPolicy, Steptrail, tool
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import from_datetime
+from steptrail.models import ModelReply, ModelRequest
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 from steptrail.projections.asking.statements import Period, Questions
 from steptrail.projections.asking.stats import StatsQuestion
@@ -145,6 +147,31 @@ def test_the_blocking_twin_answers_the_same(store_url: str) -> None:
         assert (page.count().runs, trail.views.stats().total.runs, list(trail.views.failures())) == (1, 1, [])
         assert trail.views.of("t").of("t").runs().rows == page.rows
         assert trail.views.of("u").runs().rows == []
+
+
+async def test_names_that_are_as_long_as_they_may_be_are_counted_and_found(store_url: str) -> None:
+    def name(seed: int) -> str:  # of letters in no order, which no database makes shorter
+        letters = Random(seed)  # noqa: S311
+        return "".join(chr(letters.randint(0x4E00, 0x9FA5)) for _ in range(1_000))
+
+    error = type(name(1), (RuntimeError,), {"__module__": name(2)})
+
+    def broken(request: ModelRequest) -> ModelReply:
+        raise error(name(3))
+
+    model = ScriptedModel([call(name(4)), broken], name=name(5))
+    policy = ErrorPolicy.ignore_tool_errors()
+    agent = AgentBuilder(name(6)).with_model(model).with_error_policy(policy).build()
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(agent, "hi", session="a", metadata={"tenant": name(7), "tags": {name(8): name(9)}})
+        for asked in (
+            RunFilter(agent=name(6), model=name(5), tenant=name(7)),
+            RunFilter(tool=name(4)),
+            RunFilter(tags={name(8): name(9)}, error_class=f"{name(2)}:{name(1)}"),
+        ):
+            assert [row.stream for row in (await trail.views.runs(asked)).rows] == ["agent:a"]
+        assert (await trail.views.stats(agent=name(6), tenant=name(7))).total.runs == 1
+        assert list(await trail.views.verify()) == []
 
 
 async def test_both_databases_answer_every_question_alike(postgres_url: str, tmp_path: object) -> None:

@@ -6,7 +6,7 @@ from typing import cast
 from steptrail.domain.flow.kinds.conditions import holds
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
-from steptrail.domain.flow.kinds.values import has_type, identity, number_in
+from steptrail.domain.flow.kinds.values import has_type, identity, number_in, text_of
 from steptrail.domain.flow.nodes import CheckSpec, Expression, GateNode, GuardianNode, OnFail
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.route import Route
@@ -83,9 +83,9 @@ def _wrong(check: CheckSpec, value: JsonValue, means: NodeMeans) -> str | None:
 def _outside(number: float, check: CheckSpec, words: str) -> str | None:
     least, most = number_in(check.settings.get("min")), number_in(check.settings.get("max"))
     if least is not None and number < least:
-        return f"{words} {number:g}, less than {least:g}"
+        return f"{words} {text_of(number)}, less than {text_of(least)}"
     if most is not None and number > most:
-        return f"{words} {number:g}, more than {most:g}"
+        return f"{words} {text_of(number)}, more than {text_of(most)}"
     return None
 
 

@@ -6,6 +6,7 @@ from steptrail.domain.digests import digest_of
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen
 from steptrail.domain.flow.kinds.templates import rendered
+from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import HumanNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.instants import to_datetime
@@ -79,7 +80,7 @@ def expired(node: HumanNode, at: int, schemas: Schemas) -> Evaluated:
     """
     match node.on_timeout:
         case "fail":
-            waited = f" within {node.expires:g} s" if node.expires is not None else ""
+            waited = f" within {text_of(node.expires)} s" if node.expires is not None else ""
             raise NodeFault(FailureClass.EXPIRED, f"timed out: nobody answered{waited}")
         case "skip":
             return _result(node, PersonsAnswer(meta={"timeout": True, "skipped": True}), at, is_approved=False)

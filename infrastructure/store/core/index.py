@@ -39,6 +39,8 @@ WAIT_COLUMNS: tuple[LiteralString, ...] = (
     "waits_on",
 )
 
+_MOST_MARKS = 500
+"""So many values are parameters of their own. Of 65,535 PostgreSQL takes no more, and SQLite may of 32,766."""
 _LONGEST = 500
 """Characters of a name; people give names, and a row is read with 99 others."""
 
@@ -150,7 +152,9 @@ def _found(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString, LiteralS
         ("fork_of", asked.forked_from),
     )
     for column, values in among:
-        if values is not None:
+        if values is not None and len(values) > _MOST_MARKS:
+            demand(f"s.{column} IN ({dialect.each_of})", _array(values))
+        elif values is not None:
             demand(f"s.{column} IN ({_marks(mark, len(values))})", *values)
     if asked.roots:
         demand("s.parent IS NULL")
@@ -189,7 +193,7 @@ def _numbers(asked: IndexQuery, dialect: Dialect) -> tuple[LiteralString | None,
         found.append(
             f"SELECT number FROM {schema}streams WHERE standing = 'working' AND id NOT IN ({dialect.each_of})"  # noqa: S608
         )
-        parameters.append(msgspec.json.encode(sorted(asked.unless_leased)).decode())
+        parameters.append(_array(sorted(asked.unless_leased)))
     if asked.moved_by is not None:
         found.append(_MOVED.format(schema=schema, mark=mark))
         parameters.append(asked.moved_by)
@@ -212,6 +216,10 @@ _MOVED: LiteralString = (
     "OR coalesce(c.due_at <= {mark} AND c.damage IS NULL, false) "
     "FROM {schema}streams c WHERE c.id = b.id), true)) moved"
 )
+
+
+def _array(values: Sequence[str]) -> str:
+    return msgspec.json.encode(values).decode()
 
 
 def _marks(mark: LiteralString, number: int) -> LiteralString:

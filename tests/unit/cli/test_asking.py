@@ -93,6 +93,7 @@ def test_a_small_cost_does_not_look_like_none(typed: Type) -> None:
     with Steptrail.open_sync() as trail:
         trail.run(agent, "hi", session="a")
     assert "cost    $0.000020" in typed("stats").lines
+    assert "$0.000020" in typed("runs", "--order", "dearest").lines[1].split()
 
 
 def test_a_name_that_is_cut_in_lists_is_no_damage_and_is_found(typed: Type) -> None:

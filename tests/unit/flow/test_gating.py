@@ -15,7 +15,7 @@ from steptrail.domain.json_value import JsonValue
 from tests.unit.flow.means import means
 
 SEEN = Seen(
-    vars={"ok": True, "no": False, "title": "abc", "n": 5, "list": [1], "empty": "", "null": None},
+    vars={"ok": True, "no": False, "title": "abc", "n": 5, "cents": 1_234_568, "list": [1], "empty": "", "null": None},
     successors=("next", "repair", "other"),
 )
 
@@ -120,6 +120,8 @@ def test_a_check_holds(kind: str, path: str, settings: dict[str, JsonValue]) -> 
         ("length", "title", {"max": 2}, "title: its length is 3, more than 2"),
         ("length", "n", {"max": 2}, "n: it has no length"),
         ("range", "n", {"min": 6}, "n: it is 5, less than 6"),
+        ("range", "cents", {"max": 1_234_567}, "cents: it is 1234568, more than 1234567"),
+        ("range", "cents", {"min": 1_234_568.5}, "cents: it is 1234568, less than 1234568.5"),
         ("range", "title", {"min": 6}, "title: it is no number"),
         ("range", "ok", {"min": 0}, "ok: it is no number"),
         ("pattern", "title", {"pattern": "^b"}, "title: it does not fit '^b'"),

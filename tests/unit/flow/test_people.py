@@ -117,13 +117,14 @@ def test_an_edit_changes_the_variables_and_a_rejected_one_does_not() -> None:
     assert answered(human("input"), PersonsAnswer(data=data), 0).sets == {"review_approved": True}
 
 
-def late(node_type: Any = "approval", **settings: Any) -> Evaluated:
-    return expired(human(node_type, expires=60, **settings), 0, SCHEMAS)
+def late(node_type: Any = "approval", expires: float = 60, **settings: Any) -> Evaluated:
+    return expired(human(node_type, expires=expires, **settings), 0, SCHEMAS)
 
 
-def test_nobody_in_time_is_a_failure_that_says_so() -> None:
-    with pytest.raises(NodeFault, match="timed out: nobody answered within 60 s") as caught:
-        late()
+@pytest.mark.parametrize("seconds", [60, 0.5, 30 * 86_400, 1_234_567.25])
+def test_nobody_in_time_is_a_failure_that_says_so(seconds: float) -> None:
+    with pytest.raises(NodeFault, match=f"timed out: nobody answered within {seconds} s$") as caught:
+        late(expires=seconds)
     assert caught.value.failure is FailureClass.EXPIRED
 
 

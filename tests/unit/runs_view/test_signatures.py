@@ -100,6 +100,7 @@ def test_no_two_tenants_are_kept_alike() -> None:
 def test_a_text_has_nothing_that_a_database_refuses() -> None:
     assert plain("a\0b\ud800c") == "ab?c"
     assert plain("x" * 1000) == "x" * 400
+    assert (plain("é" * 1000), plain("\N{GRINNING FACE}" * 1000)) == ("é" * 300, "\N{GRINNING FACE}" * 150)
 
 
 def test_a_duration_fits_into_a_column() -> None:
