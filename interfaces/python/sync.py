@@ -260,10 +260,10 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
 
     def close(self) -> None:
         """Close the store and end the loop. Safe to call twice, and from several threads: all wait for the end."""
-        if not self._portal.is_open:
+        if self._portal.is_over:
             return
         refuse_inside_a_loop()  # it would wait there for who is closing it, and that one for the loop
         with self._closing:
-            if self._portal.is_open:
+            if not self._portal.is_over:
                 self._portal.call(self._asynchronous.close())
                 self._portal.close()
