@@ -131,7 +131,7 @@ async def test_a_fork_may_come_before_its_source_and_without_it_is_told_when_all
         assert (await look.session("fork").state()).output == "again"
 
 
-async def test_a_fork_of_a_fork_whose_source_is_missing_is_no_damage_and_the_missing_one_is_named(tmp_path: Path) -> None:
+async def test_a_fork_of_a_fork_without_the_first_source_is_no_damage_and_that_one_is_named(tmp_path: Path) -> None:
     clock, steps = ManualClock(), agent_of(["Done.", "again", "and again"]).build()
     async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
         await trail.run(steps, "hi", session="source")
