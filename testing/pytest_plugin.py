@@ -6,6 +6,7 @@ pytest loads it by itself where Steptrail is installed. Importing it needs pytes
 import asyncio
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from steptrail.testing.replay_model import Match
 
 _OPTION = "--steptrail-record"
 _SESSION = "recorded"
+_LONGEST_NAME = 150
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,6 +115,14 @@ class Cassettes:
             raise
 
 
+def _name(test: str) -> str:
+    """Return a name for the files of a test that no other test of its module has, classes and parameters included."""
+    whole = test.partition("::")[2].removesuffix("]").replace("::", "-").replace("[", "-", 1)
+    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", whole)[:_LONGEST_NAME].strip("-")
+    # What cannot stand in the name of a file on every system may be all that two tests differ in.
+    return name if name == whole else f"{name}-{sha256(whole.encode()).hexdigest()[:8]}"
+
+
 def _compare_inputs(recording: Recording, given: Message) -> None:
     recorded = recording.started.input
     if recorded != given:
@@ -132,10 +142,9 @@ def steptrail_session(tmp_path: Path) -> Iterator[TestTrail]:
 def steptrail_cassette(request: pytest.FixtureRequest, steptrail_session: TestTrail) -> Cassettes:
     """The recorded runs of this test."""
     test: pytest.Item = request.node
-    name = re.sub(r"[^A-Za-z0-9._=+-]+", "-", test.name).strip("-")
     return Cassettes(
         steptrail_session,
-        test.path.parent / "cassettes" / test.path.stem / f"{name}.jsonl",
+        test.path.parent / "cassettes" / test.path.stem / f"{_name(test.nodeid)}.jsonl",
         test=test.nodeid,
         records=bool(test.config.getoption(_OPTION)),
         redacted=list(test.config.getini("steptrail_redact")),

@@ -74,6 +74,40 @@ def test_given_a_recorded_test_then_it_passes_without_the_model_and_the_tools(sh
     assert (shop.path / "ledger").read_text() == "real\n" * 3
 
 
+def test_given_tests_that_differ_in_their_class_or_in_a_sign_of_a_parameter_then_each_has_its_own_recording(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        test_shop="""
+        import pytest
+        from steptrail import AgentBuilder
+        from steptrail.testing import ScriptedModel
+
+        def answer(cassette, text):
+            agent = AgentBuilder("shop").with_model(ScriptedModel([text])).build()
+            assert cassette.run(agent, "What is there?").output == text
+
+        class TestTea:
+            def test_it(self, steptrail_cassette):
+                answer(steptrail_cassette, "tea")
+
+        class TestCoffee:
+            def test_it(self, steptrail_cassette):
+                answer(steptrail_cassette, "coffee")
+
+        @pytest.mark.parametrize("text", ["tea?", "tea!", "a/b", "a-b", "-", "long " * 19, "1"])
+        @pytest.mark.parametrize("again", ["long " * 19])
+        def test_text(steptrail_cassette, text, again):
+            answer(steptrail_cassette, text)
+        """
+    )
+    run(pytester, "--steptrail-record").assert_outcomes(passed=9)
+    run(pytester).assert_outcomes(passed=9)
+    recorded = {path.name for path in (pytester.path / "cassettes" / "test_shop").iterdir()}
+    assert len(recorded) == 9
+    assert recorded > {"TestTea-test_it.jsonl", "TestCoffee-test_it.jsonl"}
+
+
 def test_given_an_agent_that_changed_then_the_replay_names_the_difference_and_how_to_record_again(
     shop: pytest.Pytester,
 ) -> None:
