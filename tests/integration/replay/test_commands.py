@@ -394,3 +394,21 @@ async def test_given_what_was_stored_for_a_worker_then_what_came_before_it_began
         builder = shop("Some.", "None.", "Three.")
         await did(trail, builder.build())
         await again(builder, trail)
+
+
+@tool(effect=ToolEffect.UNSAFE, approval=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return f"paid {cents}"
+
+
+async def test_given_questions_to_people_then_their_answers_come_again_and_when_they_expired_is_no_difference() -> None:
+    builder = AgentBuilder("till").with_tools(pay)
+    builder.with_model(ScriptedModel([calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid one."]))
+    async with Steptrail.open("sqlite:///:memory:") as trail:  # its clock goes on between an event and what follows
+        asked = await trail.run(builder.build(), "Pay.", session="s")
+        yes, no = (each.id for each in asked.state.open_approvals)
+        await trail.session("s").approve(yes, by="ana", arguments={"cents": 3})
+        await trail.session("s").deny(no, by="ben", reason="too much")
+        await trail.session("s").resume(builder.build())
+        await again(builder, trail)
