@@ -131,7 +131,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         projections: "Sequence[Projection[Any]]" = (),
         engine: str | None = None,
     ) -> "SyncSteptrail":
-        """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
+        """Open the blocking twin, which has the same methods but `stream` and `work`, on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
         settings: dict[str, Any] = {"durability": durability, "clock": clock, "telemetry": telemetry, "engine": engine}
