@@ -240,7 +240,8 @@ def test_threads_that_ask_first_at_the_same_moment_have_the_same_read_models_and
     began = TrailViews.__init__
     monkeypatch.setattr(TrailViews, "__init__", slowly)
     with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail, ThreadPoolExecutor(4) as threads:
-        assert len({answer.as_of for answer in threads.map(lambda _: trail.views.runs(), range(4))}) == 1
+        asked = [threads.submit(lambda: trail.views.runs()) for _ in range(4)]
+        assert len({each.result().as_of for each in asked}) == 1
     assert len(made) == 1
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("steptrail-views")]
 
@@ -255,4 +256,5 @@ def test_what_stands_behind_a_handle_is_opened_once_by_whichever_loop_asks_first
 
     views = TrailViews(slowly, cast("Any", None), lambda: 0)
     with ThreadPoolExecutor(4) as threads:
-        assert len({id(each) for each in threads.map(lambda _: views.all, range(4))}) == len(opened) == 1
+        asked = [threads.submit(lambda: views.all) for _ in range(4)]
+    assert len({id(each.result()) for each in asked}) == len(opened) == 1
