@@ -82,9 +82,9 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
     ) -> FlowResult:
         """Let a run that failed, met a limit or was stopped go on: what had failed or was cut off is tried again.
 
-        What was finished is not run again. Limits count anew. A `run` that asks again for the retried input, or its key,
-        gets the result of the newest retry. Raises `SessionNotFound`, and `CommandRejected` for a run that is open or
-        has completed.
+        What was finished is not run again. Limits count anew. A `run` that asks again for the retried input, or its
+        key, gets the result of the newest retry. Raises `SessionNotFound`, and `CommandRejected` for a run that is open
+        or has completed.
         """
         return await self._control.retry(a_flow(flow), strict=strict, options=options, reason=reason, by=by, key=key)
 
