@@ -267,5 +267,7 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
         refuse_inside_a_loop()  # it would wait there for who is closing it, and that one for the loop
         with self._closing:
             if not self._portal.is_over:
-                self._portal.call(self._asynchronous.close())
-                self._portal.close()
+                try:
+                    self._portal.call(self._asynchronous.close())
+                finally:
+                    self._portal.close()

@@ -7,8 +7,10 @@ from concurrent.futures import CancelledError, Future
 
 import pytest
 
+from steptrail import Steptrail
 from steptrail.errors import StoreUnavailable
 from steptrail.infrastructure.portal import Portal
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 
 PATIENCE = 20.0
 
@@ -54,3 +56,21 @@ def test_given_a_loop_that_is_ending_then_what_comes_in_is_refused_and_does_not_
         running.result(PATIENCE)
     with pytest.raises(StoreUnavailable, match="the trail is closed"):
         late.result(PATIENCE)
+
+
+def test_given_a_store_that_cannot_be_closed_then_the_loop_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(threading.enumerate())
+    trail = Steptrail.open_sync("sqlite:///:memory:")
+    close = RecorderEventStore.close
+
+    async def close_and_fail(self: RecorderEventStore) -> None:
+        await close(self)
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(RecorderEventStore, "close", close_and_fail)
+    with pytest.raises(StoreUnavailable, match="the disk is full"):
+        trail.close()
+    assert not [each.name for each in set(threading.enumerate()) - before if each.name == "steptrail-loop"]
+    trail.close()
+    with pytest.raises(StoreUnavailable, match="the trail is closed"):
+        trail.runs()
