@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -33,29 +33,29 @@ class Portal:
     def __init__(self) -> None:
         self._over: asyncio.Future[None] | None = None
         self._process = os.getpid()
-        self._is_ending = False
         refuse_inside_a_loop()
         self._loop = asyncio.new_event_loop()
         self._over = self._loop.create_future()
+        self._entering, self._is_ending = threading.RLock(), False
         self._thread = threading.Thread(target=_work, args=(self._loop, self._over), name="steptrail-loop", daemon=True)
         self._thread.start()
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the loop runs, in this process."""
-        return self._over is not None and not self._loop.is_closed() and os.getpid() == self._process
+        """Tell whether the loop takes work, in this process."""
+        return not self.is_over and not self._is_ending
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the loop has ended, or is that of another process."""
+        return self._over is None or self._loop.is_closed() or os.getpid() != self._process
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end. A `KeyboardInterrupt` cancels it first, which pauses the run.
 
         Raises `StoreUnavailable` after `close`, when that cancels it, and in a process that was forked since.
         """
-        try:
-            self._check_usable()
-        except BaseException:
-            work.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._begin(work)
         try:
             return future.result()
         except CancelledError:
@@ -65,12 +65,13 @@ class Portal:
         except KeyboardInterrupt:
             future.cancel()
             # The task still has its pause to write. What other threads run here goes on.
-            asyncio.run_coroutine_threadsafe(_ended(work), self._loop).result()
+            with suppress(StoreUnavailable):
+                self._begin(_ended(work)).result()
             raise
 
     def close(self) -> None:
         """Cancel what other threads still run here, then end the loop and its thread. Safe to call twice."""
-        if self.is_open:
+        if not self.is_over:
             self._wind_up(None)
             self._thread.join()
 
@@ -87,16 +88,25 @@ class Portal:
         self._wind_up(self.on_drop)
 
     def _wind_up(self, close: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
-        self._is_ending = True
-        if self._over is not None:
-            asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
+        with self._entering:
+            if self._over is not None and not self._is_ending:
+                self._is_ending = True
+                asyncio.run_coroutine_threadsafe(_end(self._over, close), self._loop)
 
-    def _check_usable(self) -> None:
-        if os.getpid() != self._process:
-            raise StoreUnavailable("this trail was opened before this process was forked: open it again in the child")
-        if not self.is_open:
-            raise StoreUnavailable("the trail is closed: open it again")
-        refuse_inside_a_loop()
+    def _begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        try:
+            if os.getpid() != self._process:
+                forked = "this trail was opened before this process was forked: open it again in the child"
+                raise StoreUnavailable(forked)
+            with self._entering:
+                # The loop does not look again at what comes in after its end, and nobody would hear of it.
+                if not self.is_open:
+                    raise StoreUnavailable("the trail is closed: open it again")
+                refuse_inside_a_loop()
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
+            raise
 
 
 def _work(loop: asyncio.AbstractEventLoop, over: "asyncio.Future[None]") -> None:

@@ -18,9 +18,11 @@ _OF_ONE_PROCESS: dict[str, object] = {
     "attempt": 1,
     "deadline": None,
     "delay_seconds": 0.0,
+    "digest": "",
     "draw": 0.0,
     "due_at": 0,
     "duration_seconds": 0.0,
+    "expires_at": 0,
     "segment": 1,
     "step_seconds": 0.0,
     "until": None,
@@ -43,9 +45,10 @@ def normalise(events: Iterable[stored.AgentEvent]) -> tuple[stored.AgentEvent, .
     Taken away, because going on adds it: `execution.resumed`, and the votes and the decision of the guards about it.
     Taken away, because it was lost and made again: a model call that a crash interrupted, and the interruption and the
     second start of a tool call that was started anew. An unsafe call is not started anew: its unknown outcome stays, as
-    a difference. Made equal, because no two processes agree on it: attempts, durations, delays, due times, segments,
-    workers, and what votes say of time and of segments. What follows one another of calls, which may have run side by
-    side, is put in the order of the calls. Everything else is left as it is, in its order.
+    a difference. Made equal, because no two processes agree on it: attempts, durations, delays, due times, when a
+    question expires, segments, workers, the digest of a fork's past, and what votes say of time and of segments. What
+    follows one another of calls, which may have run side by side, is put in the order of the calls. Everything else is
+    left as it is, in its order.
     """
     kept: list[stored.AgentEvent] = []
     lost: set[int] = set()

@@ -6,7 +6,7 @@ of them. Any other found the session at rest; the replaying process gives it aga
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from steptrail.domain.agent.call_phases import CallPhase
@@ -64,7 +64,8 @@ _AT_REST = frozenset({Phase.ABSENT, Phase.IDLE, Phase.PENDING, Phase.PAUSED, Pha
 class Command:
     """A command to the session, as the event that it led to.
 
-    `effect_id` is the call that a verdict is about, `metadata` is the metadata that came with an input.
+    `effect_id` is the call that a verdict is about, `metadata` is the metadata that came with an input. A message that
+    `goes_on` resumed the session too.
     """
 
     version: int
@@ -72,6 +73,7 @@ class Command:
     event: AgentEvent
     effect_id: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    goes_on: bool = False
 
 
 @dataclass(kw_only=True)
@@ -246,7 +248,10 @@ class RecordedRun:
         self._crashed, self._running, self._inference = {**self._crashed, **self._running}, {}, None
         said = self.commands[-1] if self.commands else None
         if said is not None and self._is_fresh and isinstance(said.event, MessagesAppended):
-            return  # to say something to a session at rest is to resume it
+            # To say something to a session at rest, and not only to post it, is to resume it.
+            self.commands[-1] = replace(said, goes_on=True)
+            self._is_fresh = False
+            return
         if not in_flight and not _rests(state):
             # The process died between two effects: what was lost is only what the machine concludes again.
             if any(given is not None for given in (event.limits, event.error_policy, event.agent, event.context)):

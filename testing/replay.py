@@ -157,22 +157,25 @@ class _Driver:
         said = _said(agent, command.event)
         match command.event:
             case ExecutionStarted(input=None) as retry:
-                await session.retry(
-                    agent,
-                    by=retry.by,
-                    reason=retry.reason,
-                    limits=retry.agent.limits if "limits" in retry.overrides else None,
-                    error_policy=retry.agent.error_policy if "error_policy" in retry.overrides else None,
-                    key=retry.key,
-                    context=said,
-                )
-            case ExecutionStarted(input=Message() as given, by=by, key=key):
+                settings: dict[str, Any] = {
+                    "by": retry.by,
+                    "reason": retry.reason,
+                    "limits": retry.agent.limits if "limits" in retry.overrides else None,
+                    "error_policy": retry.agent.error_policy if "error_policy" in retry.overrides else None,
+                    "key": retry.key,
+                }
+                is_later = retry.worker is None
+                await (session.requeue(**settings) if is_later else session.retry(agent, context=said, **settings))
+            case ExecutionStarted(input=Message() as given, by=by, key=key, worker=worker):
                 began, history, self._began, self._history = self._began, self._history, None, ()
                 if began is None and not command.metadata:
                     # The same words may have been said before, and are not to be taken for the same command.
-                    await session.send(agent, given, by=by, key=key, context=said)
+                    say = session.post if worker is None else session.send
+                    await say(agent, given, by=by, key=key, context=said)
                     return
-                await self.trail.run(
+                parent = {"parent": began.parent} if began is not None and began.parent is not None else {}
+                begin: Any = self.trail.start if worker is None else self.trail.run
+                await begin(
                     agent,
                     given,
                     session=self._session,
@@ -180,9 +183,9 @@ class _Driver:
                     key=key,
                     context=said,
                     metadata=dict(command.metadata),
-                    parent=began.parent if began is not None else None,
                     history=history,
                     on_commit=self._on_commit,
+                    **parent,
                 )
             case SessionForked() as fork:
                 self._began, self._history = None, ()
@@ -194,10 +197,11 @@ class _Driver:
                     reason=fork.reason,
                     metadata=dict(fork.metadata),
                 )
-            case ExecutionResumed(limits=limits, error_policy=policy):
-                await session.resume(agent, limits=limits, error_policy=policy, context=said)
+            case ExecutionResumed(limits=limits, error_policy=policy, by=by):
+                await session.resume(agent, limits=limits, error_policy=policy, by=by, context=said)
             case MessagesAppended(messages=messages, by=by, key=key):
-                await session.send(agent, messages[0], by=by, key=key)
+                say = session.send if command.goes_on else session.post
+                await say(agent, messages[0], by=by, key=key)
             case PauseRequested(by=by, reason=reason, key=key):
                 await session.pause(by=by, reason=reason, key=key)
             case PauseLifted(by=by, reason=reason, key=key):

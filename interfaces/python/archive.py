@@ -57,9 +57,7 @@ class Archived:
     @property
     def forked_from(self) -> str | None:
         """The stream whose past it shares; None when it is no fork."""
-        kind = KINDS.of(self.stream)
-        past = kind.machine.forked_from(self.commits[0].events[0][1]) if kind is not None else None
-        return past.stream if past is not None else None
+        return _source(self.stream, self.commits[0].events[0][1])
 
     @classmethod
     def load(cls, path: Path | str) -> "Archived":
@@ -110,23 +108,42 @@ async def unarchived(trail: "Steptrail", archived: Iterable[Archived]) -> None:
     store = trail.store
     if not isinstance(store, RecorderEventStore):
         raise ConfigurationError("an archive is taken out into a store that was opened at an address")
-    forks: dict[str, str] = {}
+    forks, missing = list[str](), None
     for each in archived:
         await each.restore(store)
-        if (source := each.forked_from) is not None:
+        if each.forked_from is not None:
             # It is read with the past that it shares, which may come later.
-            forks[each.stream] = source
+            forks.append(each.stream)
         else:
             await _list(trail, store, each.stream)
-    alone = {fork: source for fork, source in forks.items() if not await store.version(source)}
-    for fork in forks.keys() - alone.keys():
-        await _list(trail, store, fork)
-    if alone:
-        fork, source = next(iter(alone.items()))
+    for stream in forks:
+        if (gap := await _gap(store, stream)) is None:
+            await _list(trail, store, stream)
+        missing = missing or gap
+    if missing is not None:
+        fork, source = missing
         raise ConfigurationError(
             f"session {id_of(fork)} is a fork of {id_of(source)}, which is in none of the files and not in this store: "
             "repeat this with the file of that session too"
         )
+
+
+async def _gap(store: EventStore, stream: str) -> tuple[str, str] | None:
+    """Return the fork whose source is not there, and that source, among all that a stream goes on from."""
+    fork, source = "", stream
+    while await store.version(source):
+        fork, (first, *_) = source, (await store.read(source, limit=1)).records
+        found = _source(fork, first.event)
+        if found is None:
+            return None
+        source = found
+    return fork, source
+
+
+def _source(stream: str, first: Event) -> str | None:
+    kind = KINDS.of(stream)
+    past = kind.machine.forked_from(first) if kind is not None else None
+    return past.stream if past is not None else None
 
 
 async def _list(trail: "Steptrail", store: RecorderEventStore, stream: str) -> None:

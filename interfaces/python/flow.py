@@ -21,7 +21,7 @@ from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.run_stream import RunStream
 
@@ -175,7 +175,7 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
             node=node,
             action=action,
             by=by,
-            sets={name: to_json_value(value, f"set.{name}") for name, value in (set or {}).items()},
+            sets=to_json_values(set, "set"),
             unsets=a_row(unset, "unset"),
             targets=None if targets is None else a_row(targets, "targets"),
             reason=reason,

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_row, a_whole
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
@@ -70,10 +70,11 @@ class Handle(Generic[S, E, X_co]):
         """
         if at is not None:
             a_whole(at, "`at`, a version,")
+        wanted = a_row(types, "`types`")
         if at == 0:
             return ()
-        if types:
-            found = await history_of_types(self._machine, self._env.store, self.stream_id, types, at=at)
+        if wanted:
+            found = await history_of_types(self._machine, self._env.store, self.stream_id, wanted, at=at)
         else:
             found = await history(self._machine, self._env.store, self.stream_id, at=at)
         return await self._of_what_is_there(found)

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from steptrail.domain.agent.events import AgentEvent, ExecutionStarted
+from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, SessionForked
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.errors import ConfigurationError, CorruptRecord, NotARecording, RecordTooNew
 from steptrail.domain.kernel.event import Event
@@ -99,7 +99,8 @@ class Recording:
         if len(records) != expected:
             raise NotARecording(f"{source} holds {len(records)} events and says that there are {expected}")
         for number, (before, record) in enumerate(pairwise(records), start=3):
-            if record.version <= before.version:
+            # The events of a fork are counted anew, after those of the past that it shares.
+            if record.version <= before.version and not isinstance(record.event, SessionForked):
                 why = f"it holds event {record.version}, and the line before it event {before.version}"
                 raise NotARecording(f"line {number} of {source} is out of order: {why}")
         return cls(session, agent_records(records), redacted)

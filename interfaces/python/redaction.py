@@ -7,7 +7,7 @@ redacted recording replays like any other.
 import json
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import orjson
 from msgspec import structs
@@ -25,11 +25,12 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.evolve import evolve_all, initial
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.digests import digest_of
+from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.events import FlowEvent, FlowStarted, NodeFailed, NodeFailureRecorded
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row
+from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.messages import Part, TextPart, ToolCallPart
+from steptrail.domain.messages import Message, MessageRole, Part, TextPart, ToolCallPart, ToolResultPart
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.recording import Recording
@@ -44,9 +45,10 @@ T = TypeVar("T")
 def redact(recording: Recording, keys: Collection[str]) -> Recording:
     """Return the recording without the values of these keys, however deep, in arguments and results of tools.
 
-    Case does not count. A result or an answer that is text is looked into when it is JSON. Prompts, errors, metadata
-    and data that only a provider can read stay as they are: look at those yourself before you share a recording.
-    Raises `ConfigurationError` for a text in the place of the keys, which would redact its letters.
+    So also in the conversation that a session began with. Case does not count. A result or an answer that is text is
+    looked into when it is JSON. Prompts, errors, metadata and data that only a provider can read stay as they are: look
+    at those yourself before you share a recording. Raises `ConfigurationError` for a text in the place of the keys,
+    which would redact its letters, and for a key that is no text.
     """
     if not (keys := a_row(keys, "`keys` to redact")):
         return recording
@@ -62,8 +64,8 @@ def redact(recording: Recording, keys: Collection[str]) -> Recording:
 def redact_flow(recording: FlowRecording, keys: Collection[str]) -> FlowRecording:
     """Return the recording of a run without the values of these keys, however deep, in all that its events hold.
 
-    So in inputs, variables, results, questions and answers, and in the recorded workflow. Case does not count. Texts
-    that were made of such values, such as prompts and errors, stay as they are.
+    So in inputs, variables, results, questions and answers, in messages and in what is told of artifacts, and in the
+    recorded workflow. Case does not count. Texts that were made of such values, such as prompts and errors, stay.
     """
     if not (keys := a_row(keys, "`keys` to redact")):
         return recording
@@ -88,7 +90,7 @@ def _made_true(event: AgentEvent, state: AgentState, requests: Requests) -> Agen
 
 class _Redaction:
     def __init__(self, keys: Collection[str]) -> None:
-        self._keys = {key.casefold() for key in keys}
+        self._keys = {a_text(key, "a key to redact").casefold() for key in keys}
 
     def event(self, event: AgentEvent) -> AgentEvent:
         match event:
@@ -120,8 +122,8 @@ class _Redaction:
         return structs.replace(event, **content) if content else event
 
     def _part(self, part: Part) -> Part:
-        if isinstance(part, TextPart):
-            # An answer in a type is JSON; any other text stays as it is.
+        if isinstance(part, TextPart | ToolResultPart):
+            # An answer in a type is JSON, and so are most results; any other text stays as it is.
             return structs.replace(part, text=result_text(self._within_text(part.text)))
         if not isinstance(part, ToolCallPart):
             return part
@@ -131,17 +133,21 @@ class _Redaction:
         return structs.replace(part, arguments=self._value(part.arguments), raw=raw)
 
     def _value(self, value: T) -> T:
-        return cast("T", self._without(cast("JsonValue", value)))
+        return cast("T", self._without(value))
 
-    def _without(self, value: JsonValue) -> JsonValue:
+    def _without(self, value: Any) -> object:
         match value:
             case dict():
-                return {
-                    key: REDACTED if key.casefold() in self._keys else self._without(inner)
-                    for key, inner in value.items()
-                }
+                inside = cast("dict[str, object]", value).items()
+                return {key: REDACTED if key.casefold() in self._keys else self._without(each) for key, each in inside}
             case list():
-                return [self._without(inner) for inner in value]
+                return [self._without(each) for each in cast("list[object]", value)]
+            case tuple():
+                return tuple(self._without(each) for each in cast("tuple[object, ...]", value))
+            case Message(role=MessageRole.ASSISTANT | MessageRole.TOOL, parts=parts):
+                return structs.replace(value, parts=tuple(self._part(part) for part in parts))
+            case Artifact(meta=meta):
+                return structs.replace(value, meta=self._value(meta))
             case _:
                 return value
 
@@ -152,5 +158,5 @@ class _Redaction:
             content: JsonValue = orjson.loads(result)
         except orjson.JSONDecodeError:
             return result
-        kept = self._without(content)
+        kept = self._value(content)
         return result if kept == content else json.dumps(kept, ensure_ascii=False)

@@ -19,7 +19,7 @@ from steptrail.runtime.flow.owner import OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.json_form import to_json_value
+from steptrail.runtime.kernel.json_form import to_json_value, to_json_values
 from steptrail.runtime.kernel.key_session import session_or_unnamed
 from steptrail.runtime.kernel.live_updates import OnUpdate
 
@@ -74,15 +74,12 @@ def _start(flow: BuiltWorkflow, said: object, worker: str | None, given: _Given)
     options = given["options"]
     if options is not None and not isinstance(options, RunOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"the options of a run are RunOptions, not {type(options).__name__}")
-    given_vars = given["vars"]
-    if given_vars is not None and not isinstance(given_vars, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"vars: Expected `object`, got `{type(given_vars).__name__}`")
     return StartFlow(
         flow=brought(a_flow(flow)),
         worker=worker,
         options=options or flow.definition.options,
         input=to_json_value(said, "input"),
-        vars={name: to_json_value(value, f"vars.{name}") for name, value in (given_vars or {}).items()},
+        vars=to_json_values(given["vars"], "vars"),
         messages=a_row(given["messages"], "messages"),
         artifacts=a_row(given["artifacts"], "artifacts"),
         context=to_json_value(given["context"], "context"),

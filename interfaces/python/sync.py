@@ -167,7 +167,7 @@ class SyncSession(Twin[Session]):
 
     def __init__(self, portal: Portal, session: Session) -> None:
         super().__init__(portal, session)
-        self.session_id, self.stream_id = session.session_id, session.stream_id
+        self.session_id, self.stream_id, self.id = session.session_id, session.stream_id, session.id
 
     send = blocking(Session.send)
     post = blocking(Session.post)
@@ -235,6 +235,8 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
     retain = blocking(Steptrail.retain)
     finish_erasing = blocking(Steptrail.finish_erasing)
     erasure = blocking(Steptrail.erasure)
+    check_not_erased = blocking(Steptrail.check_not_erased)
+    fleet = blocking(Steptrail.fleet)
     find = fetched(Steptrail.find, SyncSession)
     find_any = fetched(Steptrail.find_any, SyncHandle)
     session = made(Steptrail.session, SyncSession)
@@ -260,10 +262,12 @@ class SyncSteptrail(HasListeners, Twin[Steptrail], BlockingClosing):
 
     def close(self) -> None:
         """Close the store and end the loop. Safe to call twice, and from several threads: all wait for the end."""
-        if not self._portal.is_open:
+        if self._portal.is_over:
             return
         refuse_inside_a_loop()  # it would wait there for who is closing it, and that one for the loop
         with self._closing:
-            if self._portal.is_open:
-                self._portal.call(self._asynchronous.close())
-                self._portal.close()
+            if not self._portal.is_over:
+                try:
+                    self._portal.call(self._asynchronous.close())
+                finally:
+                    self._portal.close()

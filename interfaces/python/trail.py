@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast, overload
 
@@ -71,6 +72,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         self._waking, self._url, self._workers = waking, "", []
         self._is_closed = False
         self._views: TrailViews | None = None
+        self._making_views = Lock()
         self._projections: Sequence[Projection[Any]] = ()
         self._telemetry: Telemetry | None = None
         self._live_spans: LiveSpans | None = None
@@ -131,7 +133,7 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         projections: "Sequence[Projection[Any]]" = (),
         engine: str | None = None,
     ) -> "SyncSteptrail":
-        """Open the blocking twin, which has the same methods and runs them on a loop of its own."""
+        """Open the blocking twin, which has the same methods but `stream` and `work`, on a loop of its own."""
         from steptrail.interfaces.python.sync import SyncSteptrail
 
         settings: dict[str, Any] = {"durability": durability, "clock": clock, "telemetry": telemetry, "engine": engine}
@@ -150,14 +152,15 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
     @property
     def views(self) -> "TrailViews":
         """The read models of the store, which count its runs, and can be asked in SQL."""
-        if self._views is None:
-            with loading("the read models"):
-                from steptrail.interfaces.python.views import TrailViews
-                from steptrail.interfaces.python.views_of_runs import views_of_runs
+        with self._making_views:
+            if self._views is None:
+                with loading("the read models"):
+                    from steptrail.interfaces.python.views import TrailViews
+                    from steptrail.interfaces.python.views_of_runs import views_of_runs
 
-            store, own = self._env.store, self._projections
-            self._views = TrailViews(lambda: views_of_runs(store, own), store, self._env.clock.utc)
-        return self._views
+                store, own = self._env.store, self._projections
+                self._views = TrailViews(lambda: views_of_runs(store, own), store, self._env.clock.utc)
+            return self._views
 
     @overload
     async def run(

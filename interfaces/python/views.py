@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from threading import Lock
 from typing import Literal
 
 from steptrail.domain.errors import ConfigurationError
@@ -80,6 +81,7 @@ class TrailViews(AskingRuns):
         super().__init__(partial(self.refreshed, for_us=True), store, now)
         self._opened, self._now = opened, now
         self._views: Views | None = None
+        self._opening = Lock()
 
     async def sql(
         self,
@@ -187,9 +189,10 @@ class TrailViews(AskingRuns):
     @property
     def all(self) -> Views:
         """The read models behind this handle."""
-        if self._views is None:
-            self._views = self._opened()
-        return self._views
+        with self._opening:
+            if self._views is None:
+                self._views = self._opened()
+            return self._views
 
     async def refreshed(self, fresh: Fresh, *, for_us: bool = False) -> Views:
         """Return the read models, as new as they have to be, if nobody else is applying the log to them now.

@@ -6,12 +6,13 @@ type, instead of failing the session that recorded it.
 
 import dataclasses
 import os
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from enum import Enum
 from math import isfinite
 from types import GeneratorType
 from typing import Any, cast
 
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.exception_words import words_of
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import NoJsonForm, storable, type_name
@@ -24,6 +25,13 @@ def to_json_value(value: object, where: str = "") -> JsonValue:
     `NotStorable` for what has no JSON form: see `storable`.
     """
     return storable(value, where, convert=_nearer)
+
+
+def to_json_values(given: Mapping[str, object] | None, where: str) -> dict[str, JsonValue]:
+    """Return the values of a mapping as JSON, none for None. Raises `ConfigurationError` for what is no mapping."""
+    if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{where}: Expected `object`, got `{type(given).__name__}`")
+    return {name: to_json_value(value, f"{where}.{name}") for name, value in (given or {}).items()}
 
 
 def with_odd_numbers(form: Any, plain: Any) -> Any:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.shared.summary import RunSummary
 
 Most: TypeAlias = int | Mapping[str, int] | None
@@ -29,9 +29,7 @@ class Room:
         per_tenant: Most = None,
         tenant_of: TenantOf | None = None,
     ) -> None:
-        if concurrency < 1:
-            raise ConfigurationError(f"a worker carries on at least one session at once, not {concurrency}")
-        self.concurrency = concurrency
+        self.concurrency = a_whole(concurrency, "the concurrency of a worker", least=1)
         self._most = {"agent": _most("per_agent", per_agent), "tenant": _most("per_tenant", per_tenant)}
         self._tenant_of = tenant_of
         self._taken: Counter[Place] = Counter()
@@ -75,9 +73,10 @@ class Room:
 
 
 def _most(setting: str, given: Most) -> Mapping[str, int]:
-    limits = {} if given is None else {"*": given} if isinstance(given, int) else dict(given)
-    for name, limit in limits.items():
-        if limit < 1:
-            of = "" if name == "*" else f" of {name!r}"
-            raise ConfigurationError(f"{setting} is at least one session at once, not {limit}{of}")
-    return limits
+    if given is None:
+        return {}
+    limits = given if isinstance(given, Mapping) else {"*": given}
+    return {
+        name: a_whole(limit, setting if name == "*" else f"{setting} of {name!r}", least=1)
+        for name, limit in limits.items()
+    }

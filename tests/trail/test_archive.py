@@ -131,6 +131,25 @@ async def test_a_fork_may_come_before_its_source_and_without_it_is_told_when_all
         assert (await look.session("fork").state()).output == "again"
 
 
+async def test_a_fork_of_a_fork_without_the_first_source_is_no_damage_and_that_one_is_named(tmp_path: Path) -> None:
+    clock, steps = ManualClock(), agent_of(["Done.", "again", "and again"]).build()
+    async with Steptrail.open("sqlite:///:memory:", clock=clock) as trail:
+        await trail.run(steps, "hi", session="source")
+        fork = await trail.session("source").fork(session="fork")
+        await fork.send(steps, "and?")
+        await (await fork.fork(session="twig")).send(steps, "and?")
+        files = await archive_of(trail, clock, tmp_path)
+    source, fork_file, twig = (files[f"agent:{name}"] for name in ("source", "fork", "twig"))
+    async with Steptrail.open("sqlite:///:memory:") as look:
+        for given in ((twig, fork_file), (twig,)):  # the second time the fork is in the store already
+            with pytest.raises(ConfigurationError, match="session fork is a fork of source, which is in none"):
+                await unarchived(look, map(Archived.load, given))
+            assert await look.runs() == []
+        await unarchived(look, map(Archived.load, (twig, source, fork_file)))
+        assert {row.stream for row in await look.runs()} == files.keys()
+        assert (await look.session("twig").state()).output == "and again"
+
+
 async def test_no_file_is_stored_where_one_of_them_is_damaged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,9 +2,13 @@
 
 import inspect
 
+import pytest
+
 from steptrail import Steptrail
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.python.flow import Flow
+from steptrail.interfaces.python.session import Session
+from steptrail.interfaces.python.sync import SyncSession, SyncSteptrail
 from steptrail.interfaces.python.sync_flow import SyncFlow
 from steptrail.workflow import Envelope, Workflow
 
@@ -56,8 +60,22 @@ def test_a_workflow_is_started_and_its_commits_are_told() -> None:
         assert trail.find_any(started.id).stream_id == f"flow:{started.id}"
 
 
-def test_the_twin_has_every_method_of_the_handle_but_the_stream() -> None:
+@pytest.mark.parametrize(
+    ("twin", "kind", "async_alone"),
+    [
+        (SyncFlow, Flow, {"stream"}),
+        (SyncSession, Session, {"stream"}),
+        (SyncSteptrail, Steptrail, {"stream", "work", "open", "open_sync"}),
+    ],
+)
+def test_a_twin_has_every_method_but_those_for_async_code_alone(twin: type, kind: type, async_alone: set[str]) -> None:
     def methods(kind: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
 
-    assert methods(SyncFlow) == methods(Flow) - {"stream"}
+    assert methods(twin) == methods(kind) - async_alone
+
+
+def test_every_blocking_handle_has_the_id_of_its_stream() -> None:
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        assert [each.id for each in (trail.session("s"), trail.flow("s"), trail.handle("s"))] == ["s"] * 3
+        assert trail.fleet() is None

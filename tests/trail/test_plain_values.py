@@ -49,6 +49,7 @@ LISTED: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
     "messages": lambda trail, wrong: trail.run(FLOW, 1, session="t", messages=wrong),
     "artifacts": lambda trail, wrong: trail.run(FLOW, 1, session="t", artifacts=wrong),
     "unset": lambda trail, wrong: trail.flow("f").step("f", "continue", by="ana", unset=wrong),
+    "`types`": lambda trail, wrong: trail.session("s").history(types=wrong),
     "targets": lambda trail, wrong: trail.flow("f").step("f", "skip", by="ana", targets=wrong),
 }
 
@@ -86,6 +87,8 @@ async def test_the_variables_of_a_run_are_an_object() -> None:
     async with trail_of() as trail:
         with pytest.raises(ConfigurationError, match=r"^vars: Expected `object`, got `list`"):
             await trail.run(FLOW, 1, session="f", vars=wrong)
+        with pytest.raises(ConfigurationError, match=r"^set: Expected `object`, got `list`"):
+            await trail.flow("f").step("f", "continue", by="ana", set=wrong)
 
 
 async def test_a_state_of_an_event_that_is_not_there_is_refused() -> None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -365,12 +366,15 @@ async def test_a_worker_needs_an_agent_a_hand_and_a_grace(place: Place, desk: De
     async with place.open() as trail:
         with pytest.raises(ConfigurationError, match="needs the agents"):
             trail.work()
-        with pytest.raises(ConfigurationError, match="at least one session"):
-            trail.work(desk.agent(), concurrency=0)
-        with pytest.raises(ConfigurationError, match="per_agent is at least one session at once"):
-            trail.work(desk.agent(), per_agent=0)
-        with pytest.raises(ConfigurationError, match="not -1 of 'acme'"):
-            trail.work(desk.agent(), per_tenant={"acme": -1})
+        wrong: Any
+        for wrong in (0, "8", None, 1.5):  # a text is what an environment variable has
+            with pytest.raises(ConfigurationError, match=r"the concurrency of a worker is a (whole )?number"):
+                trail.work(desk.agent(), concurrency=wrong)
+        for wrong in (0, "2", 1.5):
+            with pytest.raises(ConfigurationError, match=r"per_agent is a (whole )?number"):
+                trail.work(desk.agent(), per_agent=wrong)
+            with pytest.raises(ConfigurationError, match=r"per_tenant of 'acme' is a (whole )?number"):
+                trail.work(desk.agent(), per_tenant={"acme": wrong})
         for grace in (-1.0, float("nan"), float("inf")):
             with pytest.raises(ConfigurationError, match="the grace of a worker"):
                 trail.work(desk.agent(), grace=grace)

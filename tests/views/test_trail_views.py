@@ -3,7 +3,11 @@
 import asyncio
 import json
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -14,7 +18,9 @@ from steptrail.domain.errors import ConfigurationError, QueryRefused
 from steptrail.domain.inference import ModelReply
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.prices import PriceTable
+from steptrail.infrastructure.views.views import Views
 from steptrail.interfaces.cli.main import main
+from steptrail.interfaces.python.views import TrailViews
 from steptrail.runtime.agent.agent import Agent
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.workflow import FlowTool, Workflow
@@ -219,3 +225,36 @@ def test_one_trail_waits_for_its_read_models_in_one_event_loop_after_another(tmp
     for _ in range(2):
         asyncio.run(waited_in_vain(trail))
     asyncio.run(trail.close())
+
+
+def test_threads_that_ask_first_at_the_same_moment_have_the_same_read_models_and_they_are_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[object]()
+
+    def slowly(self: object, *given: object) -> None:
+        made.append(self)
+        time.sleep(0.05)  # as the first import does
+        began(cast("Any", self), *cast("Any", given))
+
+    began = TrailViews.__init__
+    monkeypatch.setattr(TrailViews, "__init__", slowly)
+    with Steptrail.open_sync(f"sqlite:///{tmp_path / 'runs.db'}") as trail, ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(lambda: trail.views.runs()) for _ in range(4)]
+        assert len({each.result().as_of for each in asked}) == 1
+    assert len(made) == 1
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("steptrail-views")]
+
+
+def test_what_stands_behind_a_handle_is_opened_once_by_whichever_loop_asks_first() -> None:
+    opened = list[object]()
+
+    def slowly() -> Views:
+        opened.append(None)
+        time.sleep(0.05)
+        return cast("Views", object())
+
+    views = TrailViews(slowly, cast("Any", None), lambda: 0)
+    with ThreadPoolExecutor(4) as threads:
+        asked = [threads.submit(lambda: views.all) for _ in range(4)]
+    assert len({id(each.result()) for each in asked}) == len(opened) == 1

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec import structs
 
-from steptrail import AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolContext, ToolEffect, tool
+from steptrail import Agent, AgentBuilder, ErrorPolicy, Limits, Steptrail, ToolContext, ToolEffect, tool
 from steptrail.domain.agent.events import (
     AgentEvent,
     ExecutionStarted,
@@ -339,3 +339,76 @@ async def test_given_retries_then_every_execution_is_replayed_with_the_settings_
         await session.fork(session="f")
         recording = Recording("f", await trail.session("f").history())
         assert normalise((await replay(agent, recording)).events) == normalise(recording.events)
+
+
+async def test_given_forks_in_the_middle_of_a_commit_then_each_is_driven_again_from_its_past() -> None:
+    builder = shop(call("stock", item="tea"), call("stock", item="coffee"), "None.")
+    async with trail_of() as trail:
+        await trail.run(builder.build(), "What is left?", session="first")
+        stored = await trail.session("first").events()
+        step, *_ = (each.version for each in stored if each.event.TYPE == "step.completed.v1")
+        assert {each.version for each in stored if each.head == stored[step - 1].head} - set(range(step + 1))
+        fork = await trail.session("first").fork(at=step, session="second")
+        assert (await fork.resume(builder.build())).output == "None."
+        for source, name in ((trail.session("first"), "s"), (fork, "third")):
+            await (await source.fork(at=step if name == "s" else None, session=name)).send(builder.build(), "Sure?")
+        await again(builder, trail)
+        third = Recording("third", await trail.session("third").history())
+    assert normalise((await replay(builder.build(), third)).events) == normalise(third.events)
+
+
+async def _posted_twice(trail: Steptrail, agent: Agent) -> None:
+    await trail.session("s").post(agent, "One?", by="ana", key="m-1")
+    await trail.session("s").post(agent, "And two?")
+    await trail.session("s").resume(agent, by="worker")
+
+
+async def _started_and_sent(trail: Steptrail, agent: Agent) -> None:
+    await trail.start(agent, "One?", session="s", key="m-1", metadata={"tenant": "acme"})
+    await trail.session("s").send(agent, "And two?")
+    await trail.session("s").post(agent, "Three?")
+    await trail.run(agent, "Three?", session="s")
+
+
+async def _stopped_before_it_began(trail: Steptrail, agent: Agent) -> None:
+    await trail.start(agent, "One?", session="s")
+    await trail.session("s").stop(by="ana")
+    await trail.session("s").requeue(by="ben", reason="after all", limits=Limits(max_steps=3), key="r-1")
+    await trail.session("s").resume(agent)
+
+
+async def _paused_and_posted_to(trail: Steptrail, agent: Agent) -> None:
+    await trail.start(agent, "One?", session="s")
+    await trail.session("s").pause(by="ana")
+    await trail.session("s").post(agent, "And two?")
+    await trail.session("s").unpause(by="ben")
+    await trail.session("s").post(agent, "Three?")
+    await trail.session("s").send(agent, "Four?")
+
+
+@pytest.mark.parametrize("did", [_posted_twice, _started_and_sent, _stopped_before_it_began, _paused_and_posted_to])
+async def test_given_what_was_stored_for_a_worker_then_what_came_before_it_began_comes_before_it_begins_again(
+    did: Callable[[Steptrail, Agent], Awaitable[None]],
+) -> None:
+    async with trail_of() as trail:
+        builder = shop("Some.", "None.", "Three.")
+        await did(trail, builder.build())
+        await again(builder, trail)
+
+
+@tool(effect=ToolEffect.UNSAFE, approval=True)
+def pay(cents: int) -> str:
+    """Pay."""
+    return f"paid {cents}"
+
+
+async def test_given_questions_to_people_then_their_answers_come_again_and_when_they_expired_is_no_difference() -> None:
+    builder = AgentBuilder("till").with_tools(pay)
+    builder.with_model(ScriptedModel([calls(("pay", {"cents": 1}), ("pay", {"cents": 2})), "Paid one."]))
+    async with Steptrail.open("sqlite:///:memory:") as trail:  # its clock goes on between an event and what follows
+        asked = await trail.run(builder.build(), "Pay.", session="s")
+        yes, no = (each.id for each in asked.state.open_approvals)
+        await trail.session("s").approve(yes, by="ana", arguments={"cents": 3})
+        await trail.session("s").deny(no, by="ben", reason="too much")
+        await trail.session("s").resume(builder.build())
+        await again(builder, trail)

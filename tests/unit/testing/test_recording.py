@@ -8,10 +8,12 @@ import orjson
 import pytest
 from msgspec import structs
 
+from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.agent.events import SessionStarted
 from steptrail.domain.kernel.record import CommitHead, Recorded
 from steptrail.errors import NotARecording
 from steptrail.interfaces.python.recording import Recording
+from steptrail.testing import ScriptedModel, normalise, replay
 from tests.golden.streams import FOLDER, read
 
 STORED = read(FOLDER / "agent-v1-approved.jsonl")
@@ -32,6 +34,21 @@ def test_what_is_saved_is_loaded_with_the_heads_of_commits(saved: Path) -> None:
     assert (loaded.session, loaded.redacted) == ("golden", ("card",))
     assert [(r.version, r.at, r.event) for r in loaded.records] == [(r.version, r.at, r.event) for r in STORED]
     assert {record.head.actor for record in loaded.records if record.head} == {'ana },"type":"x"'}
+
+
+async def test_a_fork_of_a_fork_is_loaded_as_it_was_saved_and_replayed(tmp_path: Path) -> None:
+    agent = AgentBuilder("a").with_model(ScriptedModel(["One.", "Two.", "Three."])).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "hi", session="s")
+        session = trail.session("s")
+        for name in ("fork", "twig"):
+            session = await session.fork(session=name)
+            await session.send(agent, "And?")
+        recording = Recording("twig", await session.history())
+    recording.save(tmp_path / "twig.jsonl")
+    loaded = Recording.load(tmp_path / "twig.jsonl")
+    assert loaded == recording
+    assert normalise((await replay(agent, loaded)).events) == normalise(recording.events)
 
 
 def test_the_header_says_who_wrote_it_and_what_is_not_in_it(saved: Path) -> None:

@@ -1,8 +1,11 @@
 """Values go by their keys wherever tools are told or tell something, and what is left is still a recording."""
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
+from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.agent.events import (
     InferenceCompleted,
     InferenceStarted,
@@ -12,12 +15,14 @@ from steptrail.domain.agent.events import (
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.messages import Message, MessageRole, ToolCallPart, ToolResultPart
+from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.recording import Recording
-from steptrail.interfaces.python.redaction import REDACTED, redact
+from steptrail.interfaces.python.redaction import REDACTED, redact, redact_flow
 from steptrail.projections import project_decisions
 from steptrail.runtime.agent.recorded_requests import recorded_requests
-from steptrail.testing import normalise, replay
+from steptrail.testing import ScriptedModel, normalise, replay
+from steptrail.workflow import Artifact, Workflow
 from tests.golden.record import STORIES
 from tests.golden.streams import FOLDER, read
 from tests.integration.replay.kit import story
@@ -34,6 +39,38 @@ def test_a_text_in_the_place_of_the_keys_is_refused_and_not_taken_for_its_letter
     recording = Recording("golden", read(FOLDER / "agent-v1-completed.jsonl"))
     with pytest.raises(ConfigurationError, match="`keys` to redact: Expected a list, got `str`"):
         redact(recording, "token")
+    wrong: Any = [7]
+    with pytest.raises(ConfigurationError, match="a key to redact is a text, not int"):
+        redact(recording, wrong)
+
+
+SAID = (
+    Message.user('{"token": "of a prompt"}'),
+    Message(
+        role=MessageRole.ASSISTANT, parts=(ToolCallPart(id="c-1", name="log_in", arguments={"Token": "secret-1"}),)
+    ),
+    Message(role=MessageRole.TOOL, parts=(ToolResultPart(call_id="c-1", name="log_in", text='{"token":"secret-2"}'),)),
+)
+
+
+async def test_the_calls_and_results_of_a_conversation_that_was_held_elsewhere_lose_them_too() -> None:
+    agent = AgentBuilder("a").with_model(ScriptedModel(["Done."])).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "And?", session="s", history=SAID)
+        redacted = redact(Recording("s", await trail.session("s").history()), ["token"])
+    text = b"".join(redacted.lines()).decode()
+    assert ("secret" in text, text.count(REDACTED), "of a prompt" in text) == (False, 2, True)
+    assert normalise((await replay(agent, redacted)).events) == normalise(redacted.events)
+
+
+async def test_a_run_of_a_workflow_loses_them_in_its_messages_and_its_artifacts() -> None:
+    flow = Workflow("w").function("same", lambda seen: seen.input).build()
+    made = Artifact(id="a", text="the text", meta={"token": "secret-3"})
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(flow, {}, session="s", messages=SAID, artifacts=[made])
+        recording = FlowRecording("s", "w", await trail.flow("s").history())
+    text = b"".join(redact_flow(recording, ["token"]).lines()).decode()
+    assert ("secret" in text, text.count(REDACTED), "the text" in text) == (False, 3, True)
 
 
 def with_result(recording: Recording, result: JsonValue, shown: int | None = None) -> Recording:
