@@ -137,7 +137,8 @@ class SessionControl:
     ) -> AgentState:
         """Store that an input is to be answered, and run nothing: a worker begins with it. Safe to repeat like `run`.
 
-        Raises `CommandRejected` as `run` does.
+        Raises `CommandRejected` as `run` does, and for the input of an open execution under a key that is new to it:
+        nothing is stored that could keep that key.
         """
         start = Start(
             input=message,
@@ -153,7 +154,8 @@ class SessionControl:
         )
 
         def command_for(state: AgentState) -> Command | None:
-            if self._asked_before(state, start) is not None:
+            has_key = key is None or key in state.fold.keys
+            if self._asked_before(state, start) is not None and has_key:
                 return None
             refuse_context(agent, state, context)
             return start
