@@ -395,7 +395,7 @@ class SessionControl:
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             is_new = key is not None and key not in state.fold.keys
             is_said = context is not None and context != state.context
-            if not took_over and not (limits or error_policy or is_new or is_said) and self._waits_on(state):
+            if not took_over and not (limits or error_policy or is_new or is_said) and self.only_waits(state):
                 return ()
             resume = AGENT.control.reopen(state, self._env.worker, took_over)
             if not isinstance(resume, Resume):
@@ -428,7 +428,7 @@ class SessionControl:
             await self.stream.stop_left_behind(journal)
         return state
 
-    def _waits_on(self, state: AgentState) -> bool:
+    def only_waits(self, state: AgentState) -> bool:
         """Tell whether a resume would only wait again: for the same person, or for a time that is far off."""
         now = max(self._env.clock.utc(), state.as_of)
         due = next_effects(state.at(now), now) if state.phase is Phase.WAITING else ()
