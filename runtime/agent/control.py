@@ -214,6 +214,9 @@ class SessionControl:
             return RunResult(state, typed=agent.output)
         if execution < state.fold.executions:
             state, _ = await load(self._env.store, self._session, at=ended_at)
+        else:
+            with suppress(SessionBusy):
+                await self.stream.stop_left_behind(journal)
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""
         _log.info(
             "session %s: execution %s has this input already, its result is returned%s",
