@@ -100,7 +100,7 @@ async def cancels_itself(task: str, answer: str) -> Critique:
 
 
 def gives(**said: Any) -> Judge:
-    return lambda task, answer: Critique(**{"approved": False, **said})
+    return lambda task, answer: Critique(approved=False, **said)
 
 
 async def gives_a_number(task: str, answer: str) -> Critique:
