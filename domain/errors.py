@@ -120,12 +120,17 @@ class CommandRejected(SteptrailError):
         self.command, self.session, self.why = command, session, why
 
 
+def stream_name(stream: str) -> str:
+    """Return how people call a stream: a session of an agent by its id, anything else with its prefix."""
+    return stream.removeprefix("agent:")
+
+
 class ErasureRefused(CommandRejected):
     """The session is open, or others need it: nothing was erased. `needed_by` names those that are in the way."""
 
-    def __init__(self, session: str, why: str, needed_by: tuple[str, ...]) -> None:
-        super().__init__("erase", session, why)
-        self.needed_by = needed_by
+    def __init__(self, stream: str, why: str, needed_by: Sequence[str]) -> None:
+        super().__init__("erase", stream_name(stream), why)
+        self.needed_by = tuple(map(stream_name, needed_by))
 
 
 class StoredContextInvalid(SteptrailError):
@@ -152,20 +157,19 @@ class SessionNotFound(SteptrailError):
     """There is no session, or other run, of this name. A stream is called by its name: that of an agent by its id."""
 
     def __init__(self, name: str) -> None:
-        self.session = name.removeprefix("agent:")
-        kind = "run" if ":" in self.session else "session"
-        super().__init__(f"there is no {kind} {shown(self.session)} in this store")
+        self.session = stream_name(name)
+        self._kind = "run" if ":" in self.session else "session"
+        super().__init__(f"there is no {self._kind} {shown(self.session)} in this store")
 
 
 class SessionErased(SessionNotFound):
     """The session was erased, and its id cannot be used again. `at` is in microseconds of UTC."""
 
-    def __init__(self, session: str, by: str, at: int, reason: str) -> None:
-        super().__init__(session)
+    def __init__(self, stream: str, by: str, at: int, reason: str) -> None:
+        super().__init__(stream)
         self.by, self.at, self.reason = by, at, reason
-        self.args = (
-            f"session {shown(session)} was erased by {by} on {to_datetime(at):%Y-%m-%d at %H:%M} UTC: {reason}",
-        )
+        when = f"{to_datetime(at):%Y-%m-%d at %H:%M} UTC"
+        self.args = (f"{self._kind} {shown(self.session)} was erased by {by} on {when}: {reason}",)
 
 
 class AmbiguousId(SteptrailError):

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
+from steptrail.infrastructure.store.core.work_threads import started
 
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ _left_behind: list[asyncio.AbstractEventLoop] = []
 class Portal:
     """A loop in a daemon thread, and the way into it.
 
-    One that is dropped without `close` warns, calls what `on_drop` was set to, and ends its thread.
+    One that is dropped without `close` warns, calls what `on_drop` was set to, and ends its thread. Raises
+    `StoreUnavailable` where there can be no more threads.
     """
 
     on_drop: Callable[[], Coroutine[Any, Any, object]] | None = None
@@ -35,10 +37,14 @@ class Portal:
         self._process = os.getpid()
         refuse_inside_a_loop()
         self._loop = asyncio.new_event_loop()
-        self._over = self._loop.create_future()
         self._entering, self._is_ending = threading.RLock(), False
-        self._thread = threading.Thread(target=_work, args=(self._loop, self._over), name="steptrail-loop", daemon=True)
-        self._thread.start()
+        over = self._loop.create_future()
+        try:
+            self._thread = started(_work, self._loop, over, name="steptrail-loop")
+        except BaseException:
+            self._loop.close()
+            raise
+        self._over = over
 
     @property
     def is_open(self) -> bool:

@@ -212,7 +212,7 @@ class AgentExplainer:
 
     def _is_asked_for(self) -> bool:
         """Tell whether the execution that started last is the one that was asked for by its id or number."""
-        return bool(self._started) and self._execution in {self._started[-1].execution_id, len(self._started)}
+        return bool(self._started) and self._execution in (self._started[-1].execution_id, len(self._started))
 
     def _mark(self, version: int, event: AgentEvent) -> None:
         """Note what is said of an event beside the state."""

@@ -261,7 +261,7 @@ class FlowExplainer:
         """Tell whether the execution that was seen last is the one that is asked for."""
         if self._asked is None or not self._started:
             return False
-        return self._asked in {self._started[-1], len(self._started)} or str(self._asked) == str(len(self._started))
+        return self._asked in (self._started[-1], len(self._started)) or str(self._asked) == str(len(self._started))
 
     def _begin(self, execution: str, version: int) -> None:
         self._started.append(execution)

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.instants import from_datetime
 from steptrail.runtime.kernel.clock import SystemClock
-
-_BEGINNING = datetime.fromtimestamp(0, tz=UTC)
 
 
 class ManualClock:
@@ -14,10 +14,13 @@ class ManualClock:
     the real one in between. With one that stands still, a `run` or `resume` that waits for a retry waits until somebody
     puts it forward, which it notices within a second; with `RunOptions(longest_wait=0)`, or `Limits(longest_wait=0)`
     for an agent, it returns as `waiting` instead. Timeouts of calls go by the real clock.
+    Raises `ConfigurationError` for an `at` without a time zone.
     """
 
     def __init__(self, at: datetime = datetime(2027, 1, 15, 8, tzinfo=UTC), *, running: bool = False) -> None:
-        self._now = (at - _BEGINNING) // timedelta(microseconds=1)
+        if not isinstance(at, datetime) or at.tzinfo is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"a clock begins at a datetime with a time zone, not at {at!r}")
+        self._now = from_datetime(at)
         self._since = SystemClock().monotonic() if running else None
 
     def utc(self) -> int:

@@ -114,9 +114,11 @@ def _what(command: Command) -> str:
 
 def _start(state: AgentState, command: Start) -> tuple[AgentEvent, ...]:
     if state.is_open:
+        is_same = state.execution is not None and state.execution.input == command.input
+        what, goes_on = ("this input without this key", "run") if is_same else ("another input", "resume")
         why = (
-            f"execution {state.execution_id} is {state.status.value} and answers another input: `send` adds this to "
-            "it, `resume` goes on with it, `stop` ends it"
+            f"execution {state.execution_id} is {state.status.value} and answers {what}: `send` adds this to it, "
+            f"`{goes_on}` goes on with it, `stop` ends it"
         )
         raise CommandRejected("run", state.agent_id, why)
     refuse_disorder((command.input,), "`run`")

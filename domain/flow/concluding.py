@@ -104,6 +104,8 @@ def conclude(run: RunFold, graph: Graph, task: Task, now: int) -> FlowEffect:
     failed = failure_of(task.landing) if task.landing is not None else None
     if failed is None:
         failed, limit = _over_budget(run, node, visit, task)
+        if task.may_end or task.held == "after":
+            limit = ()  # it was recorded when the visit was held
     else:
         limit = ()
         tried = working_node(node, task.item)

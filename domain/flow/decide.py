@@ -126,8 +126,10 @@ def _what(state: FlowState, command: FlowCommand) -> str:
 
 def _start(state: FlowState, command: StartFlow) -> tuple[FlowEvent, ...]:
     if state.is_open:
+        is_same = state.run is not None and said(state.run.started) == said_by(state, command)
+        what, goes_on = ("this input without this key", "run") if is_same else ("another input", "resume")
         why = (
-            f"execution {state.execution_id} is {state.status.value} and has another input: `resume` goes on with it, "
+            f"execution {state.execution_id} is {state.status.value} and has {what}: `{goes_on}` goes on with it, "
             "`stop` ends it"
         )
         raise CommandRejected("run", state.flow_id, why)

@@ -42,6 +42,7 @@ class AnthropicAssembly:
             case "message_start":
                 self._message = as_object(told.get("message"))
                 self._blocks = {i: as_object(block) for i, block in enumerate(as_list(self._message.get("content")))}
+                self._inputs = {}
             case "content_block_start":
                 self._blocks[place] = dict(as_object(told.get("content_block")))
                 yield from _shown(self._blocks[place])

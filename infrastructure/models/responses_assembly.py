@@ -31,7 +31,8 @@ class ResponsesAssembly:
         if kind == "error":
             raise failure(told.get("error") or told, "the stream of the model reports an error")
         if kind in _LAST:
-            self._response, self.is_over = as_object(told.get("response")), True
+            bare: dict[str, JsonValue] = {"status": str(kind).removeprefix("response."), "error": told.get("error")}
+            self._response, self.is_over = as_object(told.get("response")) or bare, True
         elif kind == "response.output_item.done" and isinstance(place, int):
             self._items[place] = told.get("item")
         elif kind in _TEXT and isinstance(delta, str):

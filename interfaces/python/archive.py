@@ -166,7 +166,7 @@ async def archive_streams(store: EventStore, folder: Path, streams: Sequence[str
         try:
             await _archive(store, file_of(folder, stream), stream)
         except (CorruptRecord, NotARecording) as error:
-            raise ErasureRefused(id_of(stream), f"it cannot be archived: {error}", (id_of(stream),)) from error
+            raise ErasureRefused(stream, f"it cannot be archived: {error}", (stream,)) from error
         except OSError as error:
             if may_pass(error):
                 raise file_error(error, f"the file of {id_of(stream)} in the archive {folder}") from error

@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import ConfigurationError, SessionErased
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole, for_the_record
 from steptrail.domain.kernel.loading import loading
@@ -124,4 +123,4 @@ class Eraser:
     async def check_not_erased(self, name: str) -> None:
         """Raise `SessionErased` if the session was erased."""
         if (found := await self.erasure(name)) is not None:
-            raise SessionErased(id_of(found.stream), found.by, found.at, found.reason)
+            raise SessionErased(found.stream, found.by, found.at, found.reason)

@@ -1,7 +1,7 @@
 """How people call a stream: a session of an agent by its id, anything else with its prefix, such as `flow:order-7`."""
 
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id, is_session_id
-from steptrail.domain.errors import AmbiguousId, SessionNotFound
+from steptrail.domain.errors import AmbiguousId, SessionNotFound, stream_name
 from steptrail.domain.kernel.by_prefix import id_of, prefix_of
 from steptrail.domain.kernel.given import a_text
 from steptrail.runtime.kernel.kinds import KINDS
@@ -10,7 +10,7 @@ from steptrail.runtime.kernel.ports import EventStore
 
 def name_of(stream: str) -> str:
     """Return how people call a stream: what `stream_named` takes."""
-    return stream.removeprefix(STREAM_PREFIX)
+    return stream_name(stream)
 
 
 def stream_named(text: str) -> str:

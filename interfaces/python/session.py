@@ -171,13 +171,16 @@ class Session(SteeredHandle[AgentState, AgentEvent, "AgentExplanation", RunResul
         *,
         by: str = "user",
         key: str | None = None,
+        context: ContextT | None = None,
     ) -> RunStream[AgentEvent, RunResult[OutputT]]:
-        """Send `text`, or resume when there is none, and show what is done: see `RunStream`."""
+        """Send `text`, or resume when there is none, and show what is done: see `RunStream`, `send` and `resume`."""
         env, session_id = self._env, self.session_id
 
         async def work(on_commit: OnCommit, on_update: OnUpdate) -> RunResult[OutputT]:
             watched = Session(env, session_id, on_commit, on_update)
-            return await (watched.resume(agent, by=by) if text is None else watched.send(agent, text, by=by, key=key))
+            if text is None:
+                return await watched.resume(agent, by=by, context=context)
+            return await watched.send(agent, text, by=by, key=key, context=context)
 
         return RunStream(work)
 

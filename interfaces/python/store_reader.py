@@ -57,7 +57,7 @@ class StoreReader:
             parents=None if parent is None else [stream_named(parent)],
             since=None if since is None else instant_of("since", since),
             until=None if until is None else instant_of("until", until),
-            after=after and stream_named(after),
+            after=None if after is None else stream_named(after),
             limit=a_whole(limit, "`limit`"),
         )
         list_of = crashed_runs if crashed else listed_runs
@@ -146,5 +146,5 @@ class StoreReader:
         `deny` and `settle` answer. A session that cannot be read is left out, and marked in `runs`.
         """
         most = a_whole(limit, "`limit`")
-        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=after and stream_named(after), limit=most)
+        asked = IndexQuery(waits_for=ASKS_PEOPLE, after=None if after is None else stream_named(after), limit=most)
         return await newest_questions(self._env.store, asked, self._env.clock.utc())

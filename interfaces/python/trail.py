@@ -338,8 +338,9 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         The session is `pending` and due, and a process with `work` begins with it. All else is as in `run`, and to
         start the same again is safe: an input that the session has, or had under this `key`, is not started twice.
         `run` with the same input answers a session that was started. `on_commit` is told of the events that this call
-        stores. Raises `CommandRejected` while the session answers another input, for a key that came with another one,
-        and, when the session exists, for a `history` and for an input that is to be `new`.
+        stores. Raises `CommandRejected` while the session answers another input, or this one without this key, for a
+        key that came with another input, and, when the session exists, for a `history` and for an input that is to be
+        `new`.
         """
         if is_flow(agent):
             from steptrail.interfaces.python.running_flows import start_flow

@@ -130,8 +130,10 @@ class ChildSession:
         return await self._control.resume(agent, take_over=True, limits=limits)
 
     async def _limits(self, agent: AnyAgent, left: float | None, lent: _Narrowing | None) -> Limits | None:
-        """Return the limits of the next segment; None when they are those that hold anyway."""
+        """Return the limits of the next segment; None when they are those that hold anyway, or there is none."""
         state = await self._look()
+        if state is not None and self._control.only_waits(state):
+            return None
         is_begun = state is not None and not (self._retry_key is not None and _failed(state))
         recorded = state.agent.limits if is_begun and state is not None and state.agent is not None else agent.limits
         held = recorded if lent is None else lent(agent.limits, recorded)

@@ -137,7 +137,8 @@ class SessionControl:
     ) -> AgentState:
         """Store that an input is to be answered, and run nothing: a worker begins with it. Safe to repeat like `run`.
 
-        Raises `CommandRejected` as `run` does.
+        Raises `CommandRejected` as `run` does, and for the input of an open execution under a key that is new to it:
+        nothing is stored that could keep that key.
         """
         start = Start(
             input=message,
@@ -153,7 +154,8 @@ class SessionControl:
         )
 
         def command_for(state: AgentState) -> Command | None:
-            if self._asked_before(state, start) is not None:
+            has_key = key is None or key in state.fold.keys
+            if self._asked_before(state, start) is not None and has_key:
                 return None
             refuse_context(agent, state, context)
             return start
@@ -212,6 +214,9 @@ class SessionControl:
             return RunResult(state, typed=agent.output)
         if execution < state.fold.executions:
             state, _ = await load(self._env.store, self._session, at=ended_at)
+        else:
+            with suppress(SessionBusy):
+                await self.stream.stop_left_behind(journal)
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""
         _log.info(
             "session %s: execution %s has this input already, its result is returned%s",
@@ -393,7 +398,7 @@ class SessionControl:
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
             is_new = key is not None and key not in state.fold.keys
             is_said = context is not None and context != state.context
-            if not took_over and not (limits or error_policy or is_new or is_said) and self._waits_on(state):
+            if not took_over and not (limits or error_policy or is_new or is_said) and self.only_waits(state):
                 return ()
             resume = AGENT.control.reopen(state, self._env.worker, took_over)
             if not isinstance(resume, Resume):
@@ -426,7 +431,7 @@ class SessionControl:
             await self.stream.stop_left_behind(journal)
         return state
 
-    def _waits_on(self, state: AgentState) -> bool:
+    def only_waits(self, state: AgentState) -> bool:
         """Tell whether a resume would only wait again: for the same person, or for a time that is far off."""
         now = max(self._env.clock.utc(), state.as_of)
         due = next_effects(state.at(now), now) if state.phase is Phase.WAITING else ()

@@ -121,7 +121,7 @@ class HookStack:
         changed = state.with_evaluation(vote)
         if recorder.hook_type is HookType.PRE_TOOL_USE:
             # The vote holds the message in a form that can be stored.
-            said = vote.context["message"] or type(error).__name__
+            said = f"{type(error).__name__}: {vote.context['message']}".removesuffix(": ")
             changed.with_blocked_tool_call(f"the hook {entry.name} failed: {said}")
 
 

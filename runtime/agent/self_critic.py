@@ -25,6 +25,7 @@ from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
 from steptrail.runtime.agent.deadline import seconds_left
+from steptrail.runtime.kernel.cancellation import is_asked_to_end
 from steptrail.runtime.kernel.given_model import a_model
 from steptrail.runtime.kernel.ports import ModelDriver
 
@@ -98,12 +99,15 @@ class SelfCritic:
         asked = state.execution.input if state.execution is not None else None
         task = asked.text if asked is not None else ""
         critique = await self._judged(state, task, answer, iteration)
+        try:
+            if critique.models or critique.usage != Usage():
+                state = state.with_usage(critique.usage, *critique.models)
+        except Exception as error:  # a judge of somebody else may have put anything there
+            critique = _failed(error)
         iteration += not critique.approved
         result: dict[str, JsonValue] = {"approved": critique.approved, "feedback": critique.feedback}
         if critique.problem is not None:
             result["problem"] = critique.problem
-        if critique.usage.total or critique.models:
-            state = state.with_usage(critique.usage, *critique.models)
         state = state.with_metadata(RESULT, result).with_metadata(ITERATION, iteration)
         state = state.with_evaluation(self._vote(iteration, approved=critique.approved, why=critique.feedback))
         if critique.approved or iteration >= self._most:
@@ -139,8 +143,12 @@ class SelfCritic:
                     return await self._ask(self._judge, task, answer, iteration, left)
                 given = self._judge(task, answer)
                 critique = _checked(await given if inspect.isawaitable(given) else given)
+        except asyncio.CancelledError:
+            if is_asked_to_end():
+                raise
+            return Critique(approved=True, problem="the judge failed: it cancelled itself, and nobody had asked it to")
         except Exception as error:
-            return Critique(approved=True, problem=f"the judge failed: {type(error).__name__}: {words_of(error)}")
+            return _failed(error)
         return replace(critique, feedback=unicode_text(critique.feedback))
 
     async def _ask(
@@ -170,6 +178,10 @@ def _answer_to_judge(state: HookState) -> str | None:
         return None
     is_whole = AnswerComplete().decide(state) is not ContinuationDecision.FORBID
     return step.text if is_whole and state.stop_request is None else None
+
+
+def _failed(error: Exception) -> Critique:
+    return Critique(approved=True, problem=f"the judge failed: {type(error).__name__}: {words_of(error)}")
 
 
 def _checked(critique: object) -> Critique:

@@ -99,11 +99,15 @@ class FlowControl:
                     raise
 
     async def start(self, start: StartFlow) -> FlowState:
-        """Store that an execution is to be run, and run nothing: a worker begins with it. Safe to repeat like `run`."""
+        """Store that an execution is to be run, and run nothing: a worker begins with it. Safe to repeat like `run`.
+
+        Raises `CommandRejected` as `run` does, and for the input of an open execution under a key that is new to it:
+        nothing is stored that could keep that key.
+        """
         journal = await self.stream.journal()
         while True:
             state = journal.committed
-            if _is_answered_by(state, start):
+            if _is_answered_by(state, start) and (start.key is None or start.key in state.fold.keys):
                 return state
             try:
                 return (await self.stream.append(journal, start)).committed

@@ -281,5 +281,9 @@ class StreamControl(StreamCommands[S, C, E, F]):
     async def stop_below(self, streams: Iterable[str], reason: str, *, by: str = "parent") -> None:
         """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""
         for each in streams:
-            with suppress(SessionNotFound, CommandRejected, StoreError):
-                await self._below(each).request(Stop(by=by, reason=reason))
+            with suppress(SessionNotFound, SessionBusy, CommandRejected, StoreError):
+                below = self._below(each)
+                try:
+                    await below.request(Stop(by=by, reason=reason))
+                except CommandRejected:
+                    await below.stop_left_behind()  # it has ended, and its owner may have died before it had done so

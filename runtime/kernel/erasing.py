@@ -7,7 +7,14 @@ that erases, so nothing that came meanwhile is lost with it.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from steptrail.domain.errors import ConcurrencyConflict, ErasureRefused, SessionBusy, SessionErased, SessionNotFound
+from steptrail.domain.errors import (
+    ConcurrencyConflict,
+    ErasureRefused,
+    SessionBusy,
+    SessionErased,
+    SessionNotFound,
+    stream_name,
+)
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -136,7 +143,7 @@ async def _family(environment: Environment, stream: str) -> _Family:
         level = sorted({row.stream for row in below} - family.keys())
     erasure = await store.erasure(stream)
     if erasure is not None:
-        raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
+        raise SessionErased(stream, erasure.by, erasure.at, erasure.reason)
     if not family[stream][0]:
         raise SessionNotFound(stream)
     return family
@@ -147,11 +154,11 @@ async def _versions(environment: Environment, family: _Family) -> dict[str, int]
 
 
 def _refuse_if_shared(stream: str, family: _Family, *, cascade: bool) -> None:
-    others = tuple(id_of(each) for each in family if each != stream)
+    others = [each for each in family if each != stream]
     if others and not cascade:
-        some = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-        why = f"{some} was begun by it or goes on from its past: `cascade` erases these too"
-        raise ErasureRefused(id_of(stream), why, others)
+        some = ", ".join(map(stream_name, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+        each = "was begun by it or goes" if len(others) == 1 else "were begun by it or go"
+        raise ErasureRefused(stream, f"{some} {each} on from its past: `cascade` erases these too", others)
 
 
 async def _refuse_if_needed(environment: Environment, family: _Family) -> None:
@@ -159,24 +166,25 @@ async def _refuse_if_needed(environment: Environment, family: _Family) -> None:
     for stream, (_, row) in family.items():
         if row is None or row.damage is not None:
             continue  # nobody can carry on what cannot be read
-        name = id_of(stream)
+        name = stream_name(stream)
         if row.is_open:
-            raise ErasureRefused(name, f"session {name} is open ({row.status.value}): stop it first", (name,))
+            raise ErasureRefused(stream, f"session {name} is open ({row.status.value}): stop it first", [stream])
         if row.due_at is not None:
-            raise ErasureRefused(name, f"session {name} has a message to answer: resume it, or stop it first", (name,))
+            why = f"session {name} has a message to answer: resume it, or stop it first"
+            raise ErasureRefused(stream, why, [stream])
         if row.parent is None or row.parent.stream in family:
             continue
         above = await environment.store.index(IndexQuery(streams=[row.parent.stream]))
         if any(each.is_open and each.damage is None for each in above):
-            why = f"it was begun by session {row.parent.session}, which is open"
-            raise ErasureRefused(name, why, (row.parent.session,))
+            why = f"it was begun by session {stream_name(row.parent.stream)}, which is open"
+            raise ErasureRefused(stream, why, [row.parent.stream])
 
 
 async def _refuse_if_young(environment: Environment, stream: str, before: int) -> None:
     for other, (_, row) in (await _family(environment, stream)).items():
         if row is not None and row.updated_at >= before:
-            why = f"session {id_of(other)} belongs to it and is younger"
-            raise ErasureRefused(id_of(stream), why, (id_of(other),))
+            why = f"session {stream_name(other)} belongs to it and is younger"
+            raise ErasureRefused(stream, why, [other])
 
 
 async def _belongs_to_another(environment: Environment, row: RunSummary) -> bool:

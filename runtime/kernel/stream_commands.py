@@ -104,7 +104,7 @@ class StreamCommands(Generic[S, C, E, F]):
         except ConcurrencyConflict as error:
             for stream in (self.stream, into):
                 if (gone := await store.erasure(stream)) is not None:
-                    raise SessionErased(stream.removeprefix(prefix), gone.by, gone.at, gone.reason) from error
+                    raise SessionErased(stream, gone.by, gone.at, gone.reason) from error
             why = f"the session {into.removeprefix(prefix)!r} exists already"
             raise CommandRejected("fork", self._id, why) from error
         forked, _ = await fold_stream(self.machine, store, into)

@@ -120,7 +120,6 @@ async def test_an_input_that_came_again_under_a_new_key_is_answered_under_that_k
     flow = asking()
     async with trail_of() as trail:
         await trail.run(flow, 1, session="f", key="first", options=LEAVES)
-        assert (await trail.start(flow, 1, session="f", key="second")).id == "f"
         await trail.flow("f").answer("ask", approved=True, by="ana")
         for stored in (False, True):
             again = await trail.run(flow, 1, session="f", key="second")
@@ -128,6 +127,18 @@ async def test_an_input_that_came_again_under_a_new_key_is_answered_under_that_k
         with pytest.raises(CommandRejected, match="another key"):
             await trail.run(flow, 2, session="f", key="second")
         assert (await trail.run(flow, 1, session="f", key="third")).execution_id == "f:2"
+
+
+@pytest.mark.parametrize("first", ["first", None])
+async def test_a_start_does_not_take_a_key_that_it_could_not_keep(first: str | None) -> None:
+    flow = asking()
+    async with trail_of() as trail:
+        await trail.start(flow, 1, session="f", key=first)
+        assert (await trail.start(flow, 1, session="f", key=first)).id == "f"
+        with pytest.raises(CommandRejected, match="f:1 is pending and has this input without this key: `run` goes on"):
+            await trail.start(flow, 1, session="f", key="second")
+        assert (await trail.start(flow, 1, session="f")).id == "f"
+        assert len(await events_of(trail)) == 2
 
 
 async def test_changed_code_is_recorded_where_a_key_comes_again() -> None:

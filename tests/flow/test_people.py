@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 from steptrail import ToolEffect
+from steptrail.domain.flow.events import LimitReached
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
 from steptrail.runtime.flow.builder import FlowBuilder
-from steptrail.workflow import FailureClass, RetryPolicy, RunOptions, Workflow
-from tests.flow.kit import LEAVES, World, run_to_rest
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import Budget, FailureClass, RetryPolicy, RunOptions, Workflow
+from tests.flow.kit import LEAVES, World, events_of, run_to_rest
 from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, again_on, trail_of
 
@@ -311,6 +313,22 @@ async def test_what_ends_well_while_the_run_fails_is_held_for_nobody_and_does_no
         assert failed.status is ExecutionStatus.FAILED
         result = await trail.flow("f").retry(flow)
     assert (result.status, world.done) == (ExecutionStatus.COMPLETED, {"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize("ends", ["continue", "abort", "stop"])
+async def test_the_limit_of_a_node_that_is_held_after_it_is_recorded_once(ends: str) -> None:
+    tight = Budget(max_total_tokens=1)
+    flow = Workflow("t").llm("a", ScriptedModel(["An answer."]), prompt="x", budget=tight).build()
+    async with trail_of() as trail:
+        handle = trail.flow("f")
+        await trail.run(flow, session="f", options=RunOptions(pause_after=("a",), longest_wait=0.0))
+        if ends == "stop":
+            await handle.stop(by="ana")
+        else:
+            await handle.step("a", "continue" if ends == "continue" else "abort", by="ana")
+        assert not (await handle.resume(flow)).state.is_open
+        events = await events_of(trail)
+    assert [event.limit for event in events if isinstance(event, LimitReached)] == ["max_total_tokens"]
 
 
 async def test_the_limit_of_a_month_is_told_to_the_second() -> None:

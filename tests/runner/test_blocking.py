@@ -101,7 +101,7 @@ async def test_a_hook_that_fails_before_a_tool_lets_nothing_through_and_fails_th
     builder = agent_of([calls(("add", {"a": 1, "b": 2})), "done"]).with_error_policy(ErrorPolicy.ignore_tool_errors())
     ran = await run(builder.with_hook(HookType.PRE_TOOL_USE, hook("guard", boom)).build())
     assert "tool.execution.started" not in ran.types
-    assert ran.one(ToolCallBlocked).reason == "the hook guard failed: no connection"
+    assert ran.one(ToolCallBlocked).reason == "the hook guard failed: RuntimeError: no connection"
     assert ran.ending == ("failed", "error")
     assert ran.result.outcome is not None
     assert ran.result.outcome.resolved_by == "guard"

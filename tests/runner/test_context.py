@@ -221,6 +221,16 @@ async def test_a_resume_replaces_it_and_says_so_when_it_is_another() -> None:
         assert (await trail.session("s").send(desk("x", "y", "z").build(), "more")).state.context == resumed.context
 
 
+async def test_a_stream_of_a_session_is_told_what_send_and_resume_are() -> None:
+    async with trail_of() as trail:
+        agent, session = desk(call("tenant"), "one", call("tenant"), "two").build(), trail.session("s")
+        async with session.stream(agent, "go", context=ACME) as stream:
+            assert (await stream.result()).state.context == TOLD
+        await session.post(agent, "more")
+        async with session.stream(agent, context=BETA) as stream:
+            assert (await stream.result()).state.context == {"tenant": "beta", "locale": "en"}
+
+
 async def test_a_resume_with_the_same_one_replaces_nothing() -> None:
     async with trail_of() as trail:
         agent = desk("done").build()

@@ -81,6 +81,22 @@ async def test_a_key_of_something_that_was_sent_is_none_of_the_run_it_was_sent_t
         assert (await trail.run(agent_of([]).build(), "And then?", session="s", key="second")).output == "Two."
 
 
+@pytest.mark.parametrize("first", ["first", None])
+async def test_a_start_does_not_take_a_key_that_it_could_not_keep(first: str | None) -> None:
+    """The same delivery that came again after the end would be answered a second time."""
+    agent = agent_of(["Paid.", "Paid again."]).build()
+    async with trail_of() as trail:
+        session = await trail.start(agent, "Pay.", session="s", key=first)
+        await trail.start(agent, "Pay.", session="s", key=first)
+        with pytest.raises(CommandRejected, match=r"and answers this input without this key: .*`run` goes on"):
+            await trail.start(agent, "Pay.", session="s", key="second")
+        await trail.start(agent, "Pay.", session="s")
+        assert len(await session.events()) == 2
+        assert (await trail.run(agent, "Pay.", session="s", key="second")).output == "Paid."
+        await trail.start(agent, "Pay.", session="s", key="second")
+        assert (await session.result()).output == "Paid."
+
+
 @pytest.mark.parametrize("key", ["", "  "])
 async def test_an_empty_key_would_be_everybodys_and_is_refused(key: str) -> None:
     agent, flow = agent_of(["hi"]).build(), Workflow("w").noop("a").build()

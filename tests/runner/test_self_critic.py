@@ -1,6 +1,7 @@
 """A judge looks at an answer before it ends the run: what it sends back is revised, and not for ever."""
 
-from typing import cast
+import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from steptrail.testing import Reply, ScriptedModel, call, say
 from tests.runner.kit import Crash, Run, add, again_on, crash_at, fail, run, trail_of
 
 ONE = Usage(input=10, output=5)
+WITH_USAGE = "the judge failed: ConfigurationError: `with_usage`"
 
 
 def critical(judge: ModelDriver | Judge, *script: Reply, most: int = 2) -> Agent:
@@ -93,6 +95,14 @@ def says_yes(task: str, answer: str) -> Critique:
     return cast("Critique", task < answer)
 
 
+async def cancels_itself(task: str, answer: str) -> Critique:
+    raise asyncio.CancelledError(task, answer)
+
+
+def gives(**said: Any) -> Judge:
+    return lambda task, answer: Critique(approved=False, **said)
+
+
 async def gives_a_number(task: str, answer: str) -> Critique:
     return Critique(approved=False, feedback=cast("str", len(task + answer)))
 
@@ -109,6 +119,13 @@ async def gives_a_number(task: str, answer: str) -> Critique:
         (says("Hm."), "the judge said neither APPROVE nor REVISE: 'Hm.'"),
         (says_yes, "the judge failed: TypeError: it returned bool, not a Critique"),
         (gives_a_number, "the judge failed: TypeError: its feedback is int, not a text"),
+        (gives(usage=12), f"{WITH_USAGE}: the bill is of the class Usage, not int"),
+        (
+            gives(usage=Usage(input=-4)),
+            f"{WITH_USAGE} was given what cannot be stored: Expected `int` >= 0 - at `$.usage.input`",
+        ),
+        (gives(models=(Usage(),)), f"{WITH_USAGE}: what a model has used is of the class ModelUsage, not Usage"),
+        (cancels_itself, "the judge failed: it cancelled itself, and nobody had asked it to"),
     ],
 )
 async def test_a_judge_that_fails_has_approved_and_the_metadata_says_why(

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from steptrail.hooks import (
 )
 from steptrail.messages import ToolCallPart
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
-from steptrail.testing import ScriptedModel, call
+from steptrail.testing import ManualClock, ScriptedModel, call
 from steptrail.workflow import Workflow
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
@@ -36,6 +37,11 @@ HOOK = CallableHook(lambda state: state, "h")
 def look() -> str:
     """Look."""
     return "nothing"
+
+
+def _why(trail: Any, what: Any, execution: object) -> object:
+    trail.run(what, "hi", session="s")
+    return (trail.session("s") if what is AGENT else trail.flow("s")).why(execution=execution)
 
 
 CALL: Any = ToolCallPart(id="1", name="look")
@@ -111,6 +117,12 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
         lambda _: Message.assistant(CALL),
         "a message is made of a text, not of ToolCallPart; tool calls are given as",
     ),
+    (lambda trail: trail.runs(after=0), "the name of a run is a text, not int"),
+    (lambda trail: trail.inbox(after=0), "the name of a run is a text, not int"),
+    (lambda _: ManualClock(datetime(2027, 1, 1)), "a clock begins at a datetime with a time zone, not at datetime.dat"),  # noqa: DTZ001
+    (lambda _: ManualClock(cast(Any, 7)), "a clock begins at a datetime with a time zone, not at 7"),
+    (lambda trail: _why(trail, AGENT, ["s:1"]), "there is no execution ['s:1'] in the session: it has s:1"),
+    (lambda trail: _why(trail, FLOW.build(), ["s:1"]), "s has no execution ['s:1']: it has 1"),
     (lambda _: Message.user(CALL), "a message is made of a text, not of ToolCallPart"),
 ]
 

@@ -23,6 +23,7 @@ from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.runtime.kernel import erasing
 from steptrail.testing import ManualClock
+from steptrail.workflow import Workflow
 from tests.runner.kit import agent_of
 from tests.trail.test_tree import family
 
@@ -168,6 +169,26 @@ async def test_children_and_forks_are_named_and_go_with_it_only_when_that_is_sai
         report = await trail.erase("top", by="ana", reason="test", cascade=True)
         assert len(report.erased) == 3
         assert await trail.runs() == []
+
+
+async def test_a_workflow_is_called_by_the_name_that_can_be_given_back(store_url: str) -> None:
+    below = Workflow("below").noop("a").build()
+    flow = Workflow("top").flow("b", below).flow("c", below).build()
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(flow, session="top")
+        with pytest.raises(
+            ErasureRefused, match=r"'flow:top': flow:child-\w+, flow:child-\w+ were begun by it"
+        ) as caught:
+            await trail.erase("flow:top", by="ana", reason="test")
+        for name in (*caught.value.needed_by, "flow:top"):
+            await trail.erase(name, by="ana", reason="test")
+            with pytest.raises(SessionErased, match=f"^run '{name}' was erased by ana") as gone:
+                await trail.erase(name, by="ana", reason="test")
+            assert gone.value.session == name
+        await trail.start(below, session="open")
+        with pytest.raises(ErasureRefused, match="session flow:open is open") as caught:
+            await trail.erase("flow:open", by="ana", reason="test")
+        assert caught.value.needed_by == ("flow:open",)
 
 
 async def test_a_child_of_an_open_session_is_kept(store_url: str) -> None:

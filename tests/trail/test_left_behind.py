@@ -17,7 +17,7 @@ from tests.trail.workers import PATIENCE, Desk, Place
 pytestmark = pytest.mark.usefixtures("often")
 
 
-@pytest.mark.parametrize("by", ["worker", "resume"])
+@pytest.mark.parametrize("by", ["worker", "resume", "run"])
 async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stopped(
     place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
@@ -33,6 +33,8 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
         assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
         if by == "resume":
             await trail.session("s").resume(boss)
+        elif by == "run":
+            assert (await trail.run(boss, "go", session="s")).stored
         else:
             async with trail.work(boss), asyncio.timeout(PATIENCE):
                 while await trail.inbox():
@@ -42,6 +44,29 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
 
 async def _dies(*_: object, **__: object) -> Sequence[str]:
     raise Crash
+
+
+@pytest.mark.parametrize("by", ["stop", "the run above"])
+async def test_what_a_child_left_behind_is_stopped_by_the_run_above_too(
+    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    deepest = SubagentTool(desk.agent(first="pay"), name="deepest")
+    middle = agent_of([call("deepest", prompt="pay"), "Done."]).with_tools(deepest).build()
+    boss = agent_of([call("middle", prompt="pay"), "Done."]).with_tools(SubagentTool(middle, name="middle")).build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s")
+        rows = await trail.runs()
+        (child,) = [row.stream for row in rows if row.parent is not None and id_of(row.parent.stream) == "s"]
+        with monkeypatch.context() as dies:
+            dies.setattr(StreamControl, "stop_below", _dies)
+            with pytest.raises(Crash):
+                await trail.session(id_of(child)).stop()
+        assert await trail.inbox()
+        if by == "stop":
+            await trail.session("s").stop()
+        else:
+            await trail.session("s").resume(boss)
+        assert not await trail.inbox()
 
 
 async def test_what_somebody_goes_on_with_by_hand_below_a_run_that_has_ended_is_not_stopped(

@@ -1,6 +1,7 @@
 """A process that cannot start one more thread is told so in one typed error, and goes on when it can."""
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
@@ -44,6 +45,16 @@ async def test_whichever_thread_of_a_trail_cannot_begin_the_same_works_when_it_c
         if not refused:
             break
     assert {"steptrail-reader", "steptrail-writer", "steptrail-watch"} <= set(left_out)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_blocking_trail_without_a_thread_for_its_loop_is_told_so_and_leaves_nothing_open() -> None:
+    with thread_refused(0) as refused, pytest.raises(StoreUnavailable, match=WHY):
+        Steptrail.open_sync("sqlite:///:memory:")
+    assert refused == ["steptrail-loop"]
+    gc.collect()
+    with Steptrail.open_sync("sqlite:///:memory:") as trail:
+        assert trail.runs() == []
 
 
 @pytest.mark.slow("asks a server")

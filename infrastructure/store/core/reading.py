@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import cast
 
 from steptrail.domain.errors import CorruptRecord, MissingRecord, SessionErased
-from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.log_page import LogEntry, LogPage
@@ -214,7 +213,7 @@ def _items(
 def check_not_erased(recorder: Recorder, stream: str) -> None:
     """Raise `SessionErased` for a stream that was erased."""
     if (erasure := recorder.select_erasure(stream)) is not None:
-        raise SessionErased(id_of(stream), erasure.by, erasure.at, erasure.reason)
+        raise SessionErased(stream, erasure.by, erasure.at, erasure.reason)
 
 
 def _may_hold(state: object, wanted: bytes) -> bool:

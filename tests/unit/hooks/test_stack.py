@@ -126,10 +126,11 @@ async def test_what_a_hook_changed_before_it_failed_has_happened() -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (RuntimeError("boom"), "the hook raises failed: boom"),
+        (RuntimeError("boom"), "the hook raises failed: RuntimeError: boom"),
         (RuntimeError(), "the hook raises failed: RuntimeError"),
+        (KeyError("path"), "the hook raises failed: KeyError: 'path'"),
         (Unspeakable(), "the hook raises failed: Unspeakable"),
-        (RuntimeError("half \ud83d"), "the hook raises failed: half \\ud83d"),
+        (RuntimeError("half \ud83d"), "the hook raises failed: RuntimeError: half \\ud83d"),
     ],
 )
 async def test_a_hook_that_fails_before_a_tool_blocks_it_whatever_its_exception_is_like(

@@ -217,6 +217,20 @@ def test_blocks_are_put_together_by_their_index_whatever_comes_first() -> None:
     assert (reply.usage.input, reply.usage.output) == (9, 5)
 
 
+def test_a_message_that_begins_anew_is_the_one_that_counts() -> None:
+    assembly = AnthropicAssembly()
+    for piece in ('{"path":"b', '{"path":"ä.md"}'):
+        begun: list[dict[str, JsonValue]] = [
+            {"type": "message_start", "message": {"id": "msg_1"}},
+            {"type": "content_block_start", "index": 0, "content_block": {**dict_of(USE), "input": {}}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": piece}},
+        ]
+        for event in begun:
+            list(assembly.add(event))
+    list(assembly.add({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}))
+    assert parse_body(json.dumps(assembly.body())).parts == (CALL,)
+
+
 def test_a_stream_without_a_stop_reason_is_broken() -> None:
     assembly = AnthropicAssembly()
     list(assembly.add({"type": "message_start", "message": {"id": "msg_1", "stop_reason": None}}))

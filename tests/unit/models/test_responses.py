@@ -223,6 +223,18 @@ def test_an_error_among_the_events_is_raised() -> None:
     assert caught.value.code == "rate_limit_exceeded"
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [({}, "marked failed"), ({"error": {"code": "server_error", "message": "Sorry."}}, r"Sorry\.")],
+)
+def test_a_last_event_without_a_response_still_says_how_it_ended(said: dict[str, JsonValue], message: str) -> None:
+    assembly = ResponsesAssembly()
+    list(assembly.add({"type": "response.output_item.done", "output_index": 0, "item": SAID}))
+    list(assembly.add({"type": "response.failed", "response": None, **said}))
+    with pytest.raises(ModelFailed, match=message):
+        parse_body(json.dumps(assembly.body()))
+
+
 ANSWER: JsonValue = {"type": "function_call_output", "call_id": "call_1", "output": "milk"}
 USER: JsonValue = {"role": "user", "content": "?"}
 
