@@ -6,7 +6,6 @@ is about: whether an input was answered before, what a key was used for, and how
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from msgspec import structs
@@ -215,8 +214,7 @@ class SessionControl:
         if execution < state.fold.executions:
             state, _ = await load(self._env.store, self._session, at=ended_at)
         else:
-            with suppress(SessionBusy):
-                await self.stream.stop_left_behind(journal)
+            await self.stream.tidy_up(journal)
         on = ": it came to no answer, `retry` goes on with it" if can_be_retried(state) else ""
         _log.info(
             "session %s: execution %s has this input already, its result is returned%s",
@@ -427,8 +425,7 @@ class SessionControl:
             if ended is not None:
                 return ended
             journal = await journal.reloaded()
-        with suppress(SessionBusy):
-            await self.stream.stop_left_behind(journal)
+        await self.stream.tidy_up(journal)
         return state
 
     def only_waits(self, state: AgentState) -> bool:

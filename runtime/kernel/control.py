@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, TypeVar
 
-from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError
+from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
@@ -72,8 +72,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
                 return (await fold_stream(self.machine, self._env.store, self.stream, at=version))[0]
             commands = begin(state, False)
             if not commands:
-                with suppress(SessionBusy):
-                    await self.stop_left_behind(journal)
+                await self.tidy_up(journal)
                 return state
             if not self.machine.decide(state, commands[0]):
                 return await self.resume(perform, take_over=take_over)
@@ -248,11 +247,16 @@ class StreamControl(StreamCommands[S, C, E, F]):
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
                 await self._below(child).request(type(command)(by=command.by, reason=command.reason))
 
+    async def tidy_up(self, journal: Journal[S, E]) -> None:
+        """Stop what the run left open, if this process may: what another one owns, or may write, is left to that."""
+        with suppress(SessionBusy, StoreReadOnly):
+            await self.stop_left_behind(journal)
+
     async def stop_left_behind(self, journal: Journal[S, E] | None = None) -> Sequence[str]:
         """Stop what a run that has ended left open, because its owner died before it had done so; return these streams.
 
         What somebody began by hand in such a stream after that end goes on. Under the lease, because a retry of the run
-        at the same moment goes on with what is below. Raises `SessionBusy`.
+        at the same moment goes on with what is below. Raises `SessionBusy` and `StoreReadOnly`.
         """
         journal = journal or await self.existing()
         if self._control.standing(journal.committed).is_open or not self._control.children(journal.committed):

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from steptrail import Agent
+from steptrail import Agent, Steptrail
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.testing import call
@@ -17,7 +17,7 @@ from tests.trail.workers import PATIENCE, Desk, Place
 pytestmark = pytest.mark.usefixtures("often")
 
 
-@pytest.mark.parametrize("by", ["worker", "resume", "run"])
+@pytest.mark.parametrize("by", ["worker", "resume", "run", "run after a look"])
 async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stopped(
     place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
@@ -33,7 +33,10 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
         assert [id_of(question.stream) for question in await trail.inbox()] == [id_of(below)]
         if by == "resume":
             await trail.session("s").resume(boss)
-        elif by == "run":
+        elif by.startswith("run"):
+            if by == "run after a look":
+                async with Steptrail.open(place.url, read_only=True) as looking:
+                    assert (await looking.run(boss, "go", session="s")).stored
             assert (await trail.run(boss, "go", session="s")).stored
         else:
             async with trail.work(boss), asyncio.timeout(PATIENCE):

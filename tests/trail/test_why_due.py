@@ -7,11 +7,10 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit
-from steptrail.domain.kernel.standing import StandingState, Wait
+from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.due import Due, DueCause
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.testing import ScriptedModel, call
 from steptrail.testing.store_samples import Noted, commit_of
 from steptrail.tools import ApprovalRule, SubagentTool
@@ -79,17 +78,15 @@ async def test_a_parent_whose_child_does_not_rest_any_more(store_url: str) -> No
         assert (await why(trail))["p"] == Due(cause=DueCause.CHILD, stream=question.stream)
 
 
-@pytest.mark.parametrize("status", [ExecutionStatus.WAITING, ExecutionStatus.PAUSED, ExecutionStatus.COMPLETED])
+@pytest.mark.parametrize("status", [ExecutionStatus.PAUSED, ExecutionStatus.COMPLETED])
 async def test_what_was_said_to_a_run_at_rest(store_url: str, status: ExecutionStatus) -> None:
-    standings = {"waiting": StandingState.RESTING, "paused": StandingState.PAUSED, "completed": StandingState.DONE}
-    later = SystemClock().utc() + 3_600_000_000
+    standings = {"paused": StandingState.PAUSED, "completed": StandingState.DONE}
     row = RunSummary(
         kind="agent",
         session_id="s",
         status=status,
         standing=standings[status],
         due_at=5,
-        waits=(Wait(id="s:1:1:0", kind="approval", since=1, asked_at_version=1, due_at=later),),
         paused_by="ana" if status is ExecutionStatus.PAUSED else None,
         version=1,
     )
