@@ -197,7 +197,7 @@ async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_a
     def broken(event: RunEvent) -> None:
         raise ValueError(event)
 
-    with caplog.at_level(logging.ERROR, logger="steptrail"):
+    with caplog.at_level(logging.WARNING, logger="steptrail"):
         async with trail_of() as trail:
             trail.on(AgentStepStarted, broken)
             trail.on(DecisionTaken, broken)
@@ -205,7 +205,7 @@ async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_a
             agent = agent_of(SCRIPT).with_error_policy(IGNORING).build()
             assert (await trail.run(agent, "go", session="s")).output == "done"
     assert len(heard) == 2
-    said = [record.getMessage() for record in caplog.records]
+    said = [line for record in caplog.records if (line := record.getMessage()).startswith("listener")]
     assert len(said) == 2
     assert all("broken failed on" in line and "session s" in line for line in said)
 
@@ -231,7 +231,7 @@ async def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_i
         async def __call__(self, event: RunEvent) -> None:
             raise AssertionError(event)
 
-    with caplog.at_level(logging.ERROR, logger="steptrail"):
+    with caplog.at_level(logging.WARNING, logger="steptrail"):
         async with trail_of() as trail:
             for listener in (later, Callable()):
                 with pytest.raises(ConfigurationError, match="put_nowait"):

@@ -4,14 +4,20 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Steptrail, tool
+from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastEnvelope, InProcessTransport
 from steptrail.continuation import CallableCriterion
+from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook
+from steptrail.lifecycle import AgentExecutionStarted
 from steptrail.output import OutputContext, OutputRejected
+from steptrail.telemetry import Telemetry
 from steptrail.testing import Reply, ScriptedModel, call
 from tests.harness.kept_log import KeptLog, kept_log
 
@@ -156,6 +162,41 @@ def test_no_record_holds_a_credential_or_what_was_said_and_made(kept: KeptLog) -
         assert "s3cr3t" not in text
         assert "abcdef123456" not in text
         assert "ana@example.com" not in text
+
+
+async def test_what_listeners_watchers_and_transports_raise_is_a_warning_without_credentials(kept: KeptLog) -> None:
+    def leaks(told: object) -> None:
+        raise ConnectionError(f"cannot tell of {type(told).__name__}, api_key=abcdef123456, half \ud800")
+
+    class Leaking(InProcessTransport):
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+            leaks(messages)
+
+    async with Steptrail.open("sqlite:///:memory:") as trail, AgentEventEnvelopeAdapter(Leaking()) as adapter:
+        trail.on(AgentExecutionStarted, leaks)
+        trail.on(AgentExecutionStarted, adapter)
+        await trail.run(agent("ok").build(), "go", on_update=leaks, on_commit=leaks)
+        await adapter.aclose(within=0.01)
+    failed = [text for text in kept.texts() if "ConnectionError" in text]
+    assert {" ".join(text.split()[:3]) for text in failed} == {
+        "WARNING steptrail.runs listener",  # of events, and of live updates
+        "WARNING steptrail.runs a",  # a watcher
+        "WARNING steptrail messages",  # that wait for their transport
+    }
+    assert all("in leaks" in text and "api_key=…" in text for text in failed)
+    assert "abcdef123456" not in "".join(failed)
+
+
+async def test_what_a_mask_of_spans_raises_is_written_without_credentials(kept: KeptLog) -> None:
+    def mask(key: str, value: JsonValue) -> JsonValue:
+        raise ConnectionError("cannot ask what to hide, api_key=abcdef123456")
+
+    telemetry = Telemetry(processor=SimpleSpanProcessor(InMemorySpanExporter()), content=True, mask=mask)
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
+        await trail.run(agent(call("careful"), "ok").build(), "go")
+    failed = [text for text in kept.texts() if text.startswith("ERROR steptrail.telemetry spans of ")]
+    assert failed
+    assert all("api_key=…" in text and "abcdef123456" not in text for text in failed)
 
 
 def test_the_handlers_of_a_service_format_a_traceback_of_their_own(kept: KeptLog) -> None:
