@@ -9,15 +9,19 @@ No record holds a prompt, a reply, an argument or a result. The words of an exce
 import logging
 from typing import Final
 
+from msgspec.structs import replace
+
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.failures import ErrorInfo
+from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
 from steptrail.runtime.kernel.log_raised import log_raised
 
 RUNS: Final = logging.getLogger("steptrail.runs")
+
+_OF_CHILDREN: Final = frozenset({"steptrail:ChildFailed", "steptrail:SubagentFailed", "steptrail:WorkflowFailed"})
 
 
 def began(state: AgentState) -> None:
@@ -43,13 +47,22 @@ def ended(state: AgentState) -> None:
     elif state.paused is not None:
         said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
     if (error := deciding_error(state)) is not None:
-        said.append(str(error.error))
+        said.append(loggable(error.error))
     RUNS.log(level, "session %s: execution %s %s", state.agent_id, state.execution_id, ", ".join(said))
+
+
+def loggable(error: ErrorInfo) -> str:
+    """Return class, words and place of an error, without words that may quote an argument or what a model said.
+
+    Those of refused arguments do, and those of a child that came to no answer: the records of the child say why.
+    """
+    quotes = error.type is ErrorType.VALIDATION or error.error_class in _OF_CHILDREN
+    return str(replace(error, message="") if quotes else error)
 
 
 def call_failed(run: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
     """Log that a call or a node failed, with the traceback. `run` is such as `session s` or `flow f`."""
-    log_raised(RUNS, raised, "%s: %s failed: %s", run, what, error)
+    log_raised(RUNS, raised, "%s: %s failed: %s", run, what, loggable(error))
 
 
 def resources_failed(run: str, what: str, error: BaseException) -> None:
