@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.failures import ErrorInfo, ErrorType
+from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
 from steptrail.runtime.kernel.log_raised import log_raised
 
 RUNS: Final = logging.getLogger("steptrail.runs")
 
-_OF_CHILDREN: Final = frozenset({"steptrail:ChildFailed", "steptrail:SubagentFailed", "steptrail:WorkflowFailed"})
+_QUOTING: Final = frozenset({"ChildFailed", "InvalidArguments", "SubagentFailed", "WorkflowFailed"})
 
 
 def began(state: AgentState) -> None:
@@ -54,9 +54,10 @@ def ended(state: AgentState) -> None:
 def loggable(error: ErrorInfo) -> str:
     """Return class, words and place of an error, without words that may quote an argument or what a model said.
 
-    Those of refused arguments do, and those of a child that came to no answer: the records of the child say why.
+    Those of refused arguments do, and those of a child that came to no answer: the child has records of its own.
     """
-    quotes = error.type is ErrorType.VALIDATION or error.error_class in _OF_CHILDREN
+    module, _, name = error.error_class.partition(":")
+    quotes = module.partition(".")[0] == "steptrail" and name in _QUOTING
     return str(replace(error, message="") if quotes else error)
 
 
