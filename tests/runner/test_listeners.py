@@ -167,10 +167,10 @@ async def test_no_line_shows_arguments_that_a_tool_below_refused() -> None:
     lines: list[str] = []
     child = named("below", call("weigh", grams="canary")).with_tools(weigh).build()
     flow = Workflow("scales").tool("weigh", weigh, args={"grams": "{{ input.grams }}"}).build()
-    tools = [SubagentTool(child), FlowTool(flow, parameters=Grams)]
+    above = boss([SubagentTool(child)], asks("below", "go"), call("scales", grams="canary"), "done")
     async with trail_of() as trail:
         trail.wiretap(lambda event: lines.append(str(event)))
-        await trail.run(boss(tools, asks("below", "go"), call("scales", grams="canary"), "done").build(), "go")
+        await trail.run(above.with_tools(FlowTool(flow, parameters=Grams)).build(), "go")
         await trail.run(Workflow("above").agent("asks", child, prompt="go").build())
         await trail.run(Workflow("above").flow("asks", flow, input="{{ input }}").build(), {"grams": "canary"})
     told = [line for line in lines if "a tool refused its arguments" in line]
