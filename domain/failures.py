@@ -49,6 +49,12 @@ class ErrorInfo(Value, frozen=True, kw_only=True):
         return name if self.message in {"", name} else f"{name}: {self.message}"
 
     @property
+    def without_arguments(self) -> str:
+        """The message for the run above; that of a tool which refused its arguments quotes them, and is not told."""
+        is_refusal = self.type is ErrorType.VALIDATION and self.error_class.rpartition(":")[2] == "InvalidArguments"
+        return "a tool refused its arguments" if is_refusal else self.message
+
+    @property
     def place(self) -> str | None:
         """The innermost place in the user's code, as `file:line in name`; None when there is none."""
         return self.frames[0] if self.frames else None

@@ -10,8 +10,10 @@ from typing import Any, Protocol, cast
 
 from steptrail.domain.errors import ConfigurationError, MessageRefused, TransportUnavailable
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.domain.secrets import without_secrets
 from steptrail.projections.broadcast import BroadcastEnvelope
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
+from steptrail.runtime.kernel.log_raised import log_raised
 
 _log = logging.getLogger("steptrail")
 
@@ -114,7 +116,9 @@ class Delivery:
                 if failures == 1:
                     # What a transport of one's own raises by mistake says little without its class and its place.
                     why, cause = (away, None) if away is not None else (f"{type(error).__name__}: {error}", error)
-                    _log.warning("messages wait: the transport is unavailable (%s)", why, exc_info=cause)
+                    log_raised(
+                        _log, cause, "messages wait: the transport is unavailable (%s)", without_secrets(str(why))
+                    )
                 await asyncio.sleep(delay)
             else:
                 if not is_async:

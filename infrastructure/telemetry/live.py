@@ -14,6 +14,7 @@ from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span
+from steptrail.runtime.kernel.log_raised import log_raised
 
 _MOST_COMMITS = 10_000
 
@@ -52,5 +53,5 @@ class LiveSpans:
             try:
                 for span in await self._folds.apply(stream, records):
                     self._tell(span)
-            except Exception:
-                _log.exception("spans of %s were not told", stream)
+            except Exception as error:
+                log_raised(_log, error, "spans of %s were not told", stream, level=logging.ERROR)

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from steptrail.domain.agent.config import AgentSnapshot
+from steptrail.domain.agent.events import SessionForked
+from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CorruptRecord, SessionErased
 from steptrail.domain.kernel.event import Event
@@ -17,6 +19,7 @@ from steptrail.domain.messages import Message
 from steptrail.projections.masking import Masking
 from steptrail.projections.telemetry import Span, SpanContent, SpanFold, TracePer
 from steptrail.runtime.agent.request import Requests
+from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.ports import EventStore
 
 _REMEMBERED = 1_000
@@ -58,7 +61,8 @@ class SpanFolds:
         spans: tuple[Span, ...] = ()
         if fold is not None:
             try:
-                spans = (*await self._missed(stream, fold, records[0].version), *fold.apply(records))
+                missed = await self._missed(stream, fold, records[0].version)
+                spans = (*missed, *await self._applied(stream, fold, records))
             except (CorruptRecord, SessionErased) as error:
                 _log.warning("there are no more spans of %s: %s", stream, error)
                 fold = None
@@ -75,11 +79,18 @@ class SpanFolds:
         while fold.version < before - 1:
             version = fold.version
             page = (await self._store.read(stream, after=version, limit=_PAGE)).records
-            ended = fold.apply(record for record in page if record.version < before)
+            ended = await self._applied(stream, fold, [record for record in page if record.version < before])
             spans += ended if is_known else ()
             if fold.version == version:
                 break
         return tuple(spans)
+
+    async def _applied(self, stream: str, fold: SpanFold, records: Sequence[Recorded[Event]]) -> tuple[Span, ...]:
+        if self._content is not None and not fold.version and records and isinstance(records[0].event, SessionForked):
+            # What a fork's model is asked begins with what was said in the other session.
+            state, _ = await fold_stream(AGENT, self._store, stream, at=records[0].version)
+            fold.begin_at(state)
+        return fold.apply(records)
 
 
 def _asked(state: AgentState, agent: AgentSnapshot) -> Sequence[Message]:

@@ -147,5 +147,8 @@ def _outcome(name: str, child: ChildFlow, end: ChildFlowEnd) -> ToolOutcome:
 
 def _why(name: str, child: ChildFlow, state: FlowState) -> str:
     ended_by = state.run.ended_by if state.run is not None else None
-    said = f": {ended_by.error.message}" if isinstance(ended_by, NodeFailed) else ""
+    said = ""
+    if isinstance(ended_by, NodeFailed):
+        words, error = ended_by.error.message, ended_by.error.error
+        said = f": {words if error is None else words.replace(error.message, error.without_arguments)}"
     return f"workflow {name!r} came to no result: {verdict_of(state)}{said}; its run is flow:{child.id}"

@@ -23,6 +23,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, NodeDelta, NodeProgress, OutputPartial, ReplyDelta, ToolProgress
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
+from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
@@ -68,12 +69,12 @@ class _Entry(Struct, eq=False):
             if inspect.iscoroutine(answer):
                 answer.close()
                 raise TypeError("a listener is a plain function, and this one returned a coroutine")
-        except (Exception, asyncio.CancelledError):  # a plain function is cancelled by nobody else
+        except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
             if type(said) not in self.failed_on:
                 self.failed_on.add(type(said))
                 name = getattr(self.listener, "__qualname__", type(self.listener).__qualname__)
                 why = "listener %s failed on %s of session %s; further failures on that are not logged"
-                _log.exception(why, name, type(said).__name__, said.session_id)
+                log_raised(_log, error, why, name, type(said).__name__, said.session_id)
 
 
 class Listeners:

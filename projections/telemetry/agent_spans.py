@@ -23,7 +23,7 @@ class AgentSpans:
 
     def __init__(self, stream: str, spans: OpenSpans, content: SpanContent | None) -> None:
         self._stream, self._spans, self._content = stream, spans, content
-        self._told = AgentContent(id_of(stream), content) if content is not None else None
+        self.told = AgentContent(id_of(stream), content) if content is not None else None
         self._prices: PriceTable | None = None
         self._model = ""
         self._agent, self._provider = "", ""
@@ -46,8 +46,8 @@ class AgentSpans:
     def apply(self, event: Event, version: int, at: int) -> None:
         """Apply an event."""
         self._apply(event, version, at)
-        if self._told is not None and isinstance(event, stored.AgentEvent):
-            self._told.apply(event, version, at)
+        if self.told is not None and isinstance(event, stored.AgentEvent):
+            self.told.apply(event, version, at)
 
     def _apply(self, event: Event, version: int, at: int) -> None:
         spans = self._spans
@@ -116,8 +116,8 @@ class AgentSpans:
                 }
                 if self._provider:
                     about[Name.PROVIDER] = self._provider
-                if self._told is not None:
-                    about |= self._told.request()
+                if self.told is not None:
+                    about |= self.told.request()
                 name = f"{Operation.CHAT} {event.model}"
                 spans.begin_try(_CHAT, name, version, at, about, part=_STEP, kind=SpanKind.CLIENT)
             case stored.InferenceCompleted():
@@ -146,8 +146,8 @@ class AgentSpans:
                     Own.STEP: self._step,
                     Own.ATTEMPT: event.attempt,
                 }
-                if self._told is not None:
-                    about |= self._told.arguments(event.position)
+                if self.told is not None:
+                    about |= self.told.arguments(event.position)
                 effect = event.effect_id if event.attempt == 1 else None
                 name = f"{Operation.EXECUTE_TOOL} {event.tool}"
                 spans.begin_try(key, name, version, at, about, part=_STEP, effect=effect)

@@ -93,9 +93,14 @@ class AgentContent:
     def __init__(self, session: str, content: SpanContent) -> None:
         self._state, self._content = initial(session), content
 
+    def begin_at(self, state: AgentState) -> None:
+        """Begin with a state, which nobody else may use afterwards: that of a fork holds its past."""
+        self._state = state
+
     def apply(self, event: AgentEvent, version: int, at: int) -> None:
-        """Apply an event, after its spans were begun and ended."""
-        self._state = extend(self._state, (Recorded(version, at, event),))
+        """Apply an event, after its spans were begun and ended. The state that it began with has some already."""
+        if version > self._state.version:
+            self._state = extend(self._state, (Recorded(version, at, event),))
 
     def request(self) -> dict[str, Attribute]:
         """Return what the model is asked that is about to be called."""

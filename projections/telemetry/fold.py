@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.kernel.by_prefix import prefix_of
 from steptrail.domain.kernel.event import Event, EventKind
@@ -38,6 +39,14 @@ class SpanFold:
         self._spans = OpenSpans(stream, parts=parts, trace_per=trace_per)
         kind = _KINDS.get(prefix_of(stream))
         self._kind = kind(stream, self._spans, content) if kind is not None else None
+
+    def begin_at(self, state: AgentState) -> None:
+        """Begin with the past of a fork: `state` is that of its first event, and nobody else may use it afterwards.
+
+        Only content needs it, since a model is asked with what was said before the fork.
+        """
+        if isinstance(self._kind, AgentSpans) and self._kind.told is not None:
+            self._kind.told.begin_at(state)
 
     def apply(self, records: Iterable[Recorded[Event]]) -> tuple[Span, ...]:
         """Return the spans that end with these events."""

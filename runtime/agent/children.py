@@ -166,7 +166,7 @@ def why_no_answer(state: AgentState) -> str:
     vote = outcome.deciding_vote if outcome is not None else None
     reason = state.stop_reason.value if state.stop_reason is not None else state.status.value
     because = f": {vote.reason}" if vote is not None else ""
-    said = f" ({step.errors[0].error.message})" if step is not None and step.has_errors else ""
+    said = f" ({step.errors[0].error.without_arguments})" if step is not None and step.has_errors else ""
     return f"({reason}{because}){said}"
 
 

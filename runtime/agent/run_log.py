@@ -7,18 +7,21 @@ No record holds a prompt, a reply, an argument or a result. The words of an exce
 """
 
 import logging
-from traceback import format_exception
 from typing import Final
+
+from msgspec.structs import replace
 
 from steptrail.domain.agent.deciding_error import deciding_error
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.failures import ErrorInfo
-from steptrail.domain.secrets import without_secrets
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.runtime.agent.frames import frames_of
+from steptrail.runtime.kernel.log_raised import log_raised
 
 RUNS: Final = logging.getLogger("steptrail.runs")
+
+_QUOTING: Final = frozenset({"ChildFailed", "InvalidArguments", "SubagentFailed", "WorkflowFailed"})
 
 
 def began(state: AgentState) -> None:
@@ -44,33 +47,31 @@ def ended(state: AgentState) -> None:
     elif state.paused is not None:
         said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
     if (error := deciding_error(state)) is not None:
-        said.append(str(error.error))
+        said.append(loggable(error.error))
     RUNS.log(level, "session %s: execution %s %s", state.agent_id, state.execution_id, ", ".join(said))
+
+
+def loggable(error: ErrorInfo) -> str:
+    """Return class, words and place of an error, without words that may quote an argument or what a model said.
+
+    Those of refused arguments do, and those of a child that came to no answer: the child has records of its own.
+    """
+    module, _, name = error.error_class.partition(":")
+    quotes = module.partition(".")[0] == "steptrail" and name in _QUOTING
+    return str(replace(error, message="") if quotes else error)
 
 
 def call_failed(run: str, what: str, error: ErrorInfo, raised: BaseException | None) -> None:
     """Log that a call or a node failed, with the traceback. `run` is such as `session s` or `flow f`."""
-    _warn(raised, "%s: %s failed: %s", run, what, error)
+    log_raised(RUNS, raised, "%s: %s failed: %s", run, what, loggable(error))
 
 
 def resources_failed(run: str, what: str, error: BaseException) -> None:
     """Log that the resources of a run could not be opened or closed, with the traceback of the exception."""
-    _warn(error, "%s: its resources %s: %s", run, what, type(error).__name__)
+    log_raised(RUNS, error, "%s: its resources %s: %s", run, what, type(error).__name__)
 
 
 def failed_vote(session: str, what: str, name: str, error: Exception) -> ContinuationEvaluation:
     """Log that a hook or a criterion raised, and return the vote that stands for the exception."""
-    _warn(error, "session %s: %s %s raised %s", session, what, name, type(error).__name__)
+    log_raised(RUNS, error, "session %s: %s %s raised %s", session, what, name, type(error).__name__)
     return ContinuationEvaluation.from_exception(name, error, frames_of([error]))
-
-
-def _warn(raised: BaseException | None, said: str, *about: object) -> None:
-    if not RUNS.isEnabledFor(logging.WARNING):
-        return
-    told = "".join(format_exception(raised))
-    written = without_secrets(told).encode("utf-8", "backslashreplace").decode()
-    if written == told:
-        RUNS.warning(said, *about, exc_info=raised)
-    else:
-        # The text holds what looks like a credential, or half of a surrogate pair, which no handler could write.
-        RUNS.warning(f"{said}\n%s", *about, written.rstrip())

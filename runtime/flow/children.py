@@ -55,8 +55,8 @@ def why_no_output(state: FlowState) -> str:
     """Return the reason why a run that has ended came to no output, with what failed or which limit was passed."""
     run, reason = state.run, state.stop_reason.value if state.stop_reason is not None else state.status.value
     match run.ended_by if run is not None else None:
-        case NodeFailed(error=NodeError(error=ErrorInfo(message=message))):
-            return f"({reason}: {message})"
+        case NodeFailed(error=NodeError(error=ErrorInfo() as error)):
+            return f"({reason}: {error.without_arguments})"
         case LimitReached(limit=limit, at_most=at_most, actual=actual):
             return f"({reason}: {limit} is {at_most}, and it was {actual})"
         case _:

@@ -10,8 +10,13 @@ from steptrail.domain.json_value import JsonValue
 
 def fault_info(fault: NodeFault) -> ErrorInfo:
     """Return a fault as it is recorded. It comes again every time."""
-    name = f"steptrail:{fault.failure.value}"
+    name = fault_class(fault.failure)
     return ErrorInfo(type=ErrorType.VALIDATION, error_class=name, message=fault.message, retryable=False)
+
+
+def fault_class(failure: FailureClass) -> str:
+    """Return the class under which a fault is recorded."""
+    return f"steptrail:{failure.value}"
 
 
 def faulty(key: TaskKey, fault: NodeFault, attempt: int = 0) -> NodeAttemptFailed:

@@ -6,7 +6,8 @@ from steptrail.domain.flow.events import LimitReached, NodeFailed, NodeRetrySche
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.agent.run_log import RUNS
+from steptrail.runtime.agent.run_log import RUNS, loggable
+from steptrail.runtime.flow.faults import fault_class
 
 
 def began(state: FlowState) -> None:
@@ -40,8 +41,9 @@ def ended(state: FlowState) -> None:
         said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
     match run.ended_by if run is not None else None:
         case NodeFailed(error=failed):
-            # The message may hold what a node was given or made; that of an exception is masked when it is recorded.
-            words = "" if failed.error is None else f": {failed.error}"
+            # The message of a fault may hold what a node was given or made; of an exception it is masked.
+            error = failed.error
+            words = "" if error is None or error.error_class == fault_class(failed.failure) else f": {loggable(error)}"
             said.append(f"node {failed.node_id} failed, {failed.failure.value}{words}")
         case LimitReached(limit=limit, at_most=at_most, actual=actual):
             said.append(f"{limit} is {at_most}, and it was {actual}")

@@ -25,6 +25,7 @@ from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.history import pages, typed_records
 from steptrail.runtime.kernel.ids import new_id
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
 from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
@@ -416,5 +417,5 @@ async def append(store: EventStore, stream: str, expected: StreamHead, commit: C
 def _tell(on_commit: Callable[[Sequence[Recorded[E]]], None], records: Sequence[Recorded[E]]) -> None:
     try:
         on_commit(records)
-    except (Exception, asyncio.CancelledError):  # a plain function is cancelled by nobody else
-        _log.exception("a listener failed on events %d to %d", records[0].version, records[-1].version)
+    except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
+        log_raised(_log, error, "a listener failed on events %d to %d", records[0].version, records[-1].version)

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from steptrail.domain.live import LiveUpdate, OutputPartial, TextDelta, UpdatesLost
+from steptrail.runtime.kernel.log_raised import log_raised
 
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 """A watcher: it is called with each live update, in the run's event loop. An exception of it is only logged."""
@@ -26,8 +27,8 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
     """Show an update to a watcher."""
     try:
         watcher(update)
-    except (Exception, asyncio.CancelledError):  # a plain function is cancelled by nobody else
-        _log.exception("a watcher failed on a live update of session %s", update.session_id)
+    except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
+        log_raised(_log, error, "a watcher failed on a live update of session %s", update.session_id)
 
 
 def writes_nothing(update: LiveUpdate) -> bool:

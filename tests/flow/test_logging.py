@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from steptrail import Steptrail, ToolEffect, tool
-from steptrail.workflow import Envelope, RetryPolicy, Update, Workflow
+from steptrail.testing import ScriptedModel
+from steptrail.workflow import Check, Envelope, RetryPolicy, Update, Workflow
 from tests.harness.kept_log import KeptLog, kept_log
 
 own = logging.getLogger("shop")
@@ -76,3 +77,12 @@ async def test_a_node_that_cannot_run_is_a_warning_without_what_it_was_given(kep
     await run(Workflow("w").map("each", over="vars.nowhere", tool=look, args={}))
     (warning,) = kept.of(logging.WARNING)
     assert warning == "flow f: node each failed: config"
+    assert kept.of(logging.ERROR)[0].endswith("node each failed, config")
+
+
+async def test_what_a_guardian_refuses_is_in_no_record(kept: KeptLog) -> None:
+    number = Check("schema", path="vars.said", schema={"type": "integer"})
+    flow = Workflow("w").llm("ask", ScriptedModel(["ana@example.com"]), prompt="go", output="said")
+    await run(flow.guardian("sound", [number]).chain("ask", "sound"))
+    assert kept.of(logging.ERROR)[0].endswith("node sound failed, blocked")
+    assert "ana@example.com" not in "".join(kept.texts())

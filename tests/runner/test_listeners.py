@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import cast
 
 import pytest
+from pydantic import BaseModel
 
 from steptrail import ErrorPolicy, HookType, Limits, Steptrail, tool
 from steptrail.errors import Backoff, ConfigurationError
@@ -43,6 +44,8 @@ from steptrail.models import ModelDelta, ModelReply, ModelRequest
 from steptrail.projections.broadcast.fold import envelopes_of
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import SubagentTool
+from steptrail.workflow import FlowTool, Workflow
+from tests.runner.families import asks, boss, named
 from tests.runner.kit import NOON, Crash, HandClock, again_on, agent_of, crash_at, hook, run, slowly, trail_of
 
 SCRIPT: list[Reply] = [calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no tea"})), "done"]
@@ -150,6 +153,32 @@ async def test_refused_arguments_and_failed_model_calls_are_told_as_such() -> No
     assert (failed.step, failed.error) == (2, "no line")
 
 
+class Grams(BaseModel):
+    grams: str
+
+
+@tool
+def weigh(grams: int) -> str:
+    """Take a number and nothing else."""
+    return f"{grams} g"
+
+
+async def test_no_line_shows_arguments_that_a_tool_below_refused() -> None:
+    lines: list[str] = []
+    child = named("below", call("weigh", grams="canary")).with_tools(weigh).build()
+    flow = Workflow("scales").tool("weigh", weigh, args={"grams": "{{ input.grams }}"}).build()
+    above = boss([SubagentTool(child)], asks("below", "go"), call("scales", grams="canary"), "done")
+    async with trail_of() as trail:
+        trail.wiretap(lambda event: lines.append(str(event)))
+        await trail.run(above.with_tools(FlowTool(flow, parameters=Grams)).build(), "go")
+        await trail.run(Workflow("above").agent("asks", child, prompt="go").build())
+        await trail.run(Workflow("above").flow("asks", flow, input="{{ input }}").build(), {"grams": "canary"})
+    told = [line for line in lines if "a tool refused its arguments" in line]
+    assert any("call failed: scales" in line for line in told)
+    assert {line.split("'")[1] for line in told if line.startswith("Workflow")} == {"below", "scales"}
+    assert "canary" not in "".join(lines)
+
+
 async def test_hooks_and_what_they_block_are_told() -> None:
     heard: list[RunEvent] = []
     guard = hook("guard", lambda state: state.with_blocked_tool_call("not today"))
@@ -197,7 +226,7 @@ async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_a
     def broken(event: RunEvent) -> None:
         raise ValueError(event)
 
-    with caplog.at_level(logging.ERROR, logger="steptrail"):
+    with caplog.at_level(logging.WARNING, logger="steptrail"):
         async with trail_of() as trail:
             trail.on(AgentStepStarted, broken)
             trail.on(DecisionTaken, broken)
@@ -205,7 +234,7 @@ async def test_a_listener_that_raises_is_logged_once_for_each_type_and_the_run_a
             agent = agent_of(SCRIPT).with_error_policy(IGNORING).build()
             assert (await trail.run(agent, "go", session="s")).output == "done"
     assert len(heard) == 2
-    said = [record.getMessage() for record in caplog.records]
+    said = [line for record in caplog.records if (line := record.getMessage()).startswith("listener")]
     assert len(said) == 2
     assert all("broken failed on" in line and "session s" in line for line in said)
 
@@ -231,7 +260,7 @@ async def test_async_listeners_are_refused_with_what_to_do_and_one_in_disguise_i
         async def __call__(self, event: RunEvent) -> None:
             raise AssertionError(event)
 
-    with caplog.at_level(logging.ERROR, logger="steptrail"):
+    with caplog.at_level(logging.WARNING, logger="steptrail"):
         async with trail_of() as trail:
             for listener in (later, Callable()):
                 with pytest.raises(ConfigurationError, match="put_nowait"):

@@ -4,15 +4,24 @@ import asyncio
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic import BaseModel
 
 from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType, Steptrail, tool
+from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastEnvelope, InProcessTransport
 from steptrail.continuation import CallableCriterion
+from steptrail.domain.json_value import JsonValue
 from steptrail.hooks import CallableHook
+from steptrail.lifecycle import AgentExecutionStarted
 from steptrail.output import OutputContext, OutputRejected
+from steptrail.telemetry import Telemetry
 from steptrail.testing import Reply, ScriptedModel, call
+from steptrail.tools import SubagentTool
+from steptrail.workflow import FlowTool, Workflow
 from tests.harness.kept_log import KeptLog, kept_log
 
 own = logging.getLogger("shop")
@@ -141,6 +150,16 @@ def leaky(note: str) -> str:
     raise ConnectionError(f"postgresql://ana:s3cr3t@db refused {len(note)} letters, api_key=abcdef123456")
 
 
+@tool
+def weigh(grams: int) -> str:
+    """Take a number and nothing else."""
+    return f"{grams} g"
+
+
+class Grams(BaseModel):
+    grams: str
+
+
 async def in_the_books(answer: str, context: OutputContext) -> str:
     raise OutputRejected(f"{answer} is in no book")
 
@@ -149,13 +168,68 @@ async def in_the_books(answer: str, context: OutputContext) -> str:
 def test_no_record_holds_a_credential_or_what_was_said_and_made(kept: KeptLog) -> None:
     run(agent(call("leaky", note="ana@example.com"), "over").with_tools(leaky))
     run(agent('{"value": "ana@example.com"}').with_output(str, retries=0).with_output_validator(in_the_books))
+    run(agent(call("weigh", grams="ana@example.com")).with_tools(weigh))
     (failed, *_) = [each for each in kept.of(logging.WARNING) if "leaky" in each]
     assert "ConnectionError: postgresql://…@db refused 15 letters, api_key=…" in failed
     assert "in leaky" in failed  # the traceback, as a text: its words are not those of the exception
+    assert "session order-7: tool weigh failed: InvalidArguments" in kept.of(logging.WARNING)
     for text in kept.texts():
         assert "s3cr3t" not in text
         assert "abcdef123456" not in text
         assert "ana@example.com" not in text
+
+
+async def test_what_a_child_failed_of_is_said_by_its_own_records_and_quoted_by_none(kept: KeptLog) -> None:
+    child = agent(call("weigh", grams="ana@example.com")).with_tools(weigh).build()
+    flow = Workflow("scales").tool("weigh", weigh, args={"grams": "{{ input.grams }}"}).build()
+    above = agent(call("shop", prompt="go")).with_tools(SubagentTool(child)).build()
+    tool_of_flow = FlowTool(flow, name="weigh_it", parameters=Grams)
+    around = agent(call("weigh_it", grams="ana@example.com")).with_tools(tool_of_flow)
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(above, "go", session="a")
+        await trail.run(around.build(), "go", session="b")
+        await trail.run(Workflow("above").agent("below", child, prompt="go").build(), session="c")
+    failed = [text.removeprefix("session ").removeprefix("flow ") for text in kept.of(logging.WARNING)]
+    assert "a: tool shop failed: SubagentFailed" in failed
+    assert "b: tool weigh_it failed: WorkflowFailed" in failed
+    assert "c: node below failed: ChildFailed" in failed
+    assert sum("weigh failed: InvalidArguments" in text for text in failed) == 3
+    assert "ana@example.com" not in "".join(kept.texts())
+
+
+async def test_what_listeners_watchers_and_transports_raise_is_a_warning_without_credentials(kept: KeptLog) -> None:
+    def leaks(told: object) -> None:
+        raise ConnectionError(f"cannot tell of {type(told).__name__}, api_key=abcdef123456, half \ud800")
+
+    class Leaking(InProcessTransport):
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+            leaks(messages)
+
+    async with Steptrail.open("sqlite:///:memory:") as trail, AgentEventEnvelopeAdapter(Leaking()) as adapter:
+        trail.on(AgentExecutionStarted, leaks)
+        trail.on(AgentExecutionStarted, adapter)
+        await trail.run(agent("ok").build(), "go", on_update=leaks, on_commit=leaks)
+        await adapter.aclose(within=0.01)
+    failed = [text for text in kept.texts() if "ConnectionError" in text]
+    assert {" ".join(text.split()[:3]) for text in failed} == {
+        "WARNING steptrail.runs listener",  # of events, and of live updates
+        "WARNING steptrail.runs a",  # a watcher
+        "WARNING steptrail messages",  # that wait for their transport
+    }
+    assert all("in leaks" in text and "api_key=…" in text for text in failed)
+    assert "abcdef123456" not in "".join(failed)
+
+
+async def test_what_a_mask_of_spans_raises_is_written_without_credentials(kept: KeptLog) -> None:
+    def mask(key: str, value: JsonValue) -> JsonValue:
+        raise ConnectionError("cannot ask what to hide, api_key=abcdef123456")
+
+    telemetry = Telemetry(processor=SimpleSpanProcessor(InMemorySpanExporter()), content=True, mask=mask)
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
+        await trail.run(agent(call("careful"), "ok").build(), "go")
+    failed = [text for text in kept.texts() if text.startswith("ERROR steptrail.telemetry spans of ")]
+    assert failed
+    assert all("api_key=…" in text and "abcdef123456" not in text for text in failed)
 
 
 def test_the_handlers_of_a_service_format_a_traceback_of_their_own(kept: KeptLog) -> None:

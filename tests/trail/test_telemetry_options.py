@@ -163,6 +163,31 @@ def test_content_is_told_to_those_who_ask_and_is_masked(typed: Type, receiver: O
     assert "find tea" in by_command
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_content_of_a_fork_holds_what_was_said_before_it(
+    is_open: bool, receiver: OtlpReceiver, typed: Type, tmp_path: Path
+) -> None:
+    url, exporter = f"sqlite:///{tmp_path / 'runs.db'}", InMemorySpanExporter()
+    live = Telemetry(processor=SimpleSpanProcessor(exporter), content=True)
+    script = (call("search", query="tea"), "Found.", call("search", query="milk"), "Found, too.")
+    with Steptrail.open_sync(url) as trail:
+        trail.run(desk(*script), "Find tea.", session="s")
+        history = trail.session("s").history()
+        stepped = next(record.version for record in history if record.event.TYPE == "step.completed.v1")
+        trail.session("s").fork(at=stepped if is_open else None, session="f")
+    with Steptrail.open_sync(url, telemetry=live) as trail:
+        fork, agent = trail.session("f"), desk(*script)
+        _ = fork.resume(agent) if is_open else fork.send(agent, "And milk?")
+    assert typed("export", "f", "--otlp", receiver.url, "--content", "--store", url).code == 0
+    spans = kept(exporter)
+    asked = [about(span)["gen_ai.input.messages"] for span in spans["chat scripted"]]
+    roles = ["user", "assistant", "tool"] if is_open else ["user", "assistant", "tool", "assistant", "user"]
+    assert [message["role"] for message in json.loads(asked[0])] == roles
+    assert all("Find tea." in each for each in asked)
+    recorded = [span["attributes"] for span in receiver.spans if span["name"] == "chat scripted"]
+    assert [each["gen_ai.input.messages"] for each in recorded] == asked
+
+
 async def test_a_mask_that_raises_harms_no_run_and_tells_no_content() -> None:
     def mask(key: str, value: JsonValue) -> JsonValue:
         raise RuntimeError("no")
