@@ -39,10 +39,10 @@ class Present:
                     return made
             except StoreError:
                 if not tries_left or made.number in self._series.sizes():
-                    self.give_up(made)
                     raise
-            # Somebody else was first, or has removed it.
-            self.give_up(made)
+            finally:
+                # Somebody else was first, has removed it, or it cannot be made.
+                self.give_up(made)
         raise StoreUnavailable("the read models were removed again and again while they were made: try again")
 
     def of(self, work: Callable[[Generation], T]) -> T | None:

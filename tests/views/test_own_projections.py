@@ -1,5 +1,6 @@
 """Projections of a service: kept beside ours, asked in SQL, rebuilt, replaced by another version, and failing."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -153,6 +154,18 @@ async def test_who_does_not_know_them_rebuilds_ours_and_they_are_counted_again(s
         assert await refunds(other) == [("agent:a", 450)]
         assert (await other.views.sql("SELECT count(*) FROM executions")).rows[0][0] == 1
         assert await trail.views.verify() == []
+
+
+async def test_who_keeps_going_counts_into_what_another_one_has_rebuilt_though_nothing_happens(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail, Steptrail.open(store_url) as other:
+        await trail.run(desk(450), "hi", session="a")
+        async with trail.views.kept_going(), asyncio.timeout(60):
+            await trail.views.wait()
+            for number in range(2):
+                assert await other.views.rebuild() > number
+                while {each.lag for each in await other.views.status() if each.name == "refunds"} != {0}:
+                    await asyncio.sleep(0.05)
+        assert await refunds(other, fresh=None) == [("agent:a", 450)]
 
 
 async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url: str) -> None:
