@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.face import Face
@@ -88,4 +89,8 @@ class Present:
         return generation
 
     def _prepare(self, generation: Generation, pruned: Mapping[str, int]) -> None:
-        generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
+        try:
+            generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
+        except Unfit as error:
+            names = ", ".join(each.name for each in self._projections)
+            raise Unfit(f"the tables of the projections {names} cannot be made: {error}") from error

@@ -52,7 +52,14 @@ _NOT_OF_THE_TEXT = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_CANTOPEN,
 }
-_UNFIT = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE}
+_UNFIT = {
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_ERROR,
+}
+_NO_TABLE = "no such table"
 
 
 class SqliteViews:
@@ -116,7 +123,7 @@ class SqliteViews:
     def _translated(self, error: sqlite3.Error) -> StoreError:
         found = translate(error, str(self.path))
         # A generation has its tables before anybody is led to it.
-        if isinstance(found, StoreDamaged | NotAStore) or "no such table" in str(error):
+        if isinstance(found, StoreDamaged | NotAStore) or _NO_TABLE in str(error):
             return StoreDamaged(f"the read models in {self.path} are damaged: `steptrail rebuild` makes them anew")
         return found
 
@@ -333,7 +340,8 @@ def _whole(connection: sqlite3.Connection, work: Callable[[Statements], T]) -> T
     except (OverflowError, sqlite3.ProgrammingError, sqlite3.InterfaceError, UnicodeError) as error:
         raise Unfit(str(error)) from error
     except sqlite3.Error as error:
-        if primary_code(error) in _UNFIT:
+        # With the code of an ordinary error SQLite says that a table has no such column, or cannot be made.
+        if primary_code(error) in _UNFIT and _NO_TABLE not in str(error):
             raise Unfit(str(error)) from error
         raise
     finally:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import (
+    ConfigurationError,
     ProjectionStopped,
     SessionBusy,
     StoreDamaged,
@@ -321,7 +322,7 @@ class Views:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
                         await self._follow(projection, seldom)
-            except ProjectionStopped as error:
+            except (ConfigurationError, ProjectionStopped) as error:
                 _log.error("%s", error)
                 return
             except (StoreError, ViewsBusy) as error:
