@@ -85,8 +85,7 @@ class TimeToAnswer:
 
 
 class Unfit(ConfigurationError):
-    """Raised when a table cannot be made or does not take a row: the code of a projection is wrong. Nothing was written.
-    """
+    """Raised when a table cannot be made or does not take a row: a projection is wrong. Nothing was written."""
 
 
 class Statements(Protocol):

@@ -78,7 +78,8 @@ class Wide(Projection[None]):
 
     def __init__(self, columns: Sequence[str]) -> None:
         ones = (Column(name, _I, "a one") for name in columns)
-        table = Table(name="v1_wide", says="ones", columns=(Column("stream", _T, "the session"), *ones), key=("stream",))
+        key = Column("stream", _T, "the session")
+        table = Table(name="v1_wide", says="ones", columns=(key, *ones), key=("stream",))
         self.tables, self._row = (table,), dict.fromkeys(columns, 1)
 
     def begin(self, stream: str) -> None:
