@@ -241,10 +241,12 @@ class PostgresSeries:
                 statements.change(f"UPDATE {self._base}.series SET generation = $1", number)  # noqa: S608
             return is_allowed
 
-        for tries_left in reversed(range(_TRIES)):
+        tries_left = _TRIES
+        while True:
             try:
                 return self._database.write(work)
             except StoreLocked:
+                tries_left -= 1
                 if not tries_left:
                     raise
                 time.sleep(_REST_SECONDS)
