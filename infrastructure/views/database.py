@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from steptrail.domain.errors import QueryRefused
+from steptrail.domain.errors import ConfigurationError, QueryRefused
 from steptrail.infrastructure.views.ddl import Sql
 from steptrail.projections.kernel.table import Scalar
 
@@ -84,8 +84,8 @@ class TimeToAnswer:
                 self._interrupt = None
 
 
-class Unfit(Exception):
-    """Raised when a table does not take a row: the code that made the row is wrong. Nothing was written."""
+class Unfit(ConfigurationError):
+    """Raised when a table cannot be made or does not take a row: a projection is wrong. Nothing was written."""
 
 
 class Statements(Protocol):

@@ -164,18 +164,17 @@ class PostgresSeries:
 
     def current(self) -> int | None:
         """Return the number of the generation that readers look at; None when there is none yet."""
+        return self._database.read(self._current)
 
-        def work(statements: Statements) -> int | None:
-            if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
-                return None
-            # Somebody may have dropped one of the schemas and left the other.
-            found = statements.ask(
-                f"SELECT generation FROM {self._base}.series "  # noqa: S608 - names of ours
-                f"WHERE to_regclass('{self._base}_' || generation || '.projections') IS NOT NULL"
-            )
-            return int(found[0][0]) if found else None
-
-        return self._database.read(work)
+    def _current(self, statements: Statements) -> int | None:
+        if statements.ask("SELECT to_regclass($1)", f"{self._base}.series") == [(None,)]:
+            return None
+        # Somebody may have dropped one of the schemas and left the other.
+        found = statements.ask(
+            f"SELECT generation FROM {self._base}.series "  # noqa: S608 - names of ours
+            f"WHERE to_regclass('{self._base}_' || generation || '.projections') IS NOT NULL"
+        )
+        return int(found[0][0]) if found else None
 
     def open(self, number: int) -> Generation:
         """Return a generation."""
@@ -225,25 +224,29 @@ class PostgresSeries:
 
         The views of other faces show the generation that they were made for, as long as it is there.
         """
-        self._change_views(number, faces, moves=False)
+        self._change_views(number, faces, lambda present: present == number)
 
-    def point_at(self, number: int, faces: Sequence[Face]) -> None:
-        """Have readers look at a generation from now on, with these public views."""
-        self._change_views(number, faces, moves=True)
+    def point_at(self, number: int, faces: Sequence[Face], *, is_first: bool = False) -> bool:
+        """Have readers look at a generation, in no other one's place if it `is_first`. Return whether they do."""
+        return self._change_views(number, faces, lambda present: present is None or not is_first)
 
-    def _change_views(self, number: int, faces: Sequence[Face], *, moves: bool) -> None:
-        def work(statements: Statements) -> None:
+    def _change_views(self, number: int, faces: Sequence[Face], may: Callable[[int | None], bool]) -> bool:
+        """Make the views of a generation and have readers look at it, if that may be beside the present one."""
+
+        def work(statements: Statements) -> bool:
             statements.change(_GIVE_WAY)
             statements.ask(_LOCK)
-            present = statements.ask(f"SELECT generation FROM {self._base}.series")  # noqa: S608 - names of ours
-            if moves or present == [(number,)]:
+            if is_allowed := may(self._current(statements)):
                 self._make_views(statements, number, faces)
                 statements.change(f"UPDATE {self._base}.series SET generation = $1", number)  # noqa: S608
+            return is_allowed
 
-        for tries_left in reversed(range(_TRIES)):
+        tries_left = _TRIES
+        while True:
             try:
                 return self._database.write(work)
             except StoreLocked:
+                tries_left -= 1
                 if not tries_left:
                     raise
                 time.sleep(_REST_SECONDS)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from steptrail.domain.errors import StoreError
+from steptrail.domain.errors import StoreError, StoreUnavailable
+from steptrail.infrastructure.views.database import Unfit
 from steptrail.infrastructure.views.generation import Generation
 from steptrail.infrastructure.views.series import Series
 from steptrail.projections.kernel.face import Face
@@ -28,20 +29,22 @@ class Present:
 
     def generation(self) -> Generation:
         """Return the generation that readers look at, with the tables of all projections. Makes the first one."""
-        tries_left = _TRIES
-        while (found := self.of(self._completed)) is None:
-            made, tries_left = self._series.begin(), tries_left - 1
+        for tries_left in reversed(range(_TRIES)):
+            if (found := self.of(self._completed)) is not None:
+                return found
+            made = self._series.begin()
             try:
                 self._prepare(made, {})
                 # Before anything is counted, so that those who ask in SQL find the views.
-                self._series.point_at(made.number, self._faces)
+                if self._series.point_at(made.number, self._faces, is_first=True):
+                    return made
             except StoreError:
                 if not tries_left or made.number in self._series.sizes():
-                    self.give_up(made)
                     raise
-            else:
-                return made
-        return found
+            finally:
+                # Somebody else was first, has removed it, or it cannot be made.
+                self.give_up(made)
+        raise StoreUnavailable("the read models were removed again and again while they were made: try again")
 
     def of(self, work: Callable[[Generation], T]) -> T | None:
         """Return `work` of the generation that readers look at; None while there is none.
@@ -86,4 +89,8 @@ class Present:
         return generation
 
     def _prepare(self, generation: Generation, pruned: Mapping[str, int]) -> None:
-        generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
+        try:
+            generation.database.write(lambda statements: generation.prepare(statements, self._projections, pruned))
+        except Unfit as error:
+            names = ", ".join(each.name for each in self._projections)
+            raise Unfit(f"the tables of the projections {names} cannot be made: {error}") from error

@@ -51,8 +51,11 @@ class Series(Protocol):
         """
         ...
 
-    def point_at(self, number: int, faces: Sequence[Face]) -> None:
-        """Have readers look at a generation from now on, with these public views, as `publish` gives them."""
+    def point_at(self, number: int, faces: Sequence[Face], *, is_first: bool = False) -> bool:
+        """Have readers look at a generation from now on, with these public views, as `publish` gives them.
+
+        One that is to be the first takes the place of no other one. Returns whether they look at it now.
+        """
         ...
 
     def remove(self, numbers: Iterable[int]) -> None:

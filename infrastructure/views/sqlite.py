@@ -14,7 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreUnavailable
+from filelock import FileLock, Timeout
+
+from steptrail.domain.errors import NotAStore, QueryRefused, StoreDamaged, StoreError, StoreLocked, StoreUnavailable
 from steptrail.infrastructure.store.core.file_errors import file_error
 from steptrail.infrastructure.store.sqlite.connections import connect, disconnect, file_identity, file_uri
 from steptrail.infrastructure.store.sqlite.errors import primary_code, translate, until_free
@@ -37,7 +39,7 @@ from steptrail.projections.kernel.face import Face
 from steptrail.projections.kernel.table import Scalar
 
 T = TypeVar("T")
-_LINK, _POINTER = "current.db", "current"
+_LINK, _POINTER, _LOCK = "current.db", "current", "current.lock"
 _DIGITS = 100
 _STEPS = 10_000
 """How many steps of SQLite's machine pass between two looks at the clock."""
@@ -50,7 +52,14 @@ _NOT_OF_THE_TEXT = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_CANTOPEN,
 }
-_UNFIT = {sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_RANGE}
+_UNFIT = {
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_ERROR,
+}
+_NO_TABLE = "no such table"
 
 
 class SqliteViews:
@@ -114,7 +123,7 @@ class SqliteViews:
     def _translated(self, error: sqlite3.Error) -> StoreError:
         found = translate(error, str(self.path))
         # A generation has its tables before anybody is led to it.
-        if isinstance(found, StoreDamaged | NotAStore) or "no such table" in str(error):
+        if isinstance(found, StoreDamaged | NotAStore) or _NO_TABLE in str(error):
             return StoreDamaged(f"the read models in {self.path} are damaged: `steptrail rebuild` makes them anew")
         return found
 
@@ -254,21 +263,30 @@ class SqliteSeries:
 
         self.open(number).database.write(work)
 
-    def point_at(self, number: int, faces: Sequence[Face]) -> None:
-        """Have readers look at a generation from now on, with these public views."""
+    def point_at(self, number: int, faces: Sequence[Face], *, is_first: bool = False) -> bool:
+        """Have readers look at a generation, in no other one's place if it `is_first`. Return whether they do."""
         self.publish(number, faces)
-        new = self.folder / f"{_POINTER}-{os.getpid()}-{threading.get_ident()}"
+        what = f"the folder of views {self.folder}"
         try:
-            try:
-                new.unlink(missing_ok=True)
-                new.symlink_to(f"{number}.db")
-                new.replace(self.folder / _LINK)
-            except (OSError, NotImplementedError):
-                new.unlink(missing_ok=True)
-                new.write_text(f"{number}.db\n", encoding="ascii")
-                new.replace(self.folder / _POINTER)
+            with FileLock(self.folder / _LOCK, timeout=self._patience, thread_local=False):
+                if not is_first or self.current() is None:
+                    self._point_at(f"{number}.db")
+                return self.current() == number
+        except Timeout as error:
+            raise StoreLocked(f"{what} is locked by another process: try again") from error
         except OSError as error:
-            raise file_error(error, f"the folder of views {self.folder}") from error
+            raise file_error(error, what) from error
+
+    def _point_at(self, name: str) -> None:
+        new = self.folder / f"{_POINTER}-{os.getpid()}-{threading.get_ident()}"
+        new.unlink(missing_ok=True)
+        try:
+            new.symlink_to(name)
+            new.replace(self.folder / _LINK)
+        except (OSError, NotImplementedError):
+            new.unlink(missing_ok=True)
+            new.write_text(f"{name}\n", encoding="ascii")
+            new.replace(self.folder / _POINTER)
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove these generations. One that cannot be removed now is left to the next time."""
@@ -322,7 +340,8 @@ def _whole(connection: sqlite3.Connection, work: Callable[[Statements], T]) -> T
     except (OverflowError, sqlite3.ProgrammingError, sqlite3.InterfaceError, UnicodeError) as error:
         raise Unfit(str(error)) from error
     except sqlite3.Error as error:
-        if primary_code(error) in _UNFIT:
+        # With the code of an ordinary error SQLite says that a table has no such column, or cannot be made.
+        if primary_code(error) in _UNFIT and _NO_TABLE not in str(error):
             raise Unfit(str(error)) from error
         raise
     finally:

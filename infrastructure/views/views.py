@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import (
+    ConfigurationError,
     ProjectionStopped,
     SessionBusy,
     StoreDamaged,
@@ -48,7 +49,7 @@ _LOOK_SECONDS = 0.02
 """How often to look how far the log is applied, while somebody waits for that. No event loop is told by another one,
 and one trail may be used in several."""
 _AGAIN_SECONDS = 1.0
-"""How often to try again to get a lease, or to apply what could not be applied."""
+"""How often to try again to get a lease, or to apply what could not be applied, and to look for another generation."""
 _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""
 
@@ -321,7 +322,7 @@ class Views:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
                         await self._follow(projection, seldom)
-            except ProjectionStopped as error:
+            except (ConfigurationError, ProjectionStopped) as error:
                 _log.error("%s", error)
                 return
             except (StoreError, ViewsBusy) as error:
@@ -339,9 +340,15 @@ class Views:
                 progress = await self._progress_of(projection)
                 if progress is not None and progress.error_position is not None:
                     raise ProjectionStopped(progress.name, progress.error_position, progress.error or "")
-                await grown.wait()
+                await self._something_new(grown, self._projectors[projection.name].generation.number)
         finally:
             watch.leave()
+
+    async def _something_new(self, grown: asyncio.Event, number: int) -> None:
+        """Return when the log has grown, or readers look at another generation, of which less may be counted."""
+        while not grown.is_set() and await self._in(self._readers, self.series.current) == number:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(grown.wait(), _AGAIN_SECONDS)
 
     async def _apply(self, projection: Projection[Any]) -> None:
         for _ in range(_TRIES):

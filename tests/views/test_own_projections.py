@@ -1,5 +1,6 @@
 """Projections of a service: kept beside ours, asked in SQL, rebuilt, replaced by another version, and failing."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,24 @@ class Refunds(Projection[int]):
         changes.put(made, row)
         changes.add(total, (entry.stream,), {"cents": cents})
         return fold + 1
+
+
+class Wide(Projection[None]):
+    """Has a row for each session, with some columns that are all 1."""
+
+    name, version, prefixes, types = "wide", 1, ("agent:",), (ToolExecutionCompleted.TYPE,)
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        ones = (Column(name, _I, "a one") for name in columns)
+        key = Column("stream", _T, "the session")
+        table = Table(name="v1_wide", says="ones", columns=(key, *ones), key=("stream",))
+        self.tables, self._row = (table,), dict.fromkeys(columns, 1)
+
+    def begin(self, stream: str) -> None:
+        return None
+
+    def apply(self, fold: None, entry: LogEntry, changes: Changes) -> None:
+        changes.put(self.tables[0], {"stream": entry.stream, **self._row})
 
 
 class Forgetful(Projection[None]):
@@ -153,6 +172,43 @@ async def test_who_does_not_know_them_rebuilds_ours_and_they_are_counted_again(s
         assert await refunds(other) == [("agent:a", 450)]
         assert (await other.views.sql("SELECT count(*) FROM executions")).rows[0][0] == 1
         assert await trail.views.verify() == []
+
+
+async def test_a_column_that_came_without_a_version_stops_its_projection_and_no_other(store_url: str) -> None:
+    for columns in (["a"], ["a", "b"]):
+        async with Steptrail.open(store_url, projections=[Wide(columns)]) as trail:
+            await trail.run(desk(450), "hi", session=columns[-1])
+            answer = await trail.views.sql("SELECT stream, a FROM wide")
+            assert [*map(tuple, answer.rows)] == [("agent:a", 1)]
+            assert len((await trail.views.runs()).rows) == len(columns)
+            stopped = {each.name: each.error is not None for each in await trail.views.status()}
+            assert stopped == {"wide": len(columns) > 1, "runs": False}
+
+
+async def test_tables_that_cannot_be_made_are_a_mistake_of_who_described_them(
+    store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    too_wide = Wide([f"c{number}" for number in range(3000)])
+    async with Steptrail.open(store_url, projections=[too_wide]) as trail:
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=r"runs, wide cannot be made: .*too many|at most 1600 columns"):
+                await trail.views.wait()
+        assert not trail.views.all.series.sizes()
+        async with trail.views.kept_going(), asyncio.timeout(60):
+            while "cannot be made" not in caplog.text:
+                await asyncio.sleep(0.05)
+
+
+async def test_who_keeps_going_counts_into_what_another_one_has_rebuilt_though_nothing_happens(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as trail, Steptrail.open(store_url) as other:
+        await trail.run(desk(450), "hi", session="a")
+        async with trail.views.kept_going(), asyncio.timeout(60):
+            await trail.views.wait()
+            for number in range(2):
+                assert await other.views.rebuild() > number
+                while {each.lag for each in await other.views.status() if each.name == "refunds"} != {0}:
+                    await asyncio.sleep(0.05)
+        assert await refunds(other, fresh=None) == [("agent:a", 450)]
 
 
 async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url: str) -> None:

@@ -101,6 +101,34 @@ async def test_whoever_makes_the_first_read_models_goes_on_where_a_rebuild_has_r
         assert (await views.present()).number == 2
 
 
+@pytest.mark.parametrize("is_dangling", [False, True])
+async def test_of_two_who_make_the_first_read_models_the_later_one_reads_those_of_the_other(
+    store_url: str, is_dangling: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def counted_and_pruned() -> None:
+        async with viewed(store_url) as (_, others):
+            await others.catch_up()
+            await others.prune(1)
+
+    async with viewed(store_url) as (store, views), viewed(store_url) as (_, later):
+        await note(store, "agent:a", 1)
+        if is_dangling:
+            views.series.remove([(await views.present()).number])
+        prepare, prepared = Generation.prepare, 0
+
+        def prepared_late(generation: Generation, *given: Any) -> None:
+            nonlocal prepared
+            prepare(generation, *given)
+            prepared += 1
+            if prepared == 1:
+                elsewhere(counted_and_pruned)
+
+        monkeypatch.setattr(Generation, "prepare", prepared_late)
+        assert await rows(later, TOTALS) == [("odd", 1, 1)]
+        assert list(views.series.sizes()) == [(await views.present()).number]
+        assert [each.pruned_before for each in await views.progress()] == [1]
+
+
 @pytest.mark.parametrize("ordinal", range(1, 5))
 async def test_whoever_looks_at_read_models_goes_on_where_two_rebuilds_have_removed_them(
     store_url: str, ordinal: int, monkeypatch: pytest.MonkeyPatch
