@@ -179,12 +179,13 @@ def test_text_that_was_cut_off_is_gone_when_the_run_pauses_and_comes_anew_when_i
         return {{ event: "agent.stream.chunk", sequence: "4.1", previous: "4.1", data }};
       }};
       const cut = [is("in_progress", "4.1", null), wrote("It ", 1), wrote("is", 1), is("{status}", "6.1", "4.1")];
-      const said = [];
+      const seen = [];
       for (const body of [...cut, is("in_progress", "7.1", "6.1"), wrote("It is", 2)]) {{
         say(body);
         await settled();
-        said.push([views.at(-1).status, ...texts]);
+        seen.push([views.at(-1).status, ...texts]);
       }}
+      const said = {{ seen }};
     """)
     going = "in_progress"
-    assert said == [[going], [going, "It "], [going, "It is"], [status], [going], [going, "It is"]]
+    assert said["seen"] == [[going], [going, "It "], [going, "It is"], [status], [going], [going, "It is"]]
