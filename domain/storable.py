@@ -58,6 +58,11 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+def as_unicode(text: str) -> str:
+    """Return text with a question mark for each half of a surrogate pair. It is as long as before."""
+    return text.encode(errors="replace").decode()
+
+
 def type_name(value: object) -> str:
     """Return the name of a value's type, with its module unless it is built in."""
     kind = type(value)

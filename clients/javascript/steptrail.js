@@ -178,7 +178,7 @@ class Followed {
     throw new Error(`nobody takes ${stored}`);
   }
 
-  /** Begins anew with what is not stored: what is being written is sent from its beginning. */
+  /** Begins anew with what is not stored: what will be written is sent from its beginning. */
   _begun() {}
 
   /** Takes a message that is not stored. @param {string} type @param {any} data */
@@ -484,6 +484,7 @@ export class SteptrailSession extends Followed {
     switch (type) {
       case "agent.status":
         this._stands(data.status, version);
+        if (data.status !== "in_progress") this._begun(); // what was being written was cut off
         void this.refresh();
         break;
       case "agent.message":

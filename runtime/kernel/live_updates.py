@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from steptrail.domain.live import LiveUpdate, OutputPartial, TextDelta, UpdatesLost
+from steptrail.domain.live import LiveUpdate, OutputPartial, Progress, TextDelta, UpdatesLost
+from steptrail.domain.storable import as_unicode, is_unicode
 from steptrail.runtime.kernel.log_raised import log_raised
 
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
@@ -26,9 +27,18 @@ _log = logging.getLogger("steptrail.runs")
 def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
     """Show an update to a watcher."""
     try:
-        watcher(update)
+        watcher(_readable(update))
     except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
         log_raised(_log, error, "a watcher failed on a live update of session %s", update.session_id)
+
+
+def _readable(update: LiveUpdate) -> LiveUpdate:
+    """Return an update whose words can be sent: a driver or a tool may show what is text for Python alone."""
+    if isinstance(update, TextDelta) and not is_unicode(update.text):
+        return replace(update, text=as_unicode(update.text))
+    if isinstance(update, Progress) and not is_unicode(update.message):
+        return replace(update, message=as_unicode(update.message))
+    return update
 
 
 def writes_nothing(update: LiveUpdate) -> bool:

@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steptrail.domain.live import DeltaKind, NodeProgress, Progress, ReplyKey, ToolProgress
+from steptrail.domain.storable import as_unicode
 from steptrail.runtime.kernel.live_reply import ReplyEnd
 
 _LONGEST_WORDS = 500
@@ -92,7 +93,7 @@ def text_shown(
     room = most_bytes - len(msgspec.json.encode(msgspec.structs.replace(message, end=end)))
     held, count = list[tuple[DeltaKind, str]](), 0
     for kind, text in pieces:
-        whole = _clean(text)
+        whole = as_unicode(text)
         part = _beginning_of(whole, room)
         if part:
             held.append((kind, part))
@@ -109,7 +110,7 @@ def progress_shown(stream: str, news: Sequence[tuple[int, Progress]], *, most_by
     held = list[tuple[int, Progress]]()
     room = most_bytes - len(msgspec.json.encode(CallsShown(stream, ())))
     for version, each in reversed(news):
-        cut = (version, replace(each, message=_clean(each.message[:_LONGEST_WORDS])))
+        cut = (version, replace(each, message=as_unicode(each.message[:_LONGEST_WORDS])))
         try:
             size = len(msgspec.json.encode(cut)) + 1
         except UnicodeEncodeError:
@@ -133,8 +134,3 @@ def _beginning_of(text: str, room: int) -> str:
 
 def _size(text: str) -> int:
     return len(msgspec.json.encode(text)) + len('["reasoning",],')
-
-
-def _clean(text: str) -> str:
-    """Return text without halves of surrogate pairs, which are no text for others. It is as long as before."""
-    return text.encode(errors="replace").decode()

@@ -294,6 +294,18 @@ async def test_a_run_that_cannot_be_carried_on_ends_with_an_error_without_its_te
             assert ended["message"] == "The run cannot go on (RuntimeError)."
 
 
+@pytest.mark.parametrize("begins", [True, False])
+@pytest.mark.parametrize("unfit", [lambda: 1 / 0, object], ids=["raises", "is no JSON"])
+async def test_a_state_that_cannot_be_made_ends_the_run_with_an_error_that_the_log_explains(
+    unfit: Any, begins: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = AguiConfig(state=lambda state: unfit() if begins or state.step_count else {})
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build(), config=config) as page:
+        ended = ending(await page.run(user("hello")))
+        assert (ended["type"], ended["code"]) == ("RUN_ERROR", "internal_error")
+    assert any("can no longer be shown" in each.message and each.exc_info for each in caplog.records)
+
+
 async def test_what_a_person_stops_or_pauses_was_called_off() -> None:
     gate = Gate()
     agent = gate.agent()

@@ -79,6 +79,15 @@ async def test_a_function_and_a_tool_show_how_far_they_have_come_from_any_thread
     ]
 
 
+async def test_words_that_are_no_text_for_others_are_shown_so_that_they_can_be_sent() -> None:
+    def read(_: Envelope, context: NodeContext) -> str:
+        context.progress("caf\udce9.txt")
+        return "read"
+
+    seen = await watched(Workflow("w").function("read", read).build())
+    assert [each.message for each in seen if isinstance(each, NodeProgress)] == ["caf?.txt"]
+
+
 async def test_what_a_function_reports_after_its_try_has_ended_is_shown_to_nobody() -> None:
     late: list[NodeContext] = []
 

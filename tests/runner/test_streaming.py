@@ -70,6 +70,19 @@ async def test_a_tool_shows_how_far_it_has_come_from_its_thread(to: int) -> None
     assert steps == [(f"at {n}", n, to) for n in range(1, to + 1)]
 
 
+async def test_words_that_are_no_text_for_others_are_shown_so_that_they_can_be_sent() -> None:
+    @tool(effect=ToolEffect.READ)
+    def read(context: ToolContext) -> str:
+        """Read a file whose name is no UTF-8."""
+        context.progress("caf\udce9.txt")
+        return "read"
+
+    model = ScriptedModel([calls(("read", {})), "It\ud83d is"])
+    seen = await watched(AgentBuilder("a").with_model(model).with_tools(read))
+    assert [each.message for each in seen if isinstance(each, ToolProgress)] == ["caf?.txt"]
+    assert "".join(each.text for each in seen if isinstance(each, ReplyDelta)) == "It? is"
+
+
 async def test_a_tool_may_report_when_nobody_watches_and_sees_the_state_of_its_session() -> None:
     ran = await run(agent_of([calls(("count", {"to": 2}), ("peek", {})), "done"]).with_tools(count, peek).build())
     assert ran.shown == ["2", "2"]

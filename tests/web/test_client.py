@@ -165,3 +165,27 @@ def test_a_long_message_is_looked_through_once_however_it_is_cut() -> None:
       const said = { last: views.at(-1).lastId, once: looked < 2 * bytes.length };
     """)
     assert said == {"last": "4.1", "once": True}
+
+
+@pytest.mark.parametrize("status", ["paused", "waiting"])
+def test_text_that_was_cut_off_is_gone_when_the_run_pauses_and_comes_anew_when_it_goes_on(status: str) -> None:
+    said = played(f"""
+      let texts = [];
+      follow({{ fetch: answering(open) }}, (messages) => {{ texts = messages.map((each) => each.content); }});
+      await settled();
+      const is = (status, sequence, previous) => ({{ event: "agent.status", sequence, previous, data: {{ status }} }});
+      const wrote = (content, attempt) => {{
+        const data = {{ message_id: "s:1:1", content, is_complete: false, step_number: 1, attempt }};
+        return {{ event: "agent.stream.chunk", sequence: "4.1", previous: "4.1", data }};
+      }};
+      const cut = [is("in_progress", "4.1", null), wrote("It ", 1), wrote("is", 1), is("{status}", "6.1", "4.1")];
+      const seen = [];
+      for (const body of [...cut, is("in_progress", "7.1", "6.1"), wrote("It is", 2)]) {{
+        say(body);
+        await settled();
+        seen.push([views.at(-1).status, ...texts]);
+      }}
+      const said = {{ seen }};
+    """)
+    going = "in_progress"
+    assert said["seen"] == [[going], [going, "It "], [going, "It is"], [status], [going], [going, "It is"]]

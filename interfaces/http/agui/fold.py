@@ -72,6 +72,7 @@ class AguiFold:
         self._subagents = SubagentsShown()
         self._shown_state: JsonValue = None
         self._error: str | None = None
+        self._has_begun = False
         self._messages = self._look()
         self._ids = ids_kept(self._messages, client)
 
@@ -87,9 +88,7 @@ class AguiFold:
 
     def begin(self, *, joins: bool) -> "list[Event]":
         """Return how the run begins. One that `joins` a session with a past shows that first."""
-        from ag_ui.core import RunStartedEvent
-
-        events: list[Event] = [RunStartedEvent(thread_id=self.state.agent_id, run_id=self.run_id)]
+        events = self._run_started()
         if joins:
             events += self._state_shown(always=True)
             ours = [self._ids.get(message.id, message.id) for message in self._messages]
@@ -103,6 +102,7 @@ class AguiFold:
             events += self._state_shown(always=False)
         if self.state.open_step is not None:
             events += self._step_started(self.state.open_step)
+        self._has_begun = True
         return events
 
     def apply(self, record: Recorded[AgentEvent]) -> "list[Event]":
@@ -151,10 +151,16 @@ class AguiFold:
         return [*events, last]
 
     def fail(self, message: str, code: str) -> "list[Event]":
-        """Return how the run ends when the session can be followed no further."""
+        """Return how the run ends when the session can be followed no further, or could not be shown from the first."""
         from ag_ui.core import RunErrorEvent
 
-        return [*self._at_rest(), RunErrorEvent(message=message, code=code)]
+        begun = [] if self._has_begun else self._run_started()
+        return [*begun, *self._at_rest(), RunErrorEvent(message=message, code=code)]
+
+    def _run_started(self) -> "list[Event]":
+        from ag_ui.core import RunStartedEvent
+
+        return [RunStartedEvent(thread_id=self.state.agent_id, run_id=self.run_id)]
 
     def _at_rest(self) -> "list[Event]":
         """Close what is open, and tell what waits for the end of the step to join the conversation."""

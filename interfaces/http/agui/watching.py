@@ -1,11 +1,11 @@
 """The stream of one request: what its fold tells of a session, encoded, until the session rests."""
 
+import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, cast
 
 from steptrail.domain.agent.standing import standing
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import SteptrailError
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.http.agui.work import EndpointWork
@@ -18,25 +18,28 @@ if TYPE_CHECKING:
 
     from steptrail.domain.agent.events import AgentEvent
 
+_log = logging.getLogger("steptrail")
+
 
 async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins: bool) -> AsyncGenerator[str]:
     """Yield the run as Server-Sent Events, to its last one."""
     from ag_ui.encoder import EventEncoder
 
     encode = EventEncoder().encode
-    for event in fold.begin(joins=joins):
-        yield encode(event)
     session = trail.session(fold.state.agent_id)
     try:
+        for event in fold.begin(joins=joins):
+            yield encode(event)
         async with session.follow(after=fold.state.version, forever=True) as following:
             with work.looking(fold.state, following):
                 async for event in _until_it_rests(trail, fold, work, following):
                     yield encode(event)
-        last = await _last(trail, fold, work)
-    except SteptrailError as error:
-        last = _failed(fold, error)
-    for event in last:
-        yield encode(event)
+        last = [encode(event) for event in await _last(trail, fold, work)]
+    except Exception as error:  # also of the user's function that makes the state, or of what it returned
+        _log.exception("session %s can no longer be shown to a front end of AG-UI", session.id)
+        last = [encode(event) for event in _failed(fold, error)]
+    for each in last:
+        yield each
 
 
 async def _until_it_rests(
