@@ -9,8 +9,8 @@ from inspect import isawaitable
 from typing import Any, Protocol, cast
 
 from steptrail.domain.errors import ConfigurationError, MessageRefused, TransportUnavailable
+from steptrail.domain.exception_words import words_of
 from steptrail.domain.policy.backoff import Backoff
-from steptrail.domain.secrets import without_secrets
 from steptrail.projections.broadcast import BroadcastEnvelope
 from steptrail.runtime.kernel.cancellation import is_asked_to_end
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -94,11 +94,12 @@ class Delivery:
     async def _replace(self, message: BroadcastEnvelope, refusal: MessageRefused) -> None:
         self.counts.refused += 1
         said = "message %s (%s) of session %s was refused for good: %s"
-        _log.warning(said, message.id, message.type, message.session_id, refusal)
+        _log.warning(said, message.id, message.type, message.session_id, words_of(refusal))
         try:
             await self._send((message.omitted(refusal.reason),))
         except MessageRefused as again:
-            _log.warning("so was the word about message %s of session %s: %s", message.id, message.session_id, again)
+            said = "so was the word about message %s of session %s: %s"
+            _log.warning(said, message.id, message.session_id, words_of(again))
 
     async def _send(self, batch: Sequence[BroadcastEnvelope]) -> None:
         failures = 0
@@ -115,10 +116,9 @@ class Delivery:
                 delay = self.backoff.delay(failures, random.random(), asked_for)  # noqa: S311 - spreads retries
                 if failures == 1:
                     # What a transport of one's own raises by mistake says little without its class and its place.
-                    why, cause = (away, None) if away is not None else (f"{type(error).__name__}: {error}", error)
-                    log_raised(
-                        _log, cause, "messages wait: the transport is unavailable (%s)", without_secrets(str(why))
-                    )
+                    said = words_of(error)
+                    why, cause = (said, None) if away is not None else (f"{type(error).__name__}: {said}", error)
+                    log_raised(_log, cause, "messages wait: the transport is unavailable (%s)", why)
                 await asyncio.sleep(delay)
             else:
                 if not is_async:

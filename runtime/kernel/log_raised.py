@@ -3,6 +3,7 @@
 import logging
 from traceback import format_exception
 
+from steptrail.domain.exception_words import unicode_text
 from steptrail.domain.secrets import without_secrets
 
 
@@ -13,7 +14,7 @@ def log_raised(
     if not log.isEnabledFor(level):
         return
     told = "".join(format_exception(raised))
-    written = without_secrets(told).encode("utf-8", "backslashreplace").decode()
+    written = unicode_text(without_secrets(told))
     if written == told:
         log.log(level, said, *about, exc_info=raised, stacklevel=2)
     else:

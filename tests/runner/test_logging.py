@@ -218,6 +218,7 @@ async def test_what_listeners_watchers_and_transports_raise_is_a_warning_without
     }
     assert all("in leaks" in text and "api_key=…" in text for text in failed)
     assert "abcdef123456" not in "".join(failed)
+    assert all(text.isprintable() for line in kept.texts() for text in line.split("\n"))
 
 
 async def test_what_a_mask_of_spans_raises_is_written_without_credentials(kept: KeptLog) -> None:
