@@ -59,8 +59,11 @@ def test_a_start_says_where_the_session_comes_from() -> None:
 
 @pytest.mark.parametrize("where", RUNNING)
 def test_a_start_is_refused_while_an_execution_is_open(where: str) -> None:
-    given(*RUNNING[where]).when(start()).then_rejected(
-        "`send` adds this to it, `resume` goes on with it, `stop` ends it"
+    given(*RUNNING[where]).when(start(text="more")).then_rejected(
+        "another input: `send` adds this to it, `resume` goes on with it, `stop` ends it"
+    )
+    given(*RUNNING[where]).when(start(key="new")).then_rejected(
+        "this input without this key: `send` adds this to it, `run` goes on with it, `stop` ends it"
     )
 
 
