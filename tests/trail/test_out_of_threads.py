@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 from contextlib import suppress
 
 import pytest
@@ -22,6 +23,9 @@ async def use(trail: Steptrail, session: str) -> None:
     async with trail.subscribe("now") as entries:
         coming = asyncio.ensure_future(anext(entries))
         try:
+            # What is stored before it waits needs no thread that watches.
+            while not coming.done() and "steptrail-watch" not in [each.name for each in threading.enumerate()]:
+                await asyncio.sleep(0.001)
             await trail.run(clerk, "hi", session=session)
             assert (await coming).id == session
         finally:
