@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,6 +65,21 @@ def forked(in_child: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def do_beside_a_fork(*works: Callable[[], None], done: Sequence[object]) -> None:
+    """Begin with the works, each in a thread of its own; see that nothing is `done` before the fork is over."""
+    threads = [threading.Thread(target=work) for work in works]
+    INSIDE.begin_fork()
+    try:
+        for thread in threads:
+            thread.start()
+            thread.join(MOMENT)
+        assert done == []
+    finally:
+        INSIDE.end_fork()
+    for thread in threads:
+        thread.join()
+
+
 def test_a_fork_waits_until_a_thread_is_out_of_sqlite(connections: FileConnections) -> None:
     ends: list[int] = []
     with somebody_inside(connections) as let_go:
@@ -96,17 +111,11 @@ def test_a_fork_does_not_wait_for_ever_and_the_child_is_free_to_use_its_own_file
 
 def test_no_thread_goes_in_while_the_process_forks(connections: FileConnections) -> None:
     answers: list[object] = []
-    INSIDE.begin_fork()
-    try:
-        asking = threading.Thread(
-            target=lambda: answers.append(connections.read(lambda found: found.execute("SELECT 1").fetchone()))
-        )
-        asking.start()
-        asking.join(MOMENT)
-        assert answers == []
-    finally:
-        INSIDE.end_fork()
-    asking.join()
+
+    def ask() -> None:
+        answers.append(connections.read(lambda found: found.execute("SELECT 1").fetchone()))
+
+    do_beside_a_fork(ask, done=answers)
     assert answers == [(1,)]
 
 
@@ -122,17 +131,7 @@ def test_no_file_is_opened_or_closed_while_the_process_forks(connections: FileCo
         connections.close()
         done.append("closed")
 
-    threads = [threading.Thread(target=work) for work in (open_and_close, close)]
-    INSIDE.begin_fork()
-    try:
-        for thread in threads:
-            thread.start()
-            thread.join(MOMENT)
-        assert done == []
-    finally:
-        INSIDE.end_fork()
-    for thread in threads:
-        thread.join()
+    do_beside_a_fork(open_and_close, close, done=done)
     assert sorted(done) == ["closed", "opened"]
 
 
@@ -159,17 +158,7 @@ def test_no_database_in_memory_is_opened_or_closed_while_the_process_forks(monke
     def ask() -> None:
         opened.read(lambda found: found.execute("SELECT 1").fetchone())
 
-    threads = [threading.Thread(target=work) for work in (ask, close)]
-    INSIDE.begin_fork()
-    try:
-        for thread in threads:
-            thread.start()
-            thread.join(MOMENT)
-        assert done == []
-    finally:
-        INSIDE.end_fork()
-    for thread in threads:
-        thread.join()
+    do_beside_a_fork(ask, close, done=done)
     opened.close()
     assert sorted(done) == ["closed", "opened"]
 
