@@ -306,6 +306,16 @@ async def test_a_state_that_cannot_be_made_ends_the_run_with_an_error_that_the_l
     assert any("can no longer be shown" in each.message and each.exc_info for each in caplog.records)
 
 
+async def test_the_log_tells_no_credential_of_a_state_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
+    def unfit(_: object) -> dict[str, Any]:
+        raise ConnectionError("the state is away, api_key=abcdef123456")
+
+    async with trail_of() as trail, front(trail, agent_of(["Hi."]).build(), config=AguiConfig(state=unfit)) as page:
+        assert ending(await page.run(user("hello")))["code"] == "internal_error"
+    assert "the state is away, api_key=…" in caplog.text
+    assert "abcdef123456" not in caplog.text
+
+
 async def test_what_a_person_stops_or_pauses_was_called_off() -> None:
     gate = Gate()
     agent = gate.agent()

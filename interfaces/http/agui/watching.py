@@ -12,6 +12,7 @@ from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.lists import is_due
+from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     from ag_ui.core import Event
@@ -36,7 +37,8 @@ async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins
                     yield encode(event)
         last = [encode(event) for event in await _last(trail, fold, work)]
     except Exception as error:  # also of the user's function that makes the state, or of what it returned
-        _log.exception("session %s can no longer be shown to a front end of AG-UI", session.id)
+        said = "session %s can no longer be shown to a front end of AG-UI"
+        log_raised(_log, error, said, session.id, level=logging.ERROR)
         last = [encode(event) for event in _failed(fold, error)]
     for each in last:
         yield each
