@@ -31,6 +31,7 @@ from steptrail.interfaces.http.session_messages import SessionMessages, place_af
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
+from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     import anyio
@@ -301,8 +302,8 @@ async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -
                 closing.cancel()
     except SessionNotFound:  # it was erased meanwhile, which the client is told when it comes again
         return
-    except SteptrailError:
-        _log.exception("the messages of a session could not be read on")
+    except SteptrailError as error:
+        log_raised(_log, error, "the messages of a session could not be read on", level=logging.ERROR)
 
 
 async def _gone(websocket: "WebSocket") -> None:

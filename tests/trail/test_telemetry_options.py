@@ -295,9 +295,10 @@ def test_settings_of_wrong_types_are_refused(wrong: dict[str, Any]) -> None:
 async def test_a_processor_that_fails_as_it_ends_leaves_the_trail_closed(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(SimpleSpanProcessor):
         def shutdown(self) -> None:
-            raise RuntimeError("the receiver has gone")
+            raise RuntimeError("the receiver has gone: api_key=abcdef123456")
 
     telemetry = Telemetry(processor=Failing(InMemorySpanExporter()))
     async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
         assert (await trail.run(desk("Done."), "hi")).output == "Done."
     assert "did not end as it should" in caplog.text
+    assert "the receiver has gone: api_key=…" in caplog.text

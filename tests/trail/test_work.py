@@ -319,7 +319,7 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
         async def fails() -> None:
             tried[row.session_id] += 1
             if row.session_id == "bad":
-                raise ZeroDivisionError("a mistake in the code of the host")
+                raise ZeroDivisionError("a mistake in the code of the host: api_key=abcdef123456")
 
         return fails
 
@@ -331,6 +331,7 @@ async def test_a_session_that_cannot_go_on_is_not_tried_again_before_it_has_move
         await pass_by()
         assert tried == {"bad": 1, "still": 1}
         assert caplog.text.count("could not be carried on") == 1
+        assert "a mistake in the code of the host: api_key=…" in caplog.text
         async with place.open() as trail:
             lease = await store.acquire("agent:bad", owner="somebody")
             await trail.session("bad").send(desk.agent(), "and?")
