@@ -74,7 +74,7 @@ def _wrong(name: str, value: JsonValue) -> str | None:
             return None if fits else "a list of texts"
         case "n":
             number = number_in(value)
-            fits = number is not None and number >= 0 and number.is_integer()
+            fits = number is not None and number >= 0 and has_type(number, "integer")
             return None if fits else "a whole number from 0"
         case "type":
             return None if value in TYPES else f"one of {', '.join(TYPES)}"

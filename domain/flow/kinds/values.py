@@ -29,14 +29,10 @@ def has_type(value: JsonValue, name: str) -> bool:
 
 
 def number_in(value: JsonValue) -> float | None:
-    """Return a number as a float; None for what is no number, or too large for one."""
+    """Return a number as it is, because a float would round large whole ones; None for what is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return value if isinstance(value, int) or math.isfinite(value) else None
 
 
 def text_of(value: JsonValue) -> str:

@@ -30,6 +30,12 @@ def places(operation: Any, **settings: JsonValue) -> list[int]:
     return [next(place for place, row in enumerate(ROWS) if row is each) for each in found]
 
 
+def test_whole_numbers_too_large_for_a_float_are_told_apart() -> None:
+    orders: list[JsonValue] = [2**53, 2**53 + 1]
+    assert kept("top_n", orders, n=1) == [2**53 + 1]
+    assert kept("threshold", orders, min=2**53 + 1) == [2**53 + 1]
+
+
 @pytest.mark.parametrize(
     ("operation", "settings", "expected"),
     [

@@ -17,7 +17,18 @@ from steptrail.domain.json_value import JsonValue
 from tests.unit.flow.json_values import json_values
 from tests.unit.flow.means import means
 
-SEEN = Seen(vars={"five": "5", "n": 5, "ten": "10", "tags": ["a", 1], "doc": {"k": 1}, "no": False, "none": None})
+SEEN = Seen(
+    vars={
+        "five": "5",
+        "n": 5,
+        "ten": "10",
+        "order": 2**53 + 1,
+        "tags": ["a", 1],
+        "doc": {"k": 1},
+        "no": False,
+        "none": None,
+    }
+)
 
 YES, NO = Expression.of("n"), Expression.of("no")
 
@@ -36,6 +47,8 @@ def condition(path: str, operator: Any, value: JsonValue = None) -> bool:
         ("n", "gte", 5),
         ("n", "lte", 5),
         ("n", "gt", 4.5),
+        ("order", "neq", 2**53),
+        ("order", "gt", 2**53),
         ("no", "eq", "false"),
         ("none", "eq", None),
         ("none", "exists", None),
