@@ -112,9 +112,9 @@ class Output:
             [one_line(cell) for cell in headers],
             *([*(one_line(cell, most) for cell in row[:-1]), *map(one_line, row[-1:])] for row in rows),
         ]
-        widths = [min(_WIDEST_COLUMN, max(len(row[column]) for row in cells)) for column in range(len(headers))]
+        widths = [min(_WIDEST_COLUMN, max(_columns(row[column]) for row in cells)) for column in range(len(headers))]
         for row in cells:
-            padded = [cell.ljust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+            padded = [cell + " " * (width - _columns(cell)) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
             self.line((indent + "  ".join([*padded, row[-1]])).rstrip())
 
 
@@ -129,6 +129,13 @@ def one_line(text: str, most: int | None = None) -> str:
     """Return the text on one line, cut to at most `most` characters."""
     joined = " ".join(printable(text).split())
     return joined if most is None or len(joined) <= most else joined[: most - 1] + "…"
+
+
+def _columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: a sign of East Asia takes two, a combining accent none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
 
 
 def _is_harmless(c: str) -> bool:

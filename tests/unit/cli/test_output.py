@@ -24,6 +24,11 @@ def test_a_table_lines_its_columns_up_and_pads_no_line_at_its_end() -> None:
     assert printed(["wide cell", "x"], ["y", ""]) == ["A          LONGER", "wide cell  x", "y"]
 
 
+@pytest.mark.parametrize("wide", ["注文", "\U0001f600\U0001f600", "abcd", "e\u0301tre"])
+def test_what_takes_more_or_fewer_columns_than_it_has_characters_is_lined_up(wide: str) -> None:
+    assert printed([wide, "x"], ["y", "z"])[1:] == [f"{wide}  x", "y     z"]
+
+
 def test_a_cell_cannot_start_a_line_or_move_the_cursor() -> None:
     assert printed(["two\nlines", "\x1b[2J"])[1:] == ["two lines  \\x1b[2J"]
 
