@@ -80,7 +80,7 @@ class Attempts:
         flight: InFlight,
         reach: Reach,
         means: FlowMeans,
-        child_of: Callable[[ParentRef], ChildPlace] | None = None,
+        child_of: Callable[[ParentRef], ChildPlace],
         *,
         watching: Watching,
         forget: Callable[[Place], None],
@@ -233,21 +233,15 @@ class Attempts:
             drops_late=call.patience is not None,
         )
 
-    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace | None:
-        above, visit = state.parent, run.open[task.node]
+    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace:
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
             execution=run.id,
-            effect=visit.effects.get(task.place, task.effect_id),
-            root=above.root_stream if above is not None else None,
-            root_execution=above.top_execution if above is not None else None,
-            depth=above.depth + 1 if above is not None else 1,
+            effect=run.open[task.node].effects.get(task.place, task.effect_id),
         )
-        if self._child_of is None:
-            return None
         retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
-        return self._child_of(parent)._replace(retry_key=retry_key)
+        return self._child_of(parent.under(state.parent))._replace(retry_key=retry_key)
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")

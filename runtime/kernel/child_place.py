@@ -31,7 +31,7 @@ class ChildPlace(NamedTuple):
 
     @classmethod
     def below(
-        cls, environment: Environment, parent: ParentRef, metadata: Mapping[str, JsonValue], *, takes_over: bool
+        cls, environment: Environment, metadata: Mapping[str, JsonValue], parent: ParentRef, *, takes_over: bool
     ) -> "ChildPlace":
         """Return the place below a run whose stream has this metadata."""
         handed_down = {name: metadata[name] for name in _HANDED_DOWN if name in metadata}
