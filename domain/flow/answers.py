@@ -105,7 +105,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
         raise CommandRejected("step", state.flow_id, f"no edge leads from {task.node!r} to {shown(nowhere[0])}")
     visit = run.open[task.node]
     view = visit.view.with_changes(Delta(sets=command.sets, unsets=command.unsets))
-    if command.action == "continue" and visit.next_item and items_seen(run, graph, visit, view) != visit.items:
+    if command.action == "continue" and visit.next_item and items_seen(run, node, view) != visit.items:
         why = f"{task.node} has begun with a list of {visit.items} items: another has to be as long"
         raise CommandRejected("step", state.flow_id, why)
     answered = StepAnswered(

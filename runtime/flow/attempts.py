@@ -97,11 +97,7 @@ class Attempts:
             run, graph, visit = self._place(key)
             node = working_node(graph.node(key[0]), key[2])
             task = run.tasks.get(key) or Task(*key)
-            try:
-                call = self._prepare(run, graph, visit, task)
-            except NodeFault as fault:
-                could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
-                self._journal.record(faulty(key, fault, task.attempt))
+            if (call := self._prepared_or_faulty(run, graph, visit, task)) is None:
                 continue
             now = self._journal.asked.as_of
             if (kept := _kept(run, graph, visit, task, call, now)) is not None:
@@ -150,6 +146,15 @@ class Attempts:
         run, graph = self._journal.peek().at_work()
         return run, graph, run.open[key[0]]
 
+    def _prepared_or_faulty(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall | None:
+        """Return the call of a try; None for one that cannot be made, which is recorded."""
+        try:
+            return self._prepare(run, graph, visit, task)
+        except NodeFault as fault:
+            could_not_run(self._journal.peek().flow_id, task.node, fault.failure)
+            self._journal.record(faulty(task.key, fault, task.attempt))
+            return None
+
     def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
         outer = graph.node(task.node)
         node = working_node(outer, task.item)
@@ -170,11 +175,8 @@ class Attempts:
         run, graph, visit = self._place(key)
         outer, task, now = graph.node(key[0]), run.tasks[key], self._journal.now()
         node = working_node(outer, key[2])
-        try:
-            call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)
-        except NodeFault as fault:
-            could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
-            self._journal.record(faulty(key, fault, task.attempt))
+        call = self._prepared.pop(key, None) or self._prepared_or_faulty(run, graph, visit, task)
+        if call is None:
             return
         left = time_left_us(run, graph, task, now)
         timeout = None if left is None else max(0.0, left / 1e6)

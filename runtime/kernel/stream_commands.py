@@ -79,6 +79,20 @@ class StreamCommands(Generic[S, C, E, F]):
             if await journal_of_try.flush():
                 return journal_of_try
 
+    async def append_until(self, command_for: Callable[[S], C | None]) -> S:
+        """Store the command that is right for the state, until none is; return the state after it. Runs nothing."""
+        journal = await self.journal()
+        while (command := command_for(journal.committed)) is not None:
+            try:
+                return (await self.append(journal, command)).committed
+            except CommandRejected:
+                # Another process has probably begun or ended an execution since the read. If the stream has not grown,
+                # none has.
+                if not await self.has_grown_since(journal):
+                    raise
+            journal = await journal.reloaded()
+        return journal.committed
+
     async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> S:
         """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them.
 
