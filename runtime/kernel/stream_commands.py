@@ -42,17 +42,7 @@ class StreamCommands(Generic[S, C, E, F]):
 
     async def journal(self) -> Journal[S, E]:
         """Return a journal of the stream as it is stored now. The stream need not exist."""
-        return await Journal[S, E].open(
-            self.machine,
-            self._env.store,
-            self.stream,
-            clock=self._env.clock,
-            actor=self._env.worker,
-            reach=self._env.reach,
-            on_commit=self._on_commit,
-            observer=self._env.observer,
-            waking=self._env.waking,
-        )
+        return await Journal[S, E].open(self.machine, self._env, self.stream, on_commit=self._on_commit)
 
     async def existing(self) -> Journal[S, E]:
         """Return a journal of the stream, or raise `SessionNotFound`."""
