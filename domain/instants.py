@@ -15,6 +15,11 @@ def to_datetime(microseconds: int) -> datetime:
     return datetime.fromtimestamp(microseconds / 1e6, tz=UTC)
 
 
+def instant_text(at: int) -> str:
+    """Return an instant in microseconds of UTC, in words."""
+    return f"{to_datetime(at):%Y-%m-%d %H:%M:%S} UTC"
+
+
 _BEGINNING = datetime.fromtimestamp(0, tz=UTC)
 
 

@@ -27,7 +27,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import StepError
-from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import Wait
@@ -40,7 +40,7 @@ from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.camel_form import camel_fields
-from steptrail.projections.rendering import by_whom, crash_text, error_data, many, request_data
+from steptrail.projections.rendering import crash_text, error_data, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
 _SHOWN_CHARACTERS = 300
@@ -343,7 +343,7 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             )
             return f"{state.status.value}, {how} after {steps} ({reason}){by}"
         case ExecutionStatus.PAUSED:
-            by = f" {by_whom(state.paused)}" if state.paused is not None else ""
+            by = f" {state.paused.by_whom}" if state.paused is not None else ""
             return f"not stopped: paused after {steps}{by}"
         case ExecutionStatus.WAITING:
             asked = len(_awaiting_approval(state))
@@ -352,10 +352,9 @@ def _verdict(state: AgentState, decided_by: ContinuationEvaluation | None, *, ow
             if state.execution is None:
                 return "not started: no execution yet"
             if state.unpaused is not None:
-                since = to_datetime(state.unpaused.at)
-                return f"not stopped: unpaused after {steps}, waiting for a worker since {since:%Y-%m-%d %H:%M:%S} UTC"
-            since = to_datetime(state.execution.started_at)
-            return f"not started: waiting for a worker since {since:%Y-%m-%d %H:%M:%S} UTC"
+                since = instant_text(state.unpaused.at)
+                return f"not stopped: unpaused after {steps}, waiting for a worker since {since}"
+            return f"not started: waiting for a worker since {instant_text(state.execution.started_at)}"
         case ExecutionStatus.IN_PROGRESS:
             silent = seconds_between(state.fold.updated_at, state.as_of)
             doing = f"in {state.phase.value} after {steps}, last event {silent:.1f} s ago"
@@ -389,11 +388,11 @@ def _waits_for(state: AgentState) -> str | None:
         rests = [(call, call.suspension) for call in state.tool_executions if call.suspension is not None]
         return "; ".join(f"{_below(state, call, each.session)}, which {each.reason}" for call, each in rests) or None
     if wait.kind == "resources" and wait.until is not None:
-        again = f"{to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC"
+        again = instant_text(wait.until)
         return f"its resources, which could not be opened ({wait.problem}) and are opened again at {again}"
     if wait.until is not None:
         left = seconds_between(state.as_of, wait.until)
-        return f"the time of a retry, {to_datetime(wait.until):%Y-%m-%d %H:%M:%S} UTC ({left:.0f} s from now)"
+        return f"the time of a retry, {instant_text(wait.until)} ({left:.0f} s from now)"
     call = state.tool_executions[wait.position] if wait.position is not None else None
     what = f"{call.name} ({call.effect_id})" if call else "a call"
     return f"somebody to say what {what} did, whose outcome is unknown"
@@ -408,7 +407,7 @@ def approval_text(state: AgentState, call: ToolExecution) -> str:
     if (asked := call.open_approval) is None:
         return ""
     hours = seconds_between(state.as_of, asked.expires_at) / 3600
-    until = f"{to_datetime(asked.expires_at):%Y-%m-%d %H:%M:%S} UTC"
+    until = instant_text(asked.expires_at)
     expires = f"expires {until}, {hours:.1f} h from now" if hours > 0 else f"expired {until}, which is a no"
     why = f" ({asked.reason})" if asked.reason else ""
     return f"somebody to approve {call.name} {result_text(call.arguments)}{why}: approval {asked.id}, {expires}"

@@ -32,7 +32,7 @@ from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase
 from steptrail.domain.flow.waits import first_awaited, kind_of
-from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.kernel.standing import Wait
@@ -42,7 +42,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.looked_at import looked_at
-from steptrail.projections.rendering import by_whom, crash_text, instant_text, many, request_data
+from steptrail.projections.rendering import crash_text, many, request_data
 from steptrail.projections.same_failure import SameFailure
 
 _NEWEST = b"\n"
@@ -451,7 +451,7 @@ def verdict_of(state: FlowState) -> str:
         case LimitReached(limit=limit, at_most=at_most, actual=actual):
             return f"{status}{reason}: {limit} is {at_most}, and it was {actual}"
         case Request() as asked:
-            return f"{status}{reason} {by_whom(asked)}"
+            return f"{status}{reason} {asked.by_whom}"
         case _:
             pass
     if run.finished is not None:
@@ -463,10 +463,10 @@ def verdict_of(state: FlowState) -> str:
     if state.status is ExecutionStatus.PENDING:
         return f"not started: waiting for a worker since {instant_text(run.started_at)}"
     if state.paused is not None:
-        return f"paused {by_whom(state.paused)}"
+        return f"paused {state.paused.by_whom}"
     if (waits_for := _waits_for(state)) is not None:
         until = run.wait.until if run.wait is not None else None
-        when = f" until {to_datetime(until):%Y-%m-%d %H:%M:%S} UTC" if until is not None else ""
+        when = f" until {instant_text(until)}" if until is not None else ""
         if until is not None and until <= state.as_of:
             return f"waiting for {waits_for}{when}, which has passed: it can go on"
         alone = "; nothing else can run" if run.wait is not None else ""

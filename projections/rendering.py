@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from steptrail.domain.agent.events import InferenceInterrupted, ToolExecutionInterrupted
 from steptrail.domain.failures import ErrorInfo, StepError
-from steptrail.domain.instants import seconds_between, to_datetime
+from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.shared.requests import Request
@@ -12,16 +12,6 @@ from steptrail.domain.shared.requests import Request
 _MOST_CAUSES = 3
 _MOST_DOING = 5
 _UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"))
-
-
-def by_whom(asked: Request) -> str:
-    """Return who asked for something, and why, in words."""
-    return f"by {asked.by}{f': {asked.reason}' if asked.reason else ''}"
-
-
-def instant_text(at: int) -> str:
-    """Return an instant in microseconds of UTC, in words."""
-    return f"{to_datetime(at):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def lasting(seconds: float) -> str:

@@ -1,26 +1,21 @@
 """The answers of people about one call of a session: a verdict on its unknown outcome, or a yes or no to running it."""
 
 from itertools import chain
-from typing import assert_never
+from typing import Literal, assert_never
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.commands import Approve, Deny, Settle
 from steptrail.domain.agent.events import (
     AgentEvent,
-    ApprovalDenied,
-    ApprovalGranted,
     ToolExecutionCompleted,
     ToolExecutionFailed,
     WaitEnded,
 )
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
-from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
-from steptrail.domain.instants import to_datetime
-from steptrail.domain.shared.approvals import Approval, NotAsked
-from steptrail.domain.tools import misnamed
+from steptrail.domain.shared.approvals import Approval, NotAsked, answer_to
 
 
 def settle(state: AgentState, command: Settle) -> tuple[AgentEvent, ...]:
@@ -58,36 +53,20 @@ def answer_approval(state: AgentState, command: Approve | Deny) -> tuple[AgentEv
     approval = call.approval if call is not None else None
     if call is None or approval is None:
         open_ones = ", ".join(approval.id for approval in state.open_approvals) or "none"
-        raise _refused(state, command, f"there is no approval {shown(command.approval_id)}; open are: {open_ones}")
+        why = f"there is no approval {shown(command.approval_id)}; open are: {open_ones}"
+        raise CommandRejected(command.DOING, state.agent_id, why)
     if not approval.is_open:
         said = f"{_said(approval)} already, and an approval is answered once"
-        raise NotAsked(_doing(command), state.agent_id, said, "an approval is answered once")
+        raise NotAsked(command.DOING, state.agent_id, said, "an approval is answered once")
     if call.open_approval is None:
-        raise _refused(state, command, f"its call is {call.status.value} and needs no answer any more")
-    if command.at >= approval.expires_at:
-        when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
-        raise _refused(state, command, f"it expired at {when}, which is a no; `resume` tells the model so")
+        why = f"its call is {call.status.value} and needs no answer any more"
+        raise CommandRejected(command.DOING, state.agent_id, why)
+    tool = state.agent.tool(call.name) if state.agent is not None else None
+    answer = answer_to(approval, command, tool, state.agent_id, late="; `resume` tells the model so")
     # The run goes on when no question of the reply is open any more. One that has expired is open until that is stored.
     is_last = all(other is call or other.open_approval is None for other in state.tool_executions)
-    if isinstance(command, Deny):
-        denied = ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
-        return (denied, WaitEnded(reason="denied", by=command.by)) if is_last else (denied,)
-    if command.digest is not None and command.digest != approval.digest:
-        raise _refused(state, command, f"it is about the arguments {approval.digest}, not {command.digest}")
-    spec = state.agent.tool(call.name) if state.agent is not None else None
-    given = command.arguments
-    # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
-    if given is not None and spec is not None and (why := misnamed(spec, given)) is not None:
-        raise _refused(state, command, f"its edited arguments do not fit {call.name}: {why}")
-    granted = ApprovalGranted(
-        approval_id=approval.id,
-        by=command.by,
-        reason=command.reason,
-        arguments=command.arguments,
-        arguments_digest=digest_of(command.arguments) if command.arguments is not None else None,
-        key=command.key,
-    )
-    return (granted, WaitEnded(reason="approved", by=command.by)) if is_last else (granted,)
+    reason: Literal["denied", "approved"] = "denied" if isinstance(command, Deny) else "approved"
+    return (answer, WaitEnded(reason=reason, by=command.by)) if is_last else (answer,)
 
 
 def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | None:
@@ -101,11 +80,3 @@ def _asked_about(state: AgentState, command: Approve | Deny) -> ToolExecution | 
 
 def _said(approval: Approval) -> str:
     return f"{approval.by} has {approval.answer} it" if approval.by is not None else "it has expired"
-
-
-def _refused(state: AgentState, command: Approve | Deny, why: str) -> CommandRejected:
-    return CommandRejected(_doing(command), state.agent_id, why)
-
-
-def _doing(command: Approve | Deny) -> str:
-    return f"{'approve' if isinstance(command, Approve) else 'deny'} a call of"

@@ -40,6 +40,7 @@ class Start(FromOutside, frozen=True, kw_only=True):
     The entries of `metadata` are added to those of the session. Without a `context` the session keeps the one it has.
     """
 
+    DOING = "run"
     input: Message
     agent: AgentSnapshot
     worker: str | None
@@ -65,6 +66,7 @@ class Retry(FromOutside, frozen=True, kw_only=True):
     pending: a worker begins with it.
     """
 
+    DOING = "retry"
     agent: AgentSnapshot
     worker: str | None
     by: str = "user"
@@ -78,6 +80,7 @@ class Retry(FromOutside, frozen=True, kw_only=True):
 class Send(FromOutside, frozen=True, kw_only=True):
     """Add messages to the conversation of an open execution. With a `context`, only if the execution has the same."""
 
+    DOING = "send to"
     messages: tuple[Message, ...]
     by: str = "user"
     key: str | None = None
@@ -91,6 +94,7 @@ class Resume(FromOutside, frozen=True, kw_only=True):
     under which the input of the execution came again. `context` replaces the recorded one.
     """
 
+    DOING = "resume"
     agent: AgentSnapshot
     worker: str
     last_seen: int

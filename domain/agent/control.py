@@ -11,14 +11,11 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.shared.parent import session_for_call
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.steering import asked_for
 
 
 def _asked(state: AgentState) -> Pause | Stop | None:
-    if (stop := state.stop_request) is not None:
-        return Stop(by=stop.by, reason=stop.reason)
-    if (pause := state.pause_request) is not None:
-        return Pause(by=pause.by, reason=pause.reason)
-    return None
+    return asked_for(state.stop_request, state.pause_request)
 
 
 def _stop_grace(state: AgentState) -> float | None:

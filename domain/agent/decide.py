@@ -31,7 +31,7 @@ from steptrail.domain.agent.retrying import why_no_retry
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import CommandRejected
 from steptrail.domain.instants import seconds_between
-from steptrail.domain.kernel.commands import Leave, Pause, Stop, Unpause
+from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.keys import said, use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -52,11 +52,9 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     when the key was used for another input or command. Raises `ConfigurationError` for messages that no provider would
     take.
     """
-    key = getattr(command, "key", None)
-    if key is not None:
-        doing = _DOING[type(command)]
+    if isinstance(command, FromOutside) and (key := getattr(command, "key", None)) is not None:
         runs = command.runs if isinstance(command, Start) else None
-        use = use_of(state.fold.keys, key, _what(command), runs=runs, command=doing, session=state.agent_id)
+        use = use_of(state.fold.keys, key, _what(command), runs=runs, command=command.DOING, session=state.agent_id)
         if use is not None:
             return ()
     match command:
@@ -85,21 +83,7 @@ def decide(state: AgentState, command: Command) -> tuple[AgentEvent, ...]:
     assert_never(command)
 
 
-_DOING: dict[type[Command], str] = {
-    Start: "run",
-    Retry: "retry",
-    Send: "send to",
-    Resume: "resume",
-    Pause: "pause",
-    Unpause: "unpause",
-    Stop: "stop",
-    Approve: "approve a call of",
-    Deny: "deny a call of",
-}
-"""The words of a refusal for each command that may have a key."""
-
-
-def _what(command: Command) -> str:
+def _what(command: FromOutside) -> str:
     """Return the text that identifies the command under its key: a digest of its messages, or the command's name."""
     match command:
         case Start():

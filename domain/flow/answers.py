@@ -2,15 +2,12 @@
 
 from typing import Literal
 
-from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected, shown
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.choices import chooses
 from steptrail.domain.flow.commands import AnswerQuestion, AnswerStep, SettleNode
 from steptrail.domain.flow.concluding import enabled
 from steptrail.domain.flow.events import (
-    ApprovalDenied,
-    ApprovalGranted,
     CutReason,
     FlowEvent,
     HumanAnswered,
@@ -30,10 +27,9 @@ from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase, of_try
 from steptrail.domain.flow.views import Delta
-from steptrail.domain.instants import to_datetime
-from steptrail.domain.shared.approvals import NotAsked
+from steptrail.domain.instants import instant_text
+from steptrail.domain.shared.approvals import NotAsked, answer_to
 from steptrail.domain.shared.commands import Approve, Deny
-from steptrail.domain.tools import misnamed
 
 
 def _ended(
@@ -59,8 +55,8 @@ def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
     """Return the events of an answer to a human node. It is taken once, and in time by the instant of the command."""
     request = open_question(state, command.to)
     if request.expires_at is not None and command.at >= request.expires_at:
-        when = f"{to_datetime(request.expires_at):%Y-%m-%d %H:%M:%S} UTC"
-        raise CommandRejected("answer", state.flow_id, f"the question expired at {when}")
+        why = f"the question expired at {instant_text(request.expires_at)}"
+        raise CommandRejected("answer", state.flow_id, why)
     if command.digest is not None and command.digest != request.digest:
         why = f"the question is {request.digest}, not {command.digest}: it was asked anew"
         raise CommandRejected("answer", state.flow_id, why)
@@ -78,34 +74,14 @@ def answer(state: FlowState, command: AnswerQuestion) -> tuple[FlowEvent, ...]:
 
 def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEvent, ...]:
     """Return the events of a yes or a no to the call of a tool. Raises `CommandRejected`."""
-    doing = "approve a call of" if isinstance(command, Approve) else "deny a call of"
     tasks = [task for task in state.tasks if task.approval is not None and task.approval.id == command.approval_id]
     approval = tasks[0].approval if tasks else None
     if approval is None or not approval.is_open:
         why = f"no approval {shown(command.approval_id)} is open, or it was answered already"
-        raise NotAsked(doing, state.flow_id, why, "an approval is answered once")
-    if command.at >= approval.expires_at:
-        when = f"{to_datetime(approval.expires_at):%Y-%m-%d %H:%M:%S} UTC"
-        raise CommandRejected(doing, state.flow_id, f"it expired at {when}, which is a no")
-    if isinstance(command, Deny):
-        denied = ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
-        return (denied, *_ended(state, "denied", command.by))
-    if command.digest is not None and command.digest != approval.digest:
-        why = f"it is about the arguments {approval.digest}, not {command.digest}"
-        raise CommandRejected(doing, state.flow_id, why)
+        raise NotAsked(command.DOING, state.flow_id, why, "an approval is answered once")
     node = working_node(state.graph.node(tasks[0].node), tasks[0].item) if state.graph is not None else None
-    # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
-    if command.arguments is not None and isinstance(node, ToolNode) and (bad := misnamed(node.tool, command.arguments)):
-        raise CommandRejected(doing, state.flow_id, f"its edited arguments do not fit {node.tool.name}: {bad}")
-    granted = ApprovalGranted(
-        approval_id=approval.id,
-        by=command.by,
-        reason=command.reason,
-        arguments=command.arguments,
-        arguments_digest=digest_of(command.arguments) if command.arguments is not None else None,
-        key=command.key,
-    )
-    return (granted, *_ended(state, "approved", command.by))
+    answered = answer_to(approval, command, node.tool if isinstance(node, ToolNode) else None, state.flow_id)
+    return (answered, *_ended(state, "denied" if isinstance(command, Deny) else "approved", command.by))
 
 
 def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
@@ -129,7 +105,7 @@ def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
         raise CommandRejected("step", state.flow_id, f"no edge leads from {task.node!r} to {shown(nowhere[0])}")
     visit = run.open[task.node]
     view = visit.view.with_changes(Delta(sets=command.sets, unsets=command.unsets))
-    if command.action == "continue" and visit.next_item and items_seen(run, graph, visit, view) != visit.items:
+    if command.action == "continue" and visit.next_item and items_seen(run, node, view) != visit.items:
         why = f"{task.node} has begun with a list of {visit.items} items: another has to be as long"
         raise CommandRejected("step", state.flow_id, why)
     answered = StepAnswered(

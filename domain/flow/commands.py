@@ -40,6 +40,7 @@ class StartFlow(FromOutside, frozen=True, kw_only=True):
     Without a `worker` the execution is pending: a worker begins with it.
     """
 
+    DOING = "run"
     flow: Brought
     worker: str | None
     options: RunOptions
@@ -66,6 +67,7 @@ class ResumeFlow(FromOutside, frozen=True, kw_only=True):
     `flow` is what the worker brings, None for a worker without the code. `options` replace those of the execution.
     """
 
+    DOING = "resume"
     worker: str
     flow: Brought | None = None
     ended_by: SegmentEnd | None = None
@@ -81,6 +83,7 @@ class RetryFlow(FromOutside, frozen=True, kw_only=True):
     Without a `worker` the execution is pending, and the `flow` that the worker brings is told when it begins.
     """
 
+    DOING = "retry"
     worker: str | None
     flow: Brought | None
     options: RunOptions | None = None
@@ -106,6 +109,7 @@ class AnswerQuestion(FromOutside, frozen=True, kw_only=True):
     `to` is the id of the node, or that of the request. With a `digest` the answer is to a question of that digest only.
     """
 
+    DOING = "answer"
     to: str
     by: str
     at: int
@@ -124,6 +128,7 @@ class AnswerStep(FromOutside, frozen=True, kw_only=True):
     skipped.
     """
 
+    DOING = "step"
     node: str
     action: Literal["continue", "skip", "abort"]
     by: str

@@ -12,6 +12,7 @@ from steptrail.domain.kernel.commands import Pause, Stop
 from steptrail.domain.kernel.control import Control
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.run import SegmentEnd
+from steptrail.domain.shared.steering import asked_for
 from steptrail.domain.shared.summary import RunSummary
 
 
@@ -78,14 +79,7 @@ def _summary(state: FlowState) -> RunSummary:
 
 
 def _asked(state: FlowState) -> Pause | Stop | None:
-    run = state.run
-    if run is None:
-        return None
-    if run.stop_request is not None:
-        return Stop(by=run.stop_request.by, reason=run.stop_request.reason)
-    if run.pause_request is not None:
-        return Pause(by=run.pause_request.by, reason=run.pause_request.reason)
-    return None
+    return asked_for(state.stop_request, state.pause_request)
 
 
 def _stop_grace(state: FlowState) -> float | None:

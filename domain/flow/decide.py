@@ -29,7 +29,7 @@ from steptrail.domain.flow.ids import execution_id
 from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.said import said, said_to
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.commands import Leave, Pause, Stop, Unpause
+from steptrail.domain.kernel.commands import FromOutside, Leave, Pause, Stop, Unpause
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.keys import use_of
 from steptrail.domain.shared.run import ExecutionStatus, SegmentEnd
@@ -41,20 +41,6 @@ from steptrail.domain.shared.steering import (
     asked_to_unpause,
 )
 from steptrail.domain.version import VERSION
-
-_DOING: dict[type[FlowCommand], str] = {
-    StartFlow: "run",
-    ResumeFlow: "resume",
-    RetryFlow: "retry",
-    Pause: "pause",
-    Unpause: "unpause",
-    Stop: "stop",
-    AnswerQuestion: "answer",
-    AnswerStep: "step",
-    Approve: "approve a call of",
-    Deny: "deny a call of",
-}
-"""The words of a refusal for each command that may have a key."""
 
 
 def decide(state: FlowState, command: FlowCommand) -> tuple[FlowEvent, ...]:
@@ -96,11 +82,10 @@ def was_accepted(state: FlowState, command: FlowCommand) -> bool:
     Raises `CommandRejected` for a key that came with something else.
     """
     key = getattr(command, "key", None)
-    if key is None:
+    if not isinstance(command, FromOutside) or key is None:
         return False
-    doing, what = _DOING[type(command)], _what(state, command)
-    runs = command.runs if isinstance(command, StartFlow) else None
-    return use_of(state.fold.keys, key, what, runs=runs, command=doing, session=state.flow_id) is not None
+    runs, what = command.runs if isinstance(command, StartFlow) else None, _what(state, command)
+    return use_of(state.fold.keys, key, what, runs=runs, command=command.DOING, session=state.flow_id) is not None
 
 
 def said_by(state: FlowState, command: StartFlow) -> str:
@@ -108,7 +93,7 @@ def said_by(state: FlowState, command: StartFlow) -> str:
     return said(_started(state, command))
 
 
-def _what(state: FlowState, command: FlowCommand) -> str:
+def _what(state: FlowState, command: FromOutside) -> str:
     match command:
         case StartFlow():
             return said_by(state, command)
@@ -121,7 +106,7 @@ def _what(state: FlowState, command: FlowCommand) -> str:
         case Approve() | Deny():
             return f"{type(command).__name__.lower()} {command.approval_id}"
         case _:
-            return _DOING[type(command)]
+            return command.DOING
 
 
 def _start(state: FlowState, command: StartFlow) -> tuple[FlowEvent, ...]:

@@ -360,9 +360,9 @@ def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
 
 def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: StepAnswered) -> None:
     """Let a map that was held go on with its items, which are those of the list that it sees now."""
-    graph = graph_of(run.started.definition)
-    if event.point == "before" and isinstance(graph.node(visit.node), MapNode) and not visit.next_item:
-        visit.items = items_seen(run, graph, visit, visit.view)
+    node = graph_of(run.started.definition).node(visit.node)
+    if event.point == "before" and isinstance(node, MapNode) and not visit.next_item:
+        visit.items = items_seen(run, node, visit.view)
     if visit.items is not None:
         visit.may_begin, visit.may_end = task.may_begin or visit.may_begin, task.may_end or visit.may_end
         del run.tasks[task.key]

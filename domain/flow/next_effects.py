@@ -37,10 +37,10 @@ from steptrail.domain.flow.failing import failure_of, working_node
 from steptrail.domain.flow.fold import RunFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.joins import Opening
-from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.kinds.values import text_of
 from steptrail.domain.flow.nodes import HumanNode, LlmRouterNode, MapNode, Node, ToolNode, WorkingNode
 from steptrail.domain.flow.phases import RunPhase
+from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
@@ -178,10 +178,7 @@ def _opened(run: RunFold, graph: Graph) -> RecordEvents | None:
 def _opening(run: RunFold, node: Node, opening: Opening) -> NodeOpened:
     items = None
     if isinstance(node, MapNode):
-        view = joined(sources(opening.inputs), run.views, run.ended)
-        seen = Seen(run.started.input, view.vars, view.messages, view.artifacts, view.errors)
-        listed = seen.listed(node.over)
-        items = None if listed is None else len(listed)
+        items = items_seen(run, node, joined(sources(opening.inputs), run.views, run.ended))
     # Visits are numbered over all retries, so that an effect id is never used twice.
     visits = run.visits_of.get(node.id, 0) + 1
     return NodeOpened(node=node.id, visit=visits, number=run.visits + 1, inputs=opening.inputs, items=items)

@@ -7,7 +7,7 @@ from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.merging import Branch
 from steptrail.domain.flow.kinds.seen import Seen
-from steptrail.domain.flow.nodes import MapNode
+from steptrail.domain.flow.nodes import MapNode, Node
 from steptrail.domain.flow.views import View, changed_apart, sources
 
 
@@ -21,9 +21,8 @@ def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = Non
     return replace(seen, item=value, index=item, successors=successors)
 
 
-def items_seen(run: RunFold, graph: Graph, visit: VisitFold, view: View) -> int | None:
-    """Return the length of the list that the visit of a map would see in a view; None for no list, and another node."""
-    node = graph.node(visit.node)
+def items_seen(run: RunFold, node: Node, view: View) -> int | None:
+    """Return the length of the list that a map would see in a view; None for no list, and another node."""
     listed = _seen(run, view).listed(node.over) if isinstance(node, MapNode) else None
     return None if listed is None else len(listed)
 

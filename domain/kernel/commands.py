@@ -3,7 +3,7 @@
 `by` names the person or program that asks. `key` is an idempotency key: a command is accepted once for each key.
 """
 
-from typing import cast
+from typing import ClassVar, cast
 
 from msgspec import Struct, structs
 
@@ -22,8 +22,10 @@ class FromOutside(Struct, frozen=True):
     """The base of commands with data from outside.
 
     Raises `ConfigurationError` for a value of another type and an empty key, and `NotStorable` for data that could not
-    be read back.
+    be read back. `DOING` are the words of a refusal, for a command that may have a key.
     """
+
+    DOING: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -69,13 +71,19 @@ class _Asked(FromOutside, frozen=True, kw_only=True):
 class Pause(_Asked, frozen=True, kw_only=True):
     """Pause the open run at the next safe point."""
 
+    DOING = "pause"
+
 
 class Unpause(_Asked, frozen=True, kw_only=True):
     """Lift the pause of the open run, or withdraw the request for one. An owner is to go on with the run."""
 
+    DOING = "unpause"
+
 
 class Stop(_Asked, frozen=True, kw_only=True):
     """Stop the open run for good."""
+
+    DOING = "stop"
 
 
 class Leave(Struct, frozen=True, kw_only=True):

@@ -3,8 +3,12 @@
 from typing import Literal
 
 from steptrail.domain.base import Value
+from steptrail.domain.digests import digest_of
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.shared.events import ApprovalRequested
+from steptrail.domain.instants import instant_text
+from steptrail.domain.shared.commands import Approve, Deny
+from steptrail.domain.shared.events import ApprovalDenied, ApprovalGranted, ApprovalRequested
+from steptrail.domain.tools import ToolSpec, misnamed
 
 
 class NotAsked(CommandRejected):
@@ -50,3 +54,35 @@ class Approval(Value, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Tell whether there is no answer yet."""
         return self.answer is None
+
+
+def answer_to(
+    approval: Approval, command: Approve | Deny, tool: ToolSpec | None, session: str, *, late: str = ""
+) -> ApprovalGranted | ApprovalDenied:
+    """Return the answer to an open approval of a call of `tool`, which is None where it is not known.
+
+    Raises `CommandRejected` for an answer that comes too late, by the time in the command, and for a yes to other
+    arguments than are asked about or that the tool does not know. `late` goes on what is said of the first.
+    """
+
+    def refused(why: str) -> CommandRejected:
+        return CommandRejected(command.DOING, session, why)
+
+    if command.at >= approval.expires_at:
+        raise refused(f"it expired at {instant_text(approval.expires_at)}, which is a no{late}")
+    if isinstance(command, Deny):
+        return ApprovalDenied(approval_id=approval.id, by=command.by, reason=command.reason, key=command.key)
+    if command.digest not in {None, approval.digest}:
+        raise refused(f"it is about the arguments {approval.digest}, not {command.digest}")
+    given = command.arguments
+    # A misspelt name must not use up the answer. The values are validated by the tool itself, when it runs.
+    if given is not None and tool is not None and (why := misnamed(tool, given)) is not None:
+        raise refused(f"its edited arguments do not fit {tool.name}: {why}")
+    return ApprovalGranted(
+        approval_id=approval.id,
+        by=command.by,
+        reason=command.reason,
+        arguments=given,
+        arguments_digest=digest_of(given) if given is not None else None,
+        key=command.key,
+    )

@@ -10,6 +10,7 @@ class Approve(FromOutside, frozen=True, kw_only=True):
     `arguments` replace those of the call as a whole. With a `digest` the yes holds only for arguments of that digest.
     """
 
+    DOING = "approve a call of"
     approval_id: str
     by: str
     at: int
@@ -22,6 +23,7 @@ class Approve(FromOutside, frozen=True, kw_only=True):
 class Deny(FromOutside, frozen=True, kw_only=True):
     """Say no to a call that waits for approval, at the instant `at` (microseconds of UTC)."""
 
+    DOING = "deny a call of"
     approval_id: str
     by: str
     at: int

@@ -2,6 +2,8 @@
 
 import hashlib
 
+from msgspec.structs import replace
+
 from steptrail.domain.base import Positive, Value
 
 
@@ -22,6 +24,12 @@ class ParentRef(Value, frozen=True, kw_only=True):
     root: str | None = None
     root_execution: str | None = None
     depth: Positive = 1
+
+    def under(self, above: "ParentRef | None") -> "ParentRef":
+        """Return this reference in a stream that `above` began itself; None for one at the top of its tree."""
+        if above is None:
+            return self
+        return replace(self, root=above.root_stream, root_execution=above.top_execution, depth=above.depth + 1)
 
     @property
     def stream(self) -> str:

@@ -12,6 +12,11 @@ class Request(Value, frozen=True):
     at: int
 
     @property
+    def by_whom(self) -> str:
+        """The name of the person or program, and the reason, in words: `by ana: it costs too much`."""
+        return f"by {self.by}{f': {self.reason}' if self.reason else ''}"
+
+    @property
     def is_by_person(self) -> bool:
         """Tell whether a person asked. A pause by `CALLER`, which nobody asked for, keeps no worker from the run."""
         return self.by != CALLER

@@ -45,5 +45,12 @@ def asked_by_leaving(open_request: Request | None) -> tuple[tuple[PauseRequested
     return (own,), own.by, own.reason
 
 
+def asked_for(stop: Request | None, pause: Request | None) -> Pause | Stop | None:
+    """Return what an owner is asked to do, by open requests: to stop before all else; None for nothing."""
+    if stop is not None:
+        return Stop(by=stop.by, reason=stop.reason)
+    return None if pause is None else Pause(by=pause.by, reason=pause.reason)
+
+
 def _asked(command: Pause) -> PauseRequested:
     return PauseRequested(by=command.by, reason=command.reason, key=command.key)

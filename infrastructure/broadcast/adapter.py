@@ -5,7 +5,7 @@ What nobody may miss is the `Broadcaster`'s business, which reads it from the lo
 
 import asyncio
 import logging
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
@@ -13,6 +13,7 @@ from typing import Protocol
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.live import NodeDelta, TextDelta
+from steptrail.domain.newest import Newest
 from steptrail.infrastructure.broadcast.chunks import pieces_of, room_of
 from steptrail.infrastructure.broadcast.settings import checked_broadcast_config, checked_transport
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery, DeliveryCounts
@@ -58,7 +59,7 @@ class AgentEventEnvelopeAdapter(Closing):
         self.config = checked_broadcast_config(config)
         self.dropped = 0
         self._delivery, self._room = Delivery(checked_transport(transport)), room_of(transport)
-        self._folds: OrderedDict[str, EnvelopeFold] = OrderedDict()
+        self._folds = Newest[str, EnvelopeFold](_MOST_SESSIONS)
         self._most_waiting = a_whole(most_waiting, "most_waiting", least=1)
         self._waiting = deque[BroadcastEnvelope]()
         self._clock = SystemClock()
@@ -114,11 +115,7 @@ class AgentEventEnvelopeAdapter(Closing):
 
     def _fold(self, session: str, *, is_flow: bool) -> EnvelopeFold:
         name = f"flow:{session}" if is_flow else session
-        fold = self._folds.pop(name, None) or EnvelopeFold(self.config)
-        self._folds[name] = fold
-        if len(self._folds) > _MOST_SESSIONS:
-            self._folds.popitem(last=False)
-        return fold
+        return self._folds.keep(name, self._folds.get(name) or EnvelopeFold(self.config))
 
     def _enqueue(self, messages: Iterable[BroadcastEnvelope]) -> None:
         for message in messages:

@@ -1,12 +1,12 @@
 """Messages of the log's entries: from any place in it, in any process, the same ones with the same ids."""
 
-from collections import OrderedDict
 from typing import Any
 
 from steptrail.domain.errors import SessionErased
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.newest import Newest
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.projections.kinds import Lifecycle
@@ -44,7 +44,7 @@ class EnvelopeReader:
 
     def __init__(self, store: EventStore, config: BroadcastConfig) -> None:
         self._store, self._config = store, config
-        self._folds: OrderedDict[str, StreamFolds] = OrderedDict()
+        self._folds = Newest[str, StreamFolds](_MOST_SESSIONS)
 
     async def envelopes(self, entry: LogEntry) -> tuple[BroadcastEnvelope, ...]:
         """Return the messages of one entry, none for many. Raises store errors, and may be asked again.
@@ -65,18 +65,13 @@ class EnvelopeReader:
         if fold is None:
             return ()
         made = () if begins else fold.apply(record, position=entry.position)
-        self._remember(stream, fold)
+        self._folds.keep(stream, fold)
         return made
 
     def fold_of(self, stream: str) -> EnvelopeFold | None:
         """Return the fold of a stream that it remembers."""
         fold = self._folds.get(stream)
         return None if fold is None else fold.envelopes
-
-    def _remember(self, stream: str, fold: StreamFolds) -> None:
-        self._folds[stream] = fold
-        if len(self._folds) > _MOST_SESSIONS:
-            self._folds.popitem(last=False)
 
 
 async def fold_at(store: EventStore, stream: str, version: int, config: BroadcastConfig) -> StreamFolds | None:

@@ -5,23 +5,19 @@ by folds of its own until it has come to those that are kept.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import NodeProgress, TextDelta
+from steptrail.domain.newest import Newest
 from steptrail.infrastructure.broadcast.envelope_reader import StreamFolds, fold_at, is_fork
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope
 from steptrail.projections.broadcast.fold import chunk_of
 from steptrail.runtime.kernel.ports import EventStore
 
 _MOST_TOLD, _MOST_CHUNKS = 256, 64
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 
 class _Told(NamedTuple):
@@ -32,21 +28,13 @@ class _Told(NamedTuple):
     has_ended: bool
 
 
-class _Newest(OrderedDict[K, V], Generic[K, V]):
-    def keep(self, key: K, value: V, *, most: int) -> V:
-        self[key] = value
-        if len(self) > most:
-            self.popitem(last=False)
-        return value
-
-
 class _Feed:
     """The messages of the newest events and pieces of text, and the folds that made the newest."""
 
     def __init__(self) -> None:
         self.folds: StreamFolds | None = None
-        self.told = _Newest[int, _Told]()
-        self.chunks = _Newest[tuple[TextDelta | NodeProgress, str | None, int], BroadcastEnvelope | None]()
+        self.told = Newest[int, _Told](_MOST_TOLD)
+        self.chunks = Newest[tuple[TextDelta | NodeProgress, str | None, int], BroadcastEnvelope | None](_MOST_CHUNKS)
         self.folding = asyncio.Lock()
 
     def lead(self, folds: StreamFolds) -> bool:
@@ -93,7 +81,7 @@ class FeedReader:
             made = self._feed.chunks[key]
         else:
             new = chunk_of(delta, self._config, last=self.last_id, index=self._chunks, at=at)
-            made = self._feed.chunks.keep(key, new, most=_MOST_CHUNKS)
+            made = self._feed.chunks.keep(key, new)
         self._chunks += made is not None
         return () if made is None else (made,)
 
@@ -110,7 +98,7 @@ class FeedReader:
         ended = folds.envelopes.executions_ended
         messages = folds.apply(record)
         made = _Told(messages, folds.envelopes.last_id, folds.envelopes.executions_ended > ended)
-        return self._feed.told.keep(record.version, made, most=_MOST_TOLD) if self._feed.lead(folds) else made
+        return self._feed.told.keep(record.version, made) if self._feed.lead(folds) else made
 
     async def _folds_at(self, version: int) -> StreamFolds | None:
         """Return folds at a version: those of the feed, or else this reader's own; None for an unknown kind."""

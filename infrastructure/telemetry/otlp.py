@@ -60,8 +60,8 @@ def _session(signal: str) -> Any:
 class SpanSender:
     """Sends spans and says whether they have arrived, for runs that were recorded. Its methods block."""
 
-    def __init__(self, url: str | None = None, *, service: str | None = None) -> None:
-        self._exporter, self._spans = span_exporter(url), ReadableSpans(resource_of(service))
+    def __init__(self, url: str | None) -> None:
+        self._exporter, self._spans = span_exporter(url), ReadableSpans(resource_of(None))
         self._failure = from_otel("opentelemetry.sdk.trace.export").SpanExportResult.FAILURE
 
     def send(self, spans: Sequence[Span]) -> None:

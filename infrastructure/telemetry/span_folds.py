@@ -5,7 +5,6 @@ are not told: somebody told them, here or in another process.
 """
 
 import logging
-from collections import OrderedDict
 from collections.abc import Sequence
 
 from steptrail.domain.agent.config import AgentSnapshot
@@ -16,6 +15,7 @@ from steptrail.domain.errors import CorruptRecord, SessionErased
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message
+from steptrail.domain.newest import Newest
 from steptrail.projections.masking import Masking
 from steptrail.projections.telemetry import Span, SpanContent, SpanFold, TracePer
 from steptrail.runtime.agent.request import Requests
@@ -47,8 +47,8 @@ class SpanFolds:
         self._store, self._parts = store, parts
         self._trace_per: TracePer = trace_per
         self._content = SpanContent(masking, _asked) if masking is not None else None
-        self._remembered = remembered or (_REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT)
-        self._folds: OrderedDict[str, SpanFold | None] = OrderedDict()
+        most = _REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT
+        self._folds = Newest[str, SpanFold | None](remembered or most)
         """The stream that grew last is the last one. None stands for a stream that cannot be read."""
 
     async def apply(self, stream: str, records: Sequence[Recorded[Event]]) -> tuple[Span, ...]:
@@ -66,9 +66,7 @@ class SpanFolds:
             except (CorruptRecord, SessionErased) as error:
                 _log.warning("there are no more spans of %s: %s", stream, error)
                 fold = None
-        self._folds[stream] = fold
-        while len(self._folds) > self._remembered:
-            self._folds.popitem(last=False)
+        self._folds.keep(stream, fold)
         return spans
 
     def _new(self, stream: str) -> SpanFold:

@@ -78,16 +78,14 @@ class Projector(Generic[F]):
         reach: Reach = no_faults,
         most: int = 2_000,
         in_bulk: bool = False,
-        folds: int = 5_000,
-        until: int | None = None,
     ) -> None:
         self.generation, self.projection = generation, projection
         self._store, self._in_thread, self._reach = store, in_thread, reach
         # To wait in the queues of two threads costs a page as much as twenty entries do.
         self._page = min(most, 4 * _PAGE if in_bulk else _PAGE)
         self._most, self._seconds = (20 * most, 1.0) if in_bulk else (most, 0.02)
-        self.until = until
-        self._memory = FoldMemory(projection, most=folds)
+        self.until: int | None = None
+        self._memory = FoldMemory(projection)
         self._prefixes = tuple(projection.prefixes) or ("",)
         self._types = (*projection.types, Erased.TYPE) if projection.types else ()
         self._never_counted, self._is_outdated = 0, False

@@ -6,7 +6,7 @@ from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, is_option, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
-from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
+from steptrail.projections.rendering import error_lines, many, owner_text, since_text, wait_texts
 
 _MOST_OF_A_CONTEXT = 300
 
@@ -53,7 +53,7 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
     asked_for = (("paused", explained.paused), ("unpaused", explained.unpaused), ("stopped", explained.stop_requested))
     for what, asked in asked_for:
         if asked is not None:
-            output.line(f"{what:<11} {one_line(f'{by_whom(asked)}, {since_text(asked.at, now)}')}")
+            output.line(f"{what:<11} {one_line(f'{asked.by_whom}, {since_text(asked.at, now)}')}")
     if decider is not None:
         output.line()
         output.line(f"decided by  {one_line(decider.criterion_class)}, which votes {decider.decision.value}")

@@ -12,7 +12,7 @@ from steptrail.interfaces.cli.flow_going_on import how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
 from steptrail.interfaces.cli.going_on import GivenWords
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.projections.rendering import by_whom, many, request_data
+from steptrail.projections.rendering import many, request_data
 from steptrail.runtime.flow.result import FlowResult
 
 
@@ -77,7 +77,7 @@ def print_flow_result(output: Output, result: FlowResult, given: GivenWords) -> 
         output.line(f"recorded {error_text(error)}")
     for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stop_request)):
         if asked is not None:
-            output.line(f"{what:<8} {one_line(by_whom(asked))}")
+            output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"tokens   {result.usage.total}")
     if result.cost is not None:
         output.line(f"cost     {one_line(str(result.cost))}")

@@ -18,7 +18,7 @@ from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
 from steptrail.projections.flow_questions import questions_of_flow
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.questions import ASKS_PEOPLE, Question
-from steptrail.projections.rendering import by_whom, error_lines, many, owner_text, since_text, wait_texts
+from steptrail.projections.rendering import error_lines, many, owner_text, since_text, wait_texts
 
 _MOST = 300
 """Characters of a text that somebody else wrote, and names in a list of them."""
@@ -86,7 +86,7 @@ def _lines(explained: FlowExplanation, store: str | None) -> Iterator[tuple[str,
     asked_for = (("paused", explained.paused), ("unpaused", explained.unpaused), ("stopped", explained.stop_requested))
     for what, asked in asked_for:
         if asked is not None:
-            yield what, f"{by_whom(asked)}, {since_text(asked.at, state.as_of)}"
+            yield what, f"{asked.by_whom}, {since_text(asked.at, state.as_of)}"
     for number, question in enumerate(questions_of_flow(flow_stream(explained.flow_id), state)):
         yield "waits for" if number == 0 else "", _question(question, state.as_of)
     others = [wait for wait in explained.waits if wait.kind not in ASKS_PEOPLE]

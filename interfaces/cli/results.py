@@ -9,7 +9,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.going_on import GivenWords, how_to_go_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.summaries import how_it_stopped
-from steptrail.projections.rendering import by_whom, error_data, request_data
+from steptrail.projections.rendering import error_data, request_data
 from steptrail.runtime.agent.result import RunResult
 
 
@@ -58,7 +58,7 @@ def print_result(output: Output, result: RunResult[Any], given: GivenWords) -> N
         output.line(f"error    {one_line(str(result.error))}")
     for what, asked in (("paused", state.paused), ("unpaused", state.unpaused), ("stopped", state.stop_request)):
         if asked is not None:
-            output.line(f"{what:<8} {one_line(by_whom(asked))}")
+            output.line(f"{what:<8} {one_line(asked.by_whom)}")
     output.line(f"steps    {state.step_count}")
     output.line(f"tokens   {result.usage.total}")
     if result.cost is not None:

@@ -9,6 +9,7 @@ from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNo
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamHead
+from steptrail.domain.newest import Newest
 from steptrail.projections.kinds import PROJECTIONS, Explainer, ExplainerOfState, Explanation
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.history import LARGE_PAGE, pages
@@ -28,8 +29,8 @@ class Explainers:
     """
 
     def __init__(self, *, most: int = 4, least_events: int = 1_000, proof_seconds: float = 1.0) -> None:
-        self._most, self._least, self._proof_seconds = most, least_events, proof_seconds
-        self._kept: dict[str, Explainer] = {}
+        self._least, self._proof_seconds = least_events, proof_seconds
+        self._kept = Newest[str, Explainer](most)
         self._proofs: dict[str, asyncio.Task[None]] = {}
         self._unsound: set[str] = set()
 
@@ -40,9 +41,7 @@ class Explainers:
     def keep(self, stream: str, explainer: Explainer) -> None:
         """Keep the explainer of a stream, as the one that was asked for last."""
         if explainer.version >= self._least and stream not in self._unsound:
-            self._kept[stream] = explainer
-            while len(self._kept) > self._most:
-                del self._kept[next(iter(self._kept))]
+            self._kept.keep(stream, explainer)
 
     def is_unsound(self, stream: str) -> bool:
         """Tell whether a proof has failed, so that no snapshot of the stream is trusted."""

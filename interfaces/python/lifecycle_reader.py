@@ -1,8 +1,7 @@
 """Lifecycle events of the log's entries: with positions, from any place in it, in any process."""
 
-from collections import OrderedDict
-
 from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.domain.newest import Newest
 from steptrail.infrastructure.stored_lifecycle import lifecycle_at
 from steptrail.projections.kinds import Lifecycle
 from steptrail.projections.lifecycle import RunEvent
@@ -22,7 +21,7 @@ class LifecycleReader:
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
-        self._folds: OrderedDict[str, Lifecycle] = OrderedDict()
+        self._folds = Newest[str, Lifecycle](_MOST_SESSIONS)
 
     async def events(self, entry: LogEntry) -> tuple[RunEvent, ...]:
         """Return the lifecycle events of one entry, none for many. Raises store errors, and may be asked again.
@@ -38,10 +37,5 @@ class LifecycleReader:
         if fold is None:
             return ()
         events = () if is_fork else fold.apply(record, position=entry.position)
-        self._remember(stream, fold)
+        self._folds.keep(stream, fold)
         return events
-
-    def _remember(self, stream: str, fold: Lifecycle) -> None:
-        self._folds[stream] = fold
-        if len(self._folds) > _MOST_SESSIONS:
-            self._folds.popitem(last=False)

@@ -1,6 +1,5 @@
 """From what happens in one session to the messages about it: one fold a session, live and from the log alike."""
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Literal, cast
 
@@ -10,6 +9,7 @@ from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, ReplyDelta, TextDelta
+from steptrail.domain.newest import Newest
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast.config import BroadcastConfig
 from steptrail.projections.broadcast.envelope import BEFORE_ALL, BroadcastEnvelope, StreamKind, enveloped, id_of
@@ -52,7 +52,7 @@ class EnvelopeFold:
         self._chunks = 0
         self._execution_id, self._step, self._is_open, self._has_ended = "", 0, False, False
         self._open_tries: dict[Place, int] = {}
-        self._ended_tries: OrderedDict[Place, int] = OrderedDict()
+        self._ended_tries = Newest[Place, int](_MOST_ENDED)
         """The number of the newest try at a place of a workflow."""
         self.executions_ended = 0
 
@@ -137,10 +137,7 @@ class EnvelopeFold:
         elif isinstance(event, FlowAttemptEnded):
             place = event.node, event.visit, event.item
             self._open_tries.pop(place, None)
-            self._ended_tries.pop(place, None)
-            self._ended_tries[place] = event.attempt
-            if len(self._ended_tries) > _MOST_ENDED:
-                self._ended_tries.popitem(last=False)
+            self._ended_tries.keep(place, event.attempt)
         elif isinstance(event, AgentExecutionEnded | FlowExecutionEnded):
             self._is_open, self._chunks, self._has_ended = False, 0, True
             self.executions_ended += 1

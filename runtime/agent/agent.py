@@ -26,7 +26,6 @@ from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStora
 from steptrail.domain.inference import ToolChoice
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
-from steptrail.domain.output import OutputSpec
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.declared_context import DeclaredContext
@@ -40,28 +39,21 @@ from steptrail.runtime.kernel.ports import ModelDriver
 
 def criteria_for(recorded: AgentSnapshot, own: tuple[Criterion, ...]) -> ContinuationCriteria:
     """Return the criteria of an execution: the built-in ones with its recorded settings, then the agent's own."""
-    settings, base = zip(*_configured(recorded.limits, recorded.error_policy, recorded.output), strict=True)
+    settings, base = zip(*_configured(recorded), strict=True)
     return ContinuationCriteria(*base, *own, settings=settings)
 
 
-def base_criteria(limits: Limits, policy: ErrorPolicy) -> tuple[Criterion, ...]:
-    """Return the built-in criteria of every agent, in the order in which they vote.
+def _configured(recorded: AgentSnapshot) -> Iterator[tuple[str | None, Criterion]]:
+    """Yield the built-in criteria in the order in which they vote, each with the name of its setting; None for none.
 
     A person's request comes before a failure. A failure, and an answer that was cut, come before a limit.
     """
-    return tuple(criterion for _, criterion in _configured(limits, policy))
-
-
-def _configured(
-    limits: Limits, policy: ErrorPolicy, output: OutputSpec | None = None
-) -> Iterator[tuple[str | None, Criterion]]:
-    """Yield the built-in criteria, each with the name of the setting by which it votes; None for no setting."""
     yield None, UserStop()
-    yield "error_policy", ErrorPolicyCriterion.with_policy(policy)
+    yield "error_policy", ErrorPolicyCriterion.with_policy(recorded.error_policy)
     yield None, AnswerComplete()
-    if output is not None:
-        yield "output", OutputAccepted(output)
-    yield from limits.criteria()
+    if recorded.output is not None:
+        yield "output", OutputAccepted(recorded.output)
+    yield from recorded.limits.criteria()
     yield None, ToolCallPresenceCheck()
     yield None, PendingInput()
 

@@ -5,7 +5,7 @@ is about: whether an input was answered before, what a key was used for, and how
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
@@ -159,21 +159,7 @@ class SessionControl:
             refuse_context(agent, state, context)
             return start
 
-        return await self._stored(command_for)
-
-    async def _stored(self, command_for: Callable[[AgentState], Command | None]) -> AgentState:
-        """Store the command that is right for the state, until none is; return the state after it. Runs nothing."""
-        journal = await self.stream.journal()
-        while (command := command_for(journal.committed)) is not None:
-            try:
-                return (await self.stream.append(journal, command)).committed
-            except CommandRejected:
-                # Another process has probably begun or ended an execution since the read. If the session has not
-                # grown, none has.
-                if not await self.stream.has_grown_since(journal):
-                    raise
-            journal = await journal.reloaded()
-        return journal.committed
+        return await self.stream.append_until(command_for)
 
     def _asked_before(self, state: AgentState, start: Start) -> int | None:
         """Return the ordinal of the execution that has this input already; None when a new one is to begin.
@@ -292,7 +278,7 @@ class SessionControl:
             refuse_context(agent, state, context)
             return beginning
 
-        return await self._stored(command_for)
+        return await self.stream.append_until(command_for)
 
     async def _joined(self, sent: AgentJournal, agent: AnyAgent, by: str) -> RunResult[Any]:
         """Go on with the session to which a message was added, unless another process runs it."""

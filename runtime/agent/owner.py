@@ -10,9 +10,8 @@ from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.given import a_plain_function
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit
+from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
@@ -51,20 +50,15 @@ class SessionOwner:
         return partial(self._runner, agent)
 
     def _runner(self, agent: AnyAgent | None, segment: Segment[AgentState, AgentEvent]) -> Runner:
+        env, journal = self._env, segment.journal
+        metadata = journal.committed.metadata
         return Runner(
-            segment.journal,
+            journal,
             agent,
             segment.flight,
-            reach=self._env.reach,
-            watching=partial(self._watcher, segment.journal),
-            child_of=partial(self._place_of, segment),
-            draw=self._env.draw,
-            forget=partial(self._env.fanout.forget, segment.journal.stream),
+            reach=env.reach,
+            watching=partial(env.watcher, journal.stream, self._on_update, lambda: journal.committed.version),
+            child_of=partial(ChildPlace.below, env, metadata, takes_over=segment.took_over),
+            draw=env.draw,
+            forget=partial(env.fanout.forget, journal.stream),
         )
-
-    def _place_of(self, segment: Segment[AgentState, AgentEvent], parent: ParentRef) -> ChildPlace:
-        metadata = segment.journal.committed.metadata
-        return ChildPlace.below(self._env, parent, metadata, takes_over=segment.took_over)
-
-    def _watcher(self, journal: AgentJournal) -> OnUpdate | None:
-        return self._env.watcher(journal.stream, self._on_update, lambda: journal.committed.version)

@@ -152,7 +152,7 @@ class Runner:
                     await self._tools.run(effect)
             case KeepWaiting(until=int(until)):
                 if await self._journal.flush():
-                    await self._wait(until)
+                    await wait_for_news(journal, until, self._reach)
             case _:
                 raise AssertionError(f"{effect} needs an agent and was not filtered out")
 
@@ -210,12 +210,6 @@ class Runner:
         verdict = await output.judge(self._journal.state, self._means)
         self._reach("after-hooks")
         self._journal.record(*verdict)
-
-    async def _wait(self, until: int) -> None:
-        self._reach("before-wait")
-        if await wait_for_news(self._journal, until):
-            await self._journal.refresh()
-        self._reach("after-wait")
 
 
 def _means(journal: AgentJournal, agent: AnyAgent | None) -> Means:

@@ -83,10 +83,10 @@ class RunResult(Result[AgentState], Generic[OutputT_co]):
         """Return self when the run completed its work or answered. Raises `ExecutionFailed` otherwise."""
         if self.answered or (self.status is ExecutionStatus.COMPLETED and self.stop_reason is StopReason.COMPLETED):
             return self
-        outcome, by = self.outcome, self.state.paused
+        outcome, paused = self.outcome, self.state.paused
         vote = outcome.deciding_vote if outcome is not None and self.stop_reason is not None else None
         why = [self.stop_reason.value] if self.stop_reason is not None else []
         why += [vote.reason] if vote is not None else []
-        why += [f"by {by.by}{f': {by.reason}' if by.reason else ''}"] if by is not None else []
+        why += [paused.by_whom] if paused is not None else []
         said = f"execution {self.execution_id} is {self.status.value}" + (f" ({': '.join(why)})" if why else "")
         raise ExecutionFailed(f"{said}: {self.error}" if self.error is not None else said)

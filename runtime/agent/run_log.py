@@ -45,7 +45,7 @@ def ended(state: AgentState) -> None:
             counts = vote.setting is not None and vote.setting != "output"
             said.append(f"decided by {vote.criterion_class}" + (f": {vote.reason}" if counts else ""))
     elif state.paused is not None:
-        said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
+        said.append(state.paused.by_whom)
     if (error := deciding_error(state)) is not None:
         said.append(loggable(error.error))
     RUNS.log(level, "session %s: execution %s %s", state.agent_id, state.execution_id, ", ".join(said))

@@ -22,7 +22,7 @@ from steptrail.domain.agent.events import (
 )
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.interruptions import Cut as CutOff, call_interrupted, has_tries_left
-from steptrail.domain.agent.means import NO_MEANS, Means
+from steptrail.domain.agent.means import Means
 from steptrail.domain.agent.shown import ShownState
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
@@ -93,8 +93,8 @@ class ToolCalls:
         flight: InFlight,
         reach: Reach,
         watching: Watching,
-        means: Means = NO_MEANS,
-        child_of: Callable[[ParentRef], ChildPlace] | None = None,
+        means: Means,
+        child_of: Callable[[ParentRef], ChildPlace],
     ) -> None:
         self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
         self._watching, self._means, self._child_of = watching, means, child_of
@@ -160,19 +160,15 @@ class ToolCalls:
             drops_late=patience is not None,
         )
 
-    def _child(self, call: ToolExecution, state: AgentState) -> ChildPlace | None:
-        above = state.parent
+    def _child(self, call: ToolExecution, state: AgentState) -> ChildPlace:
         parent = ParentRef(
             kind="agent",
             session=state.agent_id,
             execution=state.execution_id or "",
             effect=call.effect_id or "",
             call=call.call.id,
-            root=above.root_stream if above is not None else None,
-            root_execution=above.top_execution if above is not None else None,
-            depth=above.depth + 1 if above is not None else 1,
         )
-        return self._child_of(parent) if self._child_of is not None else None
+        return self._child_of(parent.under(state.parent))
 
     def _report(
         self,

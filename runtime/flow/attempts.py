@@ -80,7 +80,7 @@ class Attempts:
         flight: InFlight,
         reach: Reach,
         means: FlowMeans,
-        child_of: Callable[[ParentRef], ChildPlace] | None = None,
+        child_of: Callable[[ParentRef], ChildPlace],
         *,
         watching: Watching,
         forget: Callable[[Place], None],
@@ -97,11 +97,7 @@ class Attempts:
             run, graph, visit = self._place(key)
             node = working_node(graph.node(key[0]), key[2])
             task = run.tasks.get(key) or Task(*key)
-            try:
-                call = self._prepare(run, graph, visit, task)
-            except NodeFault as fault:
-                could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
-                self._journal.record(faulty(key, fault, task.attempt))
+            if (call := self._prepared_or_faulty(run, graph, visit, task)) is None:
                 continue
             now = self._journal.asked.as_of
             if (kept := _kept(run, graph, visit, task, call, now)) is not None:
@@ -150,6 +146,15 @@ class Attempts:
         run, graph = self._journal.peek().at_work()
         return run, graph, run.open[key[0]]
 
+    def _prepared_or_faulty(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall | None:
+        """Return the call of a try; None for one that cannot be made, which is recorded."""
+        try:
+            return self._prepare(run, graph, visit, task)
+        except NodeFault as fault:
+            could_not_run(self._journal.peek().flow_id, task.node, fault.failure)
+            self._journal.record(faulty(task.key, fault, task.attempt))
+            return None
+
     def _prepare(self, run: RunFold, graph: Graph, visit: VisitFold, task: Task) -> NodeCall:
         outer = graph.node(task.node)
         node = working_node(outer, task.item)
@@ -170,11 +175,8 @@ class Attempts:
         run, graph, visit = self._place(key)
         outer, task, now = graph.node(key[0]), run.tasks[key], self._journal.now()
         node = working_node(outer, key[2])
-        try:
-            call = self._prepared.pop(key, None) or self._prepare(run, graph, visit, task)
-        except NodeFault as fault:
-            could_not_run(self._journal.peek().flow_id, key[0], fault.failure)
-            self._journal.record(faulty(key, fault, task.attempt))
+        call = self._prepared.pop(key, None) or self._prepared_or_faulty(run, graph, visit, task)
+        if call is None:
             return
         left = time_left_us(run, graph, task, now)
         timeout = None if left is None else max(0.0, left / 1e6)
@@ -233,21 +235,15 @@ class Attempts:
             drops_late=call.patience is not None,
         )
 
-    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace | None:
-        above, visit = state.parent, run.open[task.node]
+    def _child(self, state: FlowState, run: RunFold, task: Task) -> ChildPlace:
         parent = ParentRef(
             kind="flow",
             session=state.flow_id,
             execution=run.id,
-            effect=visit.effects.get(task.place, task.effect_id),
-            root=above.root_stream if above is not None else None,
-            root_execution=above.top_execution if above is not None else None,
-            depth=above.depth + 1 if above is not None else 1,
+            effect=run.open[task.node].effects.get(task.place, task.effect_id),
         )
-        if self._child_of is None:
-            return None
         retry_key = f"{parent.effect}:retry{run.retries}" if task.goes_on_below else None
-        return self._child_of(parent)._replace(retry_key=retry_key)
+        return self._child_of(parent.under(state.parent))._replace(retry_key=retry_key)
 
     def _ended(self, began: _Began, outcome: Outcome | Cut | Deaf | Exception) -> None:
         self._reach("after-node")

@@ -104,17 +104,12 @@ class FlowControl:
         Raises `CommandRejected` as `run` does, and for the input of an open execution under a key that is new to it:
         nothing is stored that could keep that key.
         """
-        journal = await self.stream.journal()
-        while True:
-            state = journal.committed
-            if _is_answered_by(state, start) and (start.key is None or start.key in state.fold.keys):
-                return state
-            try:
-                return (await self.stream.append(journal, start)).committed
-            except CommandRejected:
-                if not await self.stream.has_grown_since(journal):
-                    raise
-            journal = await journal.reloaded()
+
+        def command_for(state: FlowState) -> FlowCommand | None:
+            has_key = start.key is None or start.key in state.fold.keys
+            return None if _is_answered_by(state, start) and has_key else start
+
+        return await self.stream.append_until(command_for)
 
     async def resume(
         self,

@@ -12,14 +12,12 @@ from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Perform, Segment
@@ -58,22 +56,17 @@ class FlowOwner:
         return partial(self._runner, flow)
 
     def _runner(self, flow: BuiltWorkflow | None, segment: Segment[FlowState, FlowEvent]) -> FlowRunner:
+        env, journal = self._env, segment.journal
+        metadata = journal.committed.metadata
         return FlowRunner(
-            segment.journal,
+            journal,
             flow,
             segment.flight,
             self._means,
-            reach=self._env.reach,
-            draw=self._env.draw,
-            child_of=partial(self._place_of, segment),
-            watching=partial(self._watcher, segment.journal),
-            forget=partial(self._env.fanout.forget, segment.journal.stream),
+            reach=env.reach,
+            draw=env.draw,
+            child_of=partial(ChildPlace.below, env, metadata, takes_over=segment.took_over),
+            watching=partial(env.watcher, journal.stream, self._on_update, lambda: journal.committed.version),
+            forget=partial(env.fanout.forget, journal.stream),
             stop_below=self.stream.stop_below,
         )
-
-    def _place_of(self, segment: Segment[FlowState, FlowEvent], parent: ParentRef) -> ChildPlace:
-        metadata = segment.journal.committed.metadata
-        return ChildPlace.below(self._env, parent, metadata, takes_over=segment.took_over)
-
-    def _watcher(self, journal: Journal[FlowState, FlowEvent]) -> OnUpdate | None:
-        return self._env.watcher(journal.stream, self._on_update, lambda: journal.committed.version)

@@ -150,7 +150,7 @@ class FlowRunner:
                     await self._cut(effect, attempts)
             case RestUntil(until=until) if until is not None:
                 if await journal.flush():
-                    await self._wait(until)
+                    await wait_for_news(journal, until, self._reach)
             case _:
                 raise AssertionError(f"{effect} is not for this process")
 
@@ -218,9 +218,3 @@ class FlowRunner:
         if has_code and self._journal.holds(is_world_fact) and not await self._journal.flush():
             return
         self._journal.record(evaluated(self._journal.peek(), key, flow, self._means, self._journal.now()))
-
-    async def _wait(self, until: int) -> None:
-        self._reach("before-wait")
-        if await wait_for_news(self._journal, until):
-            await self._journal.refresh()
-        self._reach("after-wait")

@@ -38,7 +38,7 @@ def ended(state: FlowState) -> None:
         said[0] += f" ({state.stop_reason.value})"
         said.append(f"decided by {run.finished.resolved_by}")
     elif state.paused is not None:
-        said.append(f"by {state.paused.by}" + (f": {state.paused.reason}" if state.paused.reason else ""))
+        said.append(state.paused.by_whom)
     match run.ended_by if run is not None else None:
         case NodeFailed(error=failed):
             # The message of a fault may hold what a node was given or made; of an exception it is masked.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.commands import Stop
-from steptrail.domain.shared.parent import ParentRef
+from steptrail.domain.shared.parent import ParentRef, session_for_call
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import fold_stream
 from steptrail.runtime.kernel.kinds import KINDS
@@ -31,11 +31,16 @@ class ChildPlace(NamedTuple):
 
     @classmethod
     def below(
-        cls, environment: Environment, parent: ParentRef, metadata: Mapping[str, JsonValue], *, takes_over: bool
+        cls, environment: Environment, metadata: Mapping[str, JsonValue], parent: ParentRef, *, takes_over: bool
     ) -> "ChildPlace":
         """Return the place below a run whose stream has this metadata."""
         handed_down = {name: metadata[name] for name in _HANDED_DOWN if name in metadata}
         return cls(environment, parent, takes_over, metadata=handed_down)
+
+    @property
+    def id(self) -> str:
+        """The id of the stream, which is the same whenever the effect runs again."""
+        return session_for_call(self.parent.effect)
 
     async def stop_above(self) -> Stop | None:
         """Return the open request to stop the stream above; None when there is none."""

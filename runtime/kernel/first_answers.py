@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from steptrail.domain.errors import CommandRejected
-from steptrail.domain.instants import to_datetime
+from steptrail.domain.instants import instant_text
 from steptrail.domain.shared.approvals import NotAsked
 from steptrail.domain.shared.commands import Approve, Deny
 from steptrail.domain.shared.events import ApprovalDenied, ApprovalGranted
@@ -48,5 +48,5 @@ async def first_answer(
     async for _, _, record in store.log(stream=stream, types=types, on_corrupt=lambda _: None):
         if (word := said(record.event)) is not None:
             by = getattr(record.event, "by", None) or (record.head.actor if record.head is not None else "somebody")
-            first = f"{by} has {word} it already, at {to_datetime(record.at):%Y-%m-%d %H:%M:%S} UTC"
+            first = f"{by} has {word} it already, at {instant_text(record.at)}"
     return first

@@ -13,6 +13,7 @@ from typing import Any
 
 from steptrail.domain.errors import OwnershipLost, SessionBusy, SessionErased, SteptrailError, StoreError
 from steptrail.domain.kernel.commands import CALLER, Pause
+from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.environment import Environment
@@ -57,8 +58,8 @@ class Hands:
     ) -> None:
         self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._left: dict[str, tuple[int, int]] = {}
-        self._refused: dict[str, Seldom] = {}
+        self._left = Newest[str, tuple[int, int]](_MOST_LEFT)
+        self._refused = Newest[str, Seldom](_MOST_LEFT)
         self._is_ending = False
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
 
@@ -79,7 +80,8 @@ class Hands:
 
     def forget_left_but(self, streams: Iterable[str]) -> None:
         """Remember of what was left only these streams."""
-        self._left = {stream: self._left[stream] for stream in streams if stream in self._left}
+        for stream in self._left.keys() - set(streams):
+            del self._left[stream]
 
     def has_left(self, stream: str) -> bool:
         """Tell whether a stream was left as it was, whether or not it has moved since."""
@@ -170,15 +172,10 @@ class Hands:
 
     def _told_of(self, stream: str) -> Seldom:
         """Return what tells of a stream that the store refused: it is tried again at once, however often that is."""
-        if stream not in self._refused and len(self._refused) == _MOST_LEFT:
-            del self._refused[next(iter(self._refused))]
-        return self._refused.setdefault(stream, Seldom(_log))
+        return self._refused.keep(stream, self._refused.get(stream) or Seldom(_log))
 
     def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
-        self._left.pop(row.stream, None)
-        self._left[row.stream] = row.version, version
-        if len(self._left) > _MOST_LEFT:
-            del self._left[next(iter(self._left))]
+        self._left.keep(row.stream, (row.version, version))
         if self._on_left is not None:
             try:
                 self._on_left(row, error)

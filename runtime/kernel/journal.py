@@ -20,17 +20,15 @@ from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Rec
 from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
-from steptrail.runtime.kernel.clock import Clock, SegmentClock
+from steptrail.runtime.kernel.clock import SegmentClock
 from steptrail.runtime.kernel.collector import collector_off
-from steptrail.runtime.kernel.faults import Reach, no_faults
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.history import pages, typed_records
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.log_reader import Watch, watch_stream
-from steptrail.runtime.kernel.observer import Observer
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
-from steptrail.runtime.kernel.waking import Waking
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
@@ -79,32 +77,27 @@ async def _fold(
 class Journal(Generic[S, E]):
     """Appends the events of one stream for one owner. It is not shared between tasks. It works for any kind of machine.
 
-    `on_commit` is called with every commit of this process, once it is durable. So is `observer`, which watches all
-    streams of the process. Exceptions of both are logged and do not disturb the run. `waking` is told of each commit
-    that moves the stream.
+    `on_commit` is called with every commit of this process, once it is durable. So is the observer of the environment,
+    which watches all streams of the process. Exceptions of both are logged and do not disturb the run. What the
+    environment has for `waking` is told of each commit that moves the stream.
     """
 
     def __init__(
         self,
         machine: Machine[S, Any, E, Any],
-        store: EventStore,
+        environment: Environment,
         stream: str,
         state: S,
         head: StreamHead,
         *,
-        clock: Clock,
         actor: str,
         snapshots: Snapshots[S],
-        reach: Reach = no_faults,
-        on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
-        observer: Observer | None = None,
-        waking: Waking | None = None,
+        on_commit: Callable[[Sequence[Recorded[E]]], None] | None,
     ) -> None:
-        self._machine, self._store, self._stream = machine, store, stream
-        self._clocks = clock
-        self._clock = SegmentClock(clock, not_before=state.as_of)
-        self._actor, self._reach, self._on_commit = actor, reach, on_commit
-        self._observer, self._waking = observer, waking
+        self._machine, self._env, self._stream = machine, environment, stream
+        self._store, self._reach = environment.store, environment.reach
+        self._clock = SegmentClock(environment.clock, not_before=state.as_of)
+        self._actor, self._on_commit = actor, on_commit
         self._snapshots = snapshots
         self._committed, self._head = state, head
         self._stands = machine.control.standing(state)
@@ -121,33 +114,16 @@ class Journal(Generic[S, E]):
     async def open(
         cls,
         machine: Machine[S, Any, E, Any],
-        store: EventStore,
+        environment: Environment,
         stream: str,
         *,
-        clock: Clock,
-        actor: str,
-        reach: Reach = no_faults,
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
-        observer: Observer | None = None,
-        waking: Waking | None = None,
     ) -> "Journal[S, E]":
         """Fold the stream from the store and return its journal."""
-        snapshots = Snapshots(machine, store, stream)
-        state, head = await _fold(machine, store, stream, snapshots)
-        return cls(
-            machine,
-            store,
-            stream,
-            state,
-            head,
-            clock=clock,
-            actor=actor,
-            snapshots=snapshots,
-            reach=reach,
-            on_commit=on_commit,
-            observer=observer,
-            waking=waking,
-        )
+        snapshots = Snapshots(machine, environment.store, stream)
+        state, head = await _fold(machine, environment.store, stream, snapshots)
+        actor = environment.worker
+        return cls(machine, environment, stream, state, head, actor=actor, snapshots=snapshots, on_commit=on_commit)
 
     async def reloaded(self, *, actor: str | None = None) -> "Journal[S, E]":
         """Return a journal of the stream as it is stored now, with an empty overlay. Only new events are folded."""
@@ -155,17 +131,13 @@ class Journal(Generic[S, E]):
         self._snapshots.has_folded(state.version)
         return Journal(
             self._machine,
-            self._store,
+            self._env,
             self._stream,
             state,
             head,
-            clock=self._clocks,
             actor=actor or self._actor,
             snapshots=self._snapshots,
-            reach=self._reach,
             on_commit=self._on_commit,
-            observer=self._observer,
-            waking=self._waking,
         )
 
     async def _with_news(self) -> tuple[S, StreamHead, bool]:
@@ -300,12 +272,13 @@ class Journal(Generic[S, E]):
         stood = self._stands
         self._is_at(self._state, end, stands)
         self._reach("after-append")
-        if self._waking is not None:
-            self._waking.stored(row, stood)
+        if self._env.waking is not None:
+            self._env.waking.stored(row, stood)
         if self._on_commit is not None:
             _tell(self._on_commit, own(tuple(stored)))
-        if self._observer is not None and self._observer.is_watching:
-            _tell(partial(self._observer.committed, self._stream, before), stored)
+        observer = self._env.observer
+        if observer is not None and observer.is_watching:
+            _tell(partial(observer.committed, self._stream, before), stored)
         if cancelled is not None:
             raise cancelled
         if self._snapshots.is_due(self._head.version, has_ended=stands.state is StandingState.DONE):
@@ -395,8 +368,8 @@ class Journal(Generic[S, E]):
                     self._is_at(after, end, stands)
                     break
             self._reach("after-append")
-            if self._waking is not None:
-                self._waking.stored(row, stood)
+            if self._env.waking is not None:
+                self._env.waking.stored(row, stood)
 
     async def report_late(self) -> None:
         """Append late reports of the calls that were in flight when the session was lost, and have ended since."""

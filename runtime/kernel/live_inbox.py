@@ -6,12 +6,13 @@ number of updates that a slow follower has not fetched is bounded, and the oldes
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from itertools import takewhile
 
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.live import LiveUpdate, Place, TextDelta, UpdatesLost, Writing
+from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_updates import joined_back, writes_nothing
 
 LONGEST_JOINED = 4_096
@@ -33,7 +34,7 @@ class LiveInbox:
         self._waiting: deque[tuple[int, LiveUpdate]] = deque()
         self._lost, self._lost_at = 0, 0
         self._begun_after = 0
-        self._settled: OrderedDict[Place, int] = OrderedDict()
+        self._settled = Newest[Place, int](_MOST_SETTLED)
         self._writing: Writing = writes_nothing
 
     def put(self, version: int, update: LiveUpdate) -> None:
@@ -62,10 +63,7 @@ class LiveInbox:
 
     def settle(self, place: Place, version: int) -> None:
         """Take no updates of a place before `version`: the event there supersedes them, and the follower has it."""
-        self._settled.pop(place, None)
-        self._settled[place] = version
-        if len(self._settled) > _MOST_SETTLED:
-            self._settled.popitem(last=False)
+        self._settled.keep(place, version)
         if any(_is_late(each, place, version) for each in self._waiting):
             self._waiting = deque(each for each in self._waiting if not _is_late(each, place, version))
 

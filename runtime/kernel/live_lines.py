@@ -1,10 +1,12 @@
 """Sends the live updates of the runs of one process to the other processes that want them: seldom, and in order."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from steptrail.domain.live import Place, Progress, ToolProgress
+from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_bus import Letter
 from steptrail.runtime.kernel.live_reply import ReplySoFar
 from steptrail.runtime.kernel.live_wire import TextShown, progress_shown, text_shown
@@ -48,7 +50,9 @@ class _Wanted(Struct):
     """A stream that others want to see: its replies, and how far its work has come, each with a number."""
 
     replies: dict[Place, ReplySoFar] = {}
-    progress: dict[tuple[Place, int], tuple[int, int, Progress]] = {}
+    progress: Newest[tuple[Place, int], tuple[int, int, Progress]] = field(
+        default_factory=partial(Newest, _MOST_PROGRESS)
+    )
     lines: dict[str, _Line] = {}
 
     def is_news_for(self, line: _Line) -> bool:
@@ -154,10 +158,7 @@ class LiveLines:
             if any(isinstance(each, ToolProgress) and each.step != progress.step for each in known):
                 wanted.progress.clear()
         self._shown += 1
-        wanted.progress.pop(key, None)
-        wanted.progress[key] = (self._shown, version, progress)
-        if len(wanted.progress) > _MOST_PROGRESS:
-            del wanted.progress[next(iter(wanted.progress))]
+        wanted.progress.keep(key, (self._shown, version, progress))
 
     def _forget_the_gone(self) -> None:
         now = self._clock()

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.live import LiveUpdate, Place, Progress, ReplyKey
+from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_bus import Letter, LiveBus
 from steptrail.runtime.kernel.live_lines import LiveLines
 from steptrail.runtime.kernel.live_reply import ReplySoFar
@@ -66,7 +67,7 @@ class LiveRelay:
         self._anew = set[str]()
         self._gaps = set[str]()
         """The streams of which something is missing, and which were asked for anew just before that was seen."""
-        self._heard: dict[str, dict[Place, _Heard]] = {}
+        self._heard: dict[str, Newest[Place, _Heard]] = {}
         self._asks, self._renew_at = False, _NEVER
 
     def listen(self) -> None:
@@ -161,7 +162,7 @@ class LiveRelay:
         with self._lock:
             if stream not in self._followed:
                 return show
-            of_stream = self._heard.setdefault(stream, {})
+            of_stream = self._heard.setdefault(stream, Newest(_MOST_HEARD))
             heard = of_stream.get(place)
             if heard is not None and version < heard.version:
                 return show
@@ -170,10 +171,7 @@ class LiveRelay:
             if message.at > heard.length:
                 self._ask_anew(stream)
                 return show
-            of_stream.pop(place, None)
-            of_stream[place] = heard
-            if len(of_stream) > _MOST_HEARD:
-                del of_stream[next(iter(of_stream))]
+            of_stream.keep(place, heard)
             known = heard.length - message.at
             for kind, text in message.pieces:
                 if known < len(text):

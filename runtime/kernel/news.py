@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from steptrail.runtime.kernel.faults import Reach
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_reader import Watch
 
@@ -13,11 +14,18 @@ _LOOK_AGAIN_SECONDS = 1.0
 """How often the clock is looked at, which may be set, and how soon a reader of the log that failed is replaced."""
 
 
-async def wait_for_news(journal: Journal[Any, Any], until: int) -> bool:
+async def wait_for_news(journal: Journal[Any, Any], until: int, reach: Reach) -> None:
     """Wait until the journal's clock shows `until`, in microseconds; no longer when another process appends.
 
-    Return whether another process has appended. Raises store errors.
+    What that has appended is read then. Raises store errors.
     """
+    reach("before-wait")
+    if await _has_news_before(journal, until):
+        await journal.refresh()
+    reach("after-wait")
+
+
+async def _has_news_before(journal: Journal[Any, Any], until: int) -> bool:
     may_have_news = asyncio.Event()
     watch: Watch | None = None
     try:

@@ -42,17 +42,7 @@ class StreamCommands(Generic[S, C, E, F]):
 
     async def journal(self) -> Journal[S, E]:
         """Return a journal of the stream as it is stored now. The stream need not exist."""
-        return await Journal[S, E].open(
-            self.machine,
-            self._env.store,
-            self.stream,
-            clock=self._env.clock,
-            actor=self._env.worker,
-            reach=self._env.reach,
-            on_commit=self._on_commit,
-            observer=self._env.observer,
-            waking=self._env.waking,
-        )
+        return await Journal[S, E].open(self.machine, self._env, self.stream, on_commit=self._on_commit)
 
     async def existing(self) -> Journal[S, E]:
         """Return a journal of the stream, or raise `SessionNotFound`."""
@@ -78,6 +68,20 @@ class StreamCommands(Generic[S, C, E, F]):
             journal_of_try.record(*self.machine.decide(journal_of_try.committed, command))
             if await journal_of_try.flush():
                 return journal_of_try
+
+    async def append_until(self, command_for: Callable[[S], C | None]) -> S:
+        """Store the command that is right for the state, until none is; return the state after it. Runs nothing."""
+        journal = await self.journal()
+        while (command := command_for(journal.committed)) is not None:
+            try:
+                return (await self.append(journal, command)).committed
+            except CommandRejected:
+                # Another process has probably begun or ended an execution since the read. If the stream has not grown,
+                # none has.
+                if not await self.has_grown_since(journal):
+                    raise
+            journal = await journal.reloaded()
+        return journal.committed
 
     async def fork(self, into: str, command: Callable[[str], C], *, by: str, at: int | None = None) -> S:
         """Open the stream `into`, which goes on from the first `at` events of this one, or from all of them.

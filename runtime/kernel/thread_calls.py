@@ -9,6 +9,8 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -25,26 +27,30 @@ def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[P, object], *ar
 
 
 def run_in_thread(call: Callable[[], T], *, name: str) -> "asyncio.Future[T]":
-    """Start `call` on a thread with a copy of the current context variables, and return its future result.
+    """Start `call` on a thread with a copy of the current context variables; return the future of what it comes to.
 
-    `call` must not raise. Raises `RuntimeError` when no thread can be started. Cancelling the future gives the thread
-    up.
+    Raises `RuntimeError` when no thread can be started. Cancelling the future gives the thread up.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     variables = contextvars.copy_context()
 
-    def deliver(result: T) -> None:
+    def deliver(settle: Callable[[], None]) -> None:
         if not future.done():
-            future.set_result(result)
+            settle()
 
     def work() -> None:
-        result = variables.run(call)
         try:
-            loop.call_soon_threadsafe(deliver, result)
-        except RuntimeError:
-            # The loop is closed, so nobody waits for this result any more.
-            return
+            settle = partial(future.set_result, variables.run(call))
+        except StopIteration as error:
+            beside = RuntimeError("it raised StopIteration, which no future takes")
+            beside.__cause__ = error
+            settle = partial(future.set_exception, beside)
+        except BaseException as error:
+            settle = partial(future.set_exception, error)
+        # In a loop that is closed nobody waits any more.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(deliver, settle)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return future

@@ -16,6 +16,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from steptrail.domain.errors import SessionBusy, SteptrailError, StoreError
+from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import Engine, Wake, WorkerReport, topic_of, wake_of
@@ -59,7 +60,7 @@ class Woken:
         self._again: set[asyncio.Task[None]] = set()
         self._hands: Hands | None = None
         self._wakes = self._without_effect = 0
-        self._rests: OrderedDict[str, int] = OrderedDict()
+        self._rests = Newest[str, int](_MOST_RESTS)
         """How many times the wake of a stream was put back here."""
         self._waiting: dict[Place | None, OrderedDict[str, RunSummary]] = {}
         """Those that found no place, by the place that was taken; None stands for all hands."""
@@ -165,9 +166,7 @@ class Woken:
 
     async def _rest(self, hands: Hands, row: RunSummary, *, is_full: bool) -> None:
         """Have the stream woken later, here or elsewhere: twice as late each time, and sooner when a place is free."""
-        times = self._rests[row.stream] = self._rests.pop(row.stream, -1) + 1
-        if len(self._rests) > _MOST_RESTS:
-            self._rests.popitem(last=False)
+        times = self._rests.keep(row.stream, self._rests.get(row.stream, -1) + 1)
         if is_full:
             place = None if hands.room.is_full else hands.room.full(await hands.room.places_of(row))
             waiting = self._waiting.setdefault(place, OrderedDict())

@@ -15,7 +15,7 @@ from benchmarks.work import agent, run, session_name
 from steptrail import RunResult, Steptrail
 from steptrail.domain.continuation.names import criterion_name
 from steptrail.events import EvaluationsRecorded
-from steptrail.runtime.agent.agent import base_criteria
+from steptrail.runtime.agent.agent import criteria_for
 
 COLUMNS = ("position", "type", "state", "commit_id")
 
@@ -74,7 +74,7 @@ async def test_in_the_work_that_is_measured_every_criterion_is_asked(tmp_path: P
     place = SqliteSite(tmp_path).fresh()
     result = await ran(place, 2)
     who = agent(2)
-    everyone = {criterion_name(criterion) for criterion in base_criteria(who.limits, who.error_policy)}
+    everyone = {criterion_name(criterion) for criterion in criteria_for(who.snapshot, ()).criteria}
     assert result.state.step_count == 3
     assert len(everyone) == 11
     # It abstains unless a message came in while the run went on.

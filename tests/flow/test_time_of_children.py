@@ -6,8 +6,7 @@ import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, ToolEffect, tool
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.agent import children as sessions_below
-from steptrail.runtime.flow import children as flows_below
+from steptrail.runtime.kernel import child as runs_below
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.tools import SubagentTool
 from steptrail.workflow import FailureClass, FlowTool, Workflow
@@ -58,8 +57,7 @@ async def test_an_answer_that_was_stored_in_time_counts_although_the_time_is_up_
     kind: str, is_answered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody goes on with the stream below by hand, and the process that waits for it dies before it looks again."""
-    monkeypatch.setattr(sessions_below, "_LOOK_SECONDS", PATIENCE)
-    monkeypatch.setattr(flows_below, "_LOOK_SECONDS", PATIENCE)
+    monkeypatch.setattr(runs_below, "_LOOK_SECONDS", PATIENCE)
     clock, world, beside = HandClock(), World(), asyncio.Event()
     world.holds = "below"
     agent = AgentBuilder("a").with_model(ScriptedModel([call("act", name="below"), say("dogs")]))

@@ -22,7 +22,6 @@ from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.lifecycle_reader import LifecycleReader
 from steptrail.projections.broadcast import BroadcastConfig
 from steptrail.projections.kinds import PROJECTIONS
-from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.kinds import KINDS
@@ -172,9 +171,8 @@ async def test_listeners_and_front_ends_hear_of_it(tmp_path: Path) -> None:
     async with Steptrail.open(f"sqlite:///{tmp_path}/s.db") as trail:
         heard: list[BellTold] = []
         trail.on(BellTold, heard.append)
-        journal = await Journal[Bell, BellEvent].open(
-            BELL, trail.store, "bell:b", clock=SystemClock(), actor="w", observer=trail.listeners
-        )
+        environment = Environment(store=trail.store, worker="w", observer=trail.listeners)
+        journal = await Journal[Bell, BellEvent].open(BELL, environment, "bell:b")
         journal.record(STARTED, HUNG, BellRang(tokens=1))
         assert await journal.flush()
         assert [(told.session_id, told.version, told.type) for told in heard] == [

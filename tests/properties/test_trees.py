@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("hurried")
 def hurried() -> Iterator[None]:
     """Every look at what others do is taken at once: the times between them show nothing."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("agent.children", "flow.children", "kernel.stream_lease"):
+        for module in ("kernel.child", "kernel.stream_lease"):
             patch.setattr(f"steptrail.runtime.{module}._LOOK_SECONDS", 0.005)
         for module in ("news", "running_effects"):
             patch.setattr(f"steptrail.runtime.kernel.{module}._QUICK_SECONDS", 0.005)

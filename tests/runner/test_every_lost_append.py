@@ -58,6 +58,7 @@ from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.agent.agent_journal import AgentJournal, agent_records
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from tests.runner.kit import HandClock
 from tests.samples import smallest
@@ -166,4 +167,4 @@ async def left_of(*events: AgentEvent) -> list[type[AgentEvent]]:
 
 
 async def journal_of(store: EventStore) -> AgentJournal:
-    return await AgentJournal.open(AGENT, store, "agent:s", clock=HandClock(), actor="w")
+    return await AgentJournal.open(AGENT, Environment(store=store, clock=HandClock(), worker="w"), "agent:s")

@@ -10,6 +10,7 @@ from steptrail.domain.kernel.record import Commit, StreamHead
 from steptrail.domain.version import VERSION
 from steptrail.infrastructure.store.opening import open_store
 from steptrail.runtime.agent.agent_journal import AgentJournal
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
 from tests.runner.kit import HandClock
 from tests.unit.agent.story import AGENT as AGENT_SNAPSHOT, HELLO
@@ -30,7 +31,7 @@ OPENED: tuple[AgentEvent, ...] = (
 
 
 async def journal_of(store: EventStore) -> AgentJournal:
-    return await AgentJournal.open(AGENT, store, "agent:s", clock=HandClock(), actor="w")
+    return await AgentJournal.open(AGENT, Environment(store=store, clock=HandClock(), worker="w"), "agent:s")
 
 
 async def test_a_segment_that_was_claimed_is_owned_only_when_it_is_stored() -> None:

@@ -21,6 +21,7 @@ from steptrail.domain.errors import (
     StoreUnavailable,
 )
 from steptrail.domain.kernel.record import EMPTY_STREAM, CommitHead, StreamHead
+from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.infrastructure.store.core.digest import commit_digest
 from steptrail.infrastructure.store.core.index import COLUMNS, WAIT_COLUMNS, columns, waits
@@ -70,7 +71,7 @@ class CommitWriter:
 
     def __init__(self, connections: Connections, store: str) -> None:
         self._connections, self._store = connections, store
-        self._seen: dict[str, _Seen] = {}
+        self._seen = Newest[str, _Seen](_REMEMBERED)
         self._types: dict[str, int] = {}
 
     def append(self, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
@@ -102,7 +103,7 @@ class CommitWriter:
         self._types = types
         for commit, outcome in zip(commits, outcomes, strict=True):
             if isinstance(outcome, _Seen):
-                self._remember(commit.stream, outcome)
+                self._seen.keep(commit.stream, outcome)
         return [outcome.head if isinstance(outcome, _Seen) else outcome for outcome in outcomes]
 
     def _write_one(
@@ -161,12 +162,6 @@ class CommitWriter:
         )
         unknown.__cause__ = error
         return unknown
-
-    def _remember(self, stream: str, seen: "_Seen") -> None:
-        self._seen.pop(stream, None)
-        self._seen[stream] = seen
-        if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
 
 
 def newest_head(connection: sqlite3.Connection, stream: str, upto: int = LAST_VERSION) -> StreamHead:

@@ -24,10 +24,10 @@ class Abridged(NamedTuple):
     left_out: Sequence[Large]
 
 
-def abridged(value: JsonValue, path: str = "", *, most: int = LARGE) -> Abridged:
+def abridged(value: JsonValue, *, most: int = LARGE) -> Abridged:
     """Return JSON as text, with a mark in the place of each part that is larger than `most`."""
     left_out: list[Large] = []
-    return Abridged(pretty(_cut(value, path, most, left_out)), left_out)
+    return Abridged(pretty(_cut(value, "", most, left_out)), left_out)
 
 
 def at_path(value: JsonValue, path: str) -> JsonValue:

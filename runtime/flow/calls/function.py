@@ -47,28 +47,10 @@ class FunctionCall:
         if inspect.iscoroutinefunction(inspect.unwrap(self._function)):
             returned = await cast("Awaitable[object]", call())
         else:
-            returned = _unpacked(await run_in_thread(partial(_called, call), name=f"steptrail-node-{self._name}"))
+            returned = await run_in_thread(call, name=f"steptrail-node-{self._name}")
             if inspect.isawaitable(returned):
                 returned = await returned
         return _outcome(returned)
-
-
-class _Thrown:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _called(call: "partial[object]") -> object:
-    try:
-        return call()
-    except BaseException as error:
-        return _Thrown(error)
-
-
-def _unpacked(returned: object) -> object:
-    if isinstance(returned, _Thrown):
-        raise returned.error
-    return returned
 
 
 def _outcome(returned: object) -> Succeeded:

@@ -12,7 +12,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.runtime.agent.agent import base_criteria
+from steptrail.runtime.agent.agent import criteria_for
 from steptrail.testing.scenario import given
 from tests.unit.agent.story import (
     agent,
@@ -74,11 +74,11 @@ def test_a_forbid_before_the_first_step_starts_none_and_completes_by_the_limit()
 
 
 def test_a_limit_of_no_steps_forbids_the_first_one() -> None:
-    limits = Limits(max_steps=0)
-    state = given(*opened(agent(limits=limits))).state
+    limited = agent(limits=Limits(max_steps=0))
+    state = given(*opened(limited)).state
     forbids = [
         vote.criterion_class
-        for criterion in base_criteria(limits, agent().error_policy)
+        for criterion in criteria_for(limited, ()).criteria
         if (vote := getattr(criterion, "explain")(state)) and vote.decision is ContinuationDecision.FORBID  # noqa: B009
     ]
     assert forbids == ["StepsLimit"]

@@ -93,6 +93,21 @@ def test_what_a_tool_raises_is_captured(call: Call, error: BaseException, is_asy
     assert outcome.error.message == "no"
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_large_result_that_is_no_json_is_refused_as_a_small_one_is(call: Call, is_async: bool) -> None:
+    """It is looked through on a thread, and what that finds has to come back."""
+
+    def many() -> list[object]:
+        return [object()] * 20_000
+
+    async def many_async() -> list[object]:
+        return many()
+
+    outcome = call(tool(many_async) if is_async else tool(many), timeout=10.0)
+    assert isinstance(outcome, ToolFailed)
+    assert outcome.error.error_class == "steptrail.domain.errors:NotStorable"
+
+
 def test_a_sync_tool_may_raise_what_no_coroutine_can(call: Call) -> None:
     outcome = call(raising(StopIteration("no"), is_async=False))
     assert isinstance(outcome, ToolFailed)

@@ -3,7 +3,11 @@
 import asyncio
 import threading
 
+import pytest
+
 from steptrail.runtime.kernel.thread_calls import run_in_thread
+
+PATIENCE = 10.0
 
 
 async def test_a_result_for_a_future_that_was_cancelled_goes_nowhere() -> None:
@@ -18,3 +22,20 @@ async def test_a_result_for_a_future_that_was_cancelled_goes_nowhere() -> None:
     await asyncio.sleep(0)
     assert future.cancelled()
     assert noise == []
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit("no"), asyncio.CancelledError("no")])
+async def test_what_a_call_raises_comes_to_who_waits_for_it(error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(type(error), match="no"):
+            await run_in_thread(fail, name="fails")
+
+
+async def test_what_no_future_takes_comes_as_the_cause_of_another_error() -> None:
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(RuntimeError) as raised:
+            await run_in_thread(lambda: next(iter(())), name="ends")
+    assert isinstance(raised.value.__cause__, StopIteration)
