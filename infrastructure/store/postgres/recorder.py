@@ -114,7 +114,6 @@ class PostgresRecorder:
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
-        self._types: dict[str, int] = {}
         self._settled = 0
         self._announced, self._is_to_announce = _NEVER, False
         self.auxiliary = PostgresAuxiliaryTables(connections)
@@ -142,12 +141,12 @@ class PostgresRecorder:
         pasts = [past for commit in commits if (past := opened_on(commit)) is not None]
         try:
             if not pasts:
-                return _APPEND.rows(connection, _parameters(commits, self._types))
+                return _APPEND.rows(connection, _parameters(commits, connection.types))
             with together(connection):
                 # Locked until the forks are there: an erasure waits, and finds them.
                 erased = {row[0] for row in connection.execute(_PASTS, (pasts,)).fetchall() if row[1] == "erased"}
                 kept = [commit for commit in commits if opened_on(commit) not in erased]
-                rows = iter(_APPEND.rows(connection, _parameters(kept, self._types)))
+                rows = iter(_APPEND.rows(connection, _parameters(kept, connection.types)))
                 return [next(rows) if opened_on(commit) not in erased else _NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
@@ -169,12 +168,13 @@ class PostgresRecorder:
                 self._connections.write(self._announce)
 
     def _number_types(self, connection: Connection, names: set[str]) -> None:
-        if new := sorted(names.difference(self._types)):
+        # Known for as long as the connection lasts: a server that crashed or was replaced may have lost a number.
+        if new := sorted(names.difference(connection.types)):
             # A transaction of its own, so that the numbers stay and nobody waits for the append that needs one first.
             connection.execute(
                 "INSERT INTO steptrail.types (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,)
             )
-            self._types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
+            connection.types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
 
     def _after(self, failure: ServerFailure, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         if failure.is_lost:
@@ -293,7 +293,7 @@ class PostgresRecorder:
         def work(connection: Connection) -> list[Erasure]:
             self._number_types(connection, {Erased.TYPE})
             try:
-                return erase_streams(connection, streams, self._types[Erased.TYPE], at, by, reason)
+                return erase_streams(connection, streams, connection.types[Erased.TYPE], at, by, reason)
             finally:
                 self._announce(connection)
 

@@ -171,6 +171,23 @@ async def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_noti
     await use(server.url(database), scenario)
 
 
+async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_events_have_types_that_it_knows(
+    server: PostgresServer, database: str
+) -> None:
+    """It may with the durability "normal", and so may a standby that takes the place of its primary."""
+
+    async def scenario(store: RecorderEventStore) -> None:
+        await first_append(store)
+        server.restart()
+        lost = [f"DELETE FROM steptrail.{table}" for table in ("events", "commits", "streams", "types")]
+        taken = "INSERT INTO steptrail.types VALUES (1, 'of.somebody.else.v1')"
+        server.execute(*lost, taken, "ALTER TABLE steptrail.types ALTER number RESTART WITH 2", database=database)
+        await first_append(store)
+        assert [record.event for record in (await store.read("agent:a")).records] == [Noted()]
+
+    await use(server.url(database), scenario)
+
+
 async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
     proxy: Proxy, database: str
 ) -> None:
