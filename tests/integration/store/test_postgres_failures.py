@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 HOLD_UP_APPENDS = "LOCK TABLE steptrail.events IN SHARE MODE"
 COUNT = "SELECT count(*) FROM steptrail.events"
+LEASES = "SELECT count(*) FROM steptrail.leases"
 LONGEST_SECONDS = 60
 """Whatever takes this long hangs; no assertion is about time."""
 
@@ -169,6 +170,28 @@ async def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_noti
         assert await store.is_leased("agent:a") is False
 
     await use(server.url(database), scenario)
+
+
+@pytest.mark.parametrize("who", ["the same process", "others"])
+async def test_given_a_lease_that_was_given_up_while_the_server_was_away_when_it_is_back_then_it_is_free(
+    server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """It does not expire in this test. For others the thread that renews leases frees it."""
+    if who == "others":
+        monkeypatch.setattr("steptrail.infrastructure.store.postgres.leases._RENEWALS", 10_000_000)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        lease = await store.acquire("agent:a", owner="worker-7")
+        server.stop()
+        await lease.release()
+        server.start()
+        if who == "others":
+            await until(lambda: server.execute(LEASES, database=database) == [(0,)])
+        else:
+            await (await store.acquire("agent:a", owner="worker-7")).release()
+            assert await store.is_leased("agent:a") is False
+
+    await use(server.url(database) + "?lease_seconds=1000000", scenario)
 
 
 async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_events_have_types_that_it_knows(
