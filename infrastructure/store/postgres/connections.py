@@ -159,6 +159,7 @@ class SteadyConnection:
 # A plan that a connection made while the store was small is kept while it grows. What pays for a few rows, to read the
 # table or all of a stream, would then be done for ever more of them; whatever we ask has an index that gives the order.
 # The server takes what it is told to avoid for very expensive, where it has nothing else, and would compile it.
+# The driver reads instants and intervals in one style only, and a number must come with all of its digits.
 _SETTINGS = """
 SELECT set_config('lock_timeout', %s::bigint::text, false),
        set_config('statement_timeout', %s::bigint::text, false),
@@ -172,5 +173,8 @@ SELECT set_config('lock_timeout', %s::bigint::text, false),
            WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false),
        set_config('enable_seqscan', 'off', false),
        set_config('enable_bitmapscan', 'off', false),
-       set_config('jit', 'off', false)
+       set_config('jit', 'off', false),
+       set_config('DateStyle', 'ISO', false),
+       set_config('IntervalStyle', 'postgres', false),
+       set_config('extra_float_digits', '1', false)
 """
