@@ -94,7 +94,9 @@ DIALECT = Dialect(
     "(SELECT * FROM steptrail.streams WHERE number = one.number OFFSET 0) s",
     last_of_them="one.number DESC",
 )
-_LAST_VERSION = 2**63 - 1
+_LARGEST = 2**63 - 1
+"""No version and no position is larger."""
+
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
 
@@ -202,7 +204,7 @@ class PostgresRecorder:
 
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant."""
-        upto = _LAST_VERSION if at is None else at
+        upto = _LARGEST if at is None else at
         return self._connections.read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:
@@ -250,12 +252,15 @@ class PostgresRecorder:
 
         With `heads` False those of all streams come without the heads of their commits.
         """
+        if stream is not None:
+            # Its commits wait for each other, so it is complete as it is seen, whatever of others is in flight.
+            return self._select_log(after, _LARGEST, limit, topics, stream, heads)
         settled = self._settled
-        rows = self._select_log(after, settled, limit, topics, stream, heads) if after < settled else []
+        rows = self._select_log(after, settled, limit, topics, None, heads) if after < settled else []
         # A page that ends at the place that we know ends the log only if that place is the end.
         if len(rows) < limit and self.select_last_position() > settled:
             after = rows[-1][0] if rows else after
-            rows += self._select_log(after, self._settled, limit - len(rows), topics, stream, heads)
+            rows += self._select_log(after, self._settled, limit - len(rows), topics, None, heads)
         return rows
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
@@ -399,7 +404,7 @@ class PostgresRecorder:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
 
 
-def newest_head(connection: Connection, stream: str, upto: int = _LAST_VERSION) -> StreamHead:
+def newest_head(connection: Connection, stream: str, upto: int = _LARGEST) -> StreamHead:
     """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant."""
     statement: LiteralString = (
         f"SELECT (SELECT version FROM steptrail.events WHERE {_OF_STREAM} AND version <= %s::bigint "  # noqa: S608
