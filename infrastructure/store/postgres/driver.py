@@ -44,6 +44,8 @@ _SECONDS_OF_GRACE = 1.0
 _LONGEST_WAIT_SECONDS = 3600.0
 """Some systems cannot wait for weeks at once."""
 
+ONLY_READS = "25006"
+"""The code of a server, or a connection, that takes no write."""
 _ENDED = {"57P0", "0800"}
 """How codes begin that end a connection. They may come when a statement was already committed."""
 

@@ -38,7 +38,14 @@ from steptrail.infrastructure.store.core.recorder import (
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked, together
+from steptrail.infrastructure.store.postgres.driver import (
+    ONLY_READS,
+    Connection,
+    ServerFailure,
+    fetch_all,
+    send_unasked,
+    together,
+)
 from steptrail.infrastructure.store.postgres.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
@@ -106,7 +113,7 @@ _NEVER = float("-inf")
 _ANNOUNCE_SECONDS = 0.005
 """How much later than a commit it may be announced, where one was announced just before it."""
 
-_STANDING_IN_THE_WAY = {"55P03", "57014", "25006", "42501"}
+_STANDING_IN_THE_WAY = {"55P03", "57014", ONLY_READS, "42501"}
 """Locked, too slow, read-only, no right: a smaller group would meet the same."""
 
 

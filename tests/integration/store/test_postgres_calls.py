@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -86,11 +86,11 @@ async def test_text_is_what_it_was_whatever_encoding_the_address_asks_for(postgr
 
 
 async def test_answers_are_what_they_were_whatever_styles_the_server_writes_them_in(postgres_url: str) -> None:
-    question = "SELECT date '2026-11-29' + time '18:30', interval '1 day', 1.1::float8"
+    question = "SELECT timestamptz '2026-11-29 18:30+00', interval '1 day', 1.1::float8"
     styles = "-c DateStyle=German -c IntervalStyle=sql_standard -c extra_float_digits=-15"
     async with Steptrail.open(f"{postgres_url}?options={quote(styles)}") as trail:
         answer = await trail.views.sql(question)
-    assert answer.rows == [(datetime(2026, 11, 29, 18, 30), timedelta(days=1), 1.1)]
+    assert answer.rows == [(datetime(2026, 11, 29, 18, 30, tzinfo=UTC), timedelta(days=1), 1.1)]
 
 
 @pytest.mark.parametrize("sessions", [1, 4])

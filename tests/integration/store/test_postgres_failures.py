@@ -202,9 +202,11 @@ async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_ev
     async def scenario(store: RecorderEventStore) -> None:
         await first_append(store)
         server.restart()
-        lost = [f"DELETE FROM steptrail.{table}" for table in ("events", "commits", "streams", "types")]
-        taken = "INSERT INTO steptrail.types VALUES (1, 'of.somebody.else.v1')"
-        server.execute(*lost, taken, "ALTER TABLE steptrail.types ALTER number RESTART WITH 2", database=database)
+        server.execute(
+            "TRUNCATE steptrail.events, steptrail.commits, steptrail.streams, steptrail.types RESTART IDENTITY",
+            "INSERT INTO steptrail.types (name) VALUES ('of.somebody.else.v1')",
+            database=database,
+        )
         await first_append(store)
         assert [record.event for record in (await store.read("agent:a")).records] == [Noted()]
 
@@ -336,12 +338,19 @@ async def test_given_an_id_that_the_server_cannot_hold_then_it_alone_is_refused(
     await use(server.url(database), scenario)
 
 
-async def test_given_a_server_that_only_reads_then_that_is_said(server: PostgresServer, database: str) -> None:
+async def test_given_a_server_that_only_reads_then_that_is_said_until_it_takes_writes(
+    server: PostgresServer, database: str
+) -> None:
     server.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
     async def scenario(store: RecorderEventStore) -> None:
         with pytest.raises(StoreReadOnly, match="only reads"):
             await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        with pytest.raises(StoreReadOnly, match="only reads"):
+            await store.acquire("agent:a", owner="worker-7")
         assert await store.version("agent:a") == 0
+        server.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+        await (await store.acquire("agent:a", owner="worker-7")).release()
+        assert (await first_append(store)).version == 1
 
     await use(server.url(database), scenario)
