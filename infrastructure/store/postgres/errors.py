@@ -19,7 +19,8 @@ from steptrail.infrastructure.store.postgres.driver import ONLY_READS, ServerFai
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
 
-_REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", '" does not exist')
+_REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'FATAL: role "')
+"""A role that is not there, or may not log in, is said to be so; a certificate that is not there is a file of ours."""
 
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:
