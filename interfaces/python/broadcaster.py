@@ -14,7 +14,15 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
-from steptrail.domain.errors import ConfigurationError, CorruptRecord, DeliveryError, SessionErased, StoreError
+from steptrail.domain.errors import (
+    ConfigurationError,
+    CorruptRecord,
+    DeliveryError,
+    SessionErased,
+    StoreAway,
+    StoreError,
+    StoreLocked,
+)
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
@@ -153,8 +161,10 @@ class Broadcaster:
         listening = [self._trail.on(kind, chunks.add) for kind in kinds]
         try:
             async with AsyncExitStack() as block:
-                entering = block.enter_async_context(self._follower)
-                follower = await self._meanwhile(entering, chunks, self._fold_of_store)
+                follower = await self._again(
+                    lambda: self._meanwhile(block.enter_async_context(self._follower), chunks, self._fold_of_store),
+                    of=(StoreAway, StoreLocked),
+                )
                 self._is_at_work, self._position = True, follower.kept
                 self._standby.clear()
                 await self._follow(follower, chunks)
@@ -204,13 +214,13 @@ class Broadcaster:
         self._unreadable += 1
         _log.warning("broadcaster %s passes over what it cannot read: %s", self._follower.name, error)
 
-    async def _again(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what the work returns, as soon as the store lets it."""
+    async def _again(self, work: Callable[[], Awaitable[T]], of: tuple[type[StoreError], ...] = (StoreError,)) -> T:
+        """Return what the work returns, as soon as the store lets it. Raises errors of the store that are not `of`."""
         is_waiting = False
         while True:
             try:
                 return await work()
-            except StoreError as error:
+            except of as error:
                 if self._follower.entries.is_over:
                     raise
                 if not is_waiting:

@@ -103,7 +103,7 @@ class PostgresEventRecorder(PostgresRecorder, ApplicationRecorder):
     def _inserted(self, connection: Connection, stored_events: Sequence[StoredEvent]) -> list[int]:
         self._number_types(connection, {event.topic for event in stored_events})
         try:
-            return _insert(connection, stored_events, self._types)
+            return _insert(connection, stored_events, connection.types)
         finally:
             send_unasked(connection, ANNOUNCE)
 

@@ -12,6 +12,7 @@ from steptrail.domain.errors import StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.driver import (
+    ONLY_READS,
     Connection,
     ServerFailure,
     attempt,
@@ -133,7 +134,14 @@ class SteadyConnection:
         """Return `work(connection)`. Raises `ServerFailure`, and `StoreUnavailable` when there is no connection."""
         with self._lock:
             self._connections.check_open()
-            return attempt(self._whole(), work)
+            connection = self._whole()
+            try:
+                return attempt(connection, work)
+            except ServerFailure as failure:
+                if failure.state == ONLY_READS and not self._connections.is_read_only:
+                    # One that began while a database was set to be read only stays so when it may be written again.
+                    connection.close()
+                raise
 
     def close(self) -> None:
         """Close the connection. Safe to call twice."""
@@ -159,6 +167,7 @@ class SteadyConnection:
 # A plan that a connection made while the store was small is kept while it grows. What pays for a few rows, to read the
 # table or all of a stream, would then be done for ever more of them; whatever we ask has an index that gives the order.
 # The server takes what it is told to avoid for very expensive, where it has nothing else, and would compile it.
+# The driver reads instants and intervals in one style only, and a number must come with all of its digits.
 _SETTINGS = """
 SELECT set_config('lock_timeout', %s::bigint::text, false),
        set_config('statement_timeout', %s::bigint::text, false),
@@ -168,9 +177,11 @@ SELECT set_config('lock_timeout', %s::bigint::text, false),
            WHEN NOT %s THEN 'off'
            WHEN current_setting('synchronous_commit') = 'off' THEN 'on'
            ELSE current_setting('synchronous_commit') END, false),
-       set_config('default_transaction_read_only', CASE
-           WHEN %s THEN 'on' ELSE current_setting('default_transaction_read_only') END, false),
+       CASE WHEN %s THEN set_config('default_transaction_read_only', 'on', false) END,
        set_config('enable_seqscan', 'off', false),
        set_config('enable_bitmapscan', 'off', false),
-       set_config('jit', 'off', false)
+       set_config('jit', 'off', false),
+       set_config('DateStyle', 'ISO', false),
+       set_config('IntervalStyle', 'postgres', false),
+       set_config('extra_float_digits', '1', false)
 """

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         patience: float
         ears: selectors.BaseSelector
         prepared: set[bytes]
+        types: dict[str, int]
         owes_answer: bool
 else:
     Connection = Any
@@ -43,6 +44,8 @@ _SECONDS_OF_GRACE = 1.0
 _LONGEST_WAIT_SECONDS = 3600.0
 """Some systems cannot wait for weeks at once."""
 
+ONLY_READS = "25006"
+"""The code of a server, or a connection, that takes no write."""
 _ENDED = {"57P0", "0800"}
 """How codes begin that end a connection. They may come when a statement was already committed."""
 
@@ -88,7 +91,7 @@ def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
     connection.patience = patience + _SECONDS_OF_GRACE
-    connection.prepared = set()
+    connection.prepared, connection.types = set(), {}
     connection.owes_answer = False
     connection.ears = _Ears()
     connection.ears.register(connection.fileno(), selectors.EVENT_READ)

@@ -14,12 +14,13 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from steptrail.infrastructure.store.postgres.driver import ServerFailure
+from steptrail.infrastructure.store.postgres.driver import ONLY_READS, ServerFailure
 
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
 
-_REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", '" does not exist')
+_REFUSED = ("authentication failed", "no password supplied", "no pg_hba.conf entry", 'FATAL: role "')
+"""A role that is not there, or may not log in, is said to be so; a certificate that is not there is a file of ours."""
 
 
 def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -> StoreError:
@@ -37,7 +38,7 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
         return StoreLocked(f"the store {store} is locked by another process: nothing was written, try again")
     if state == "57014":
         return StoreAway(f"the store {store} took too long to answer{undone}, try again: {text}")
-    if state == "25006":
+    if state == ONLY_READS:
         return StoreReadOnly(f"the store {store} cannot be written: its server, or this connection, only reads")
     if state == "42501":
         kind = StoreReadOnly if is_writing else StoreUnavailable

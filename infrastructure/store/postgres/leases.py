@@ -3,7 +3,8 @@
 A thread of the store renews the leases that it holds, three times in the life of a lease. A process that is stopped
 past the expiry may find another token in its row when it wakes: another process owns the session, and the expected
 version of the next append proves it. A row that has expired and that no other process took is renewed like any other,
-because an hour without the database ends no run. A lease of a dead process is free when it has expired.
+because an hour without the database ends no run. A lease of a dead process is free when it has expired. One that was
+given up while the database was away is its process's to take again at once, and is freed for others when it is back.
 """
 
 import threading
@@ -29,6 +30,7 @@ class PostgresLeases:
         self._connections, self._connection = connections, SteadyConnection(connections)
         self._name, self._seconds = connections.address.name, connections.address.lease_seconds
         self._held: set[str] = set()
+        self._given_up: set[str] = set()
         self._lock = threading.Lock()
         self._renewer: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -42,14 +44,14 @@ class PostgresLeases:
         with self._lock:
             # First, because nobody would renew what was taken.
             self._renewer = self._renewer or started(self._renew, name="steptrail-leases")
-        token = uuid4().hex
+            ours = [token := uuid4().hex, *self._given_up]
         while not self._run(
             "INSERT INTO steptrail.leases AS held (stream, token, owner, expires) "
             "VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s)) "
             "ON CONFLICT (stream) DO UPDATE "
             "SET token = excluded.token, owner = excluded.owner, expires = excluded.expires "
-            "WHERE held.expires <= clock_timestamp() OR held.token = excluded.token OR %s RETURNING token",
-            (stream, token, owner_here(stream, owner), self._seconds, take_over),
+            "WHERE held.expires <= clock_timestamp() OR held.token = ANY(%s) OR %s RETURNING token",
+            (stream, token, owner_here(stream, owner), self._seconds, ours, take_over),
         ):
             # What was freed or has expired since we tried is ours to try again.
             if holder := self._run(
@@ -82,10 +84,10 @@ class PostgresLeases:
         if self._renewer is not None:
             self._renewer.join()
         with self._lock:
-            held, self._held = list(self._held), set()
+            self._given_up |= self._held
+            self._held.clear()
         try:
-            if held:
-                self._free(held)
+            self._free()
         except StoreError:
             pass
         finally:
@@ -97,23 +99,30 @@ class PostgresLeases:
             if token not in self._held:
                 return
             self._held.remove(token)
-        self._free([token])
+            self._given_up.add(token)
+        self._free()
 
-    def _free(self, tokens: Sequence[str]) -> None:
-        self._run("DELETE FROM steptrail.leases WHERE token = ANY(%s) RETURNING 1", (list(tokens),))
+    def _free(self) -> None:
+        """Free what was given up. What cannot be freed now is tried again."""
+        with self._lock:
+            tokens = list(self._given_up)
+        if tokens:
+            self._run("DELETE FROM steptrail.leases WHERE token = ANY(%s) RETURNING 1", (tokens,))
+            with self._lock:
+                self._given_up.difference_update(tokens)
 
     def _renew(self) -> None:
         while not self._stopped.wait(self._seconds / _RENEWALS):
             with self._lock:
                 held = list(self._held)
-            if not held:
-                continue
             try:
-                self._run(
-                    "UPDATE steptrail.leases SET expires = clock_timestamp() + make_interval(secs => %s) "
-                    "WHERE token = ANY(%s) RETURNING 1",
-                    (self._seconds, held),
-                )
+                if held:
+                    self._run(
+                        "UPDATE steptrail.leases SET expires = clock_timestamp() + make_interval(secs => %s) "
+                        "WHERE token = ANY(%s) RETURNING 1",
+                        (self._seconds, held),
+                    )
+                self._free()
             except StoreError:
                 # The next time, perhaps. Until it has expired nobody else takes it.
                 continue

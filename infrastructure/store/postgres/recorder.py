@@ -38,7 +38,14 @@ from steptrail.infrastructure.store.core.recorder import (
 from steptrail.infrastructure.store.postgres.auxiliary_tables import PostgresAuxiliaryTables
 from steptrail.infrastructure.store.postgres.call import Call, byte_strings, integers, json_object
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
-from steptrail.infrastructure.store.postgres.driver import Connection, ServerFailure, fetch_all, send_unasked, together
+from steptrail.infrastructure.store.postgres.driver import (
+    ONLY_READS,
+    Connection,
+    ServerFailure,
+    fetch_all,
+    send_unasked,
+    together,
+)
 from steptrail.infrastructure.store.postgres.erasing import erase_streams, erasure_of, scrubbed
 from steptrail.infrastructure.store.postgres.errors import translate
 from steptrail.infrastructure.store.postgres.notifications import NotificationListener
@@ -94,7 +101,9 @@ DIALECT = Dialect(
     "(SELECT * FROM steptrail.streams WHERE number = one.number OFFSET 0) s",
     last_of_them="one.number DESC",
 )
-_LAST_VERSION = 2**63 - 1
+_LARGEST = 2**63 - 1
+"""No version and no position is larger."""
+
 _POLL_SECONDS = 1.0
 """How soon a commit is noticed that was not announced."""
 
@@ -104,7 +113,7 @@ _NEVER = float("-inf")
 _ANNOUNCE_SECONDS = 0.005
 """How much later than a commit it may be announced, where one was announced just before it."""
 
-_STANDING_IN_THE_WAY = {"55P03", "57014", "25006", "42501"}
+_STANDING_IN_THE_WAY = {"55P03", "57014", ONLY_READS, "42501"}
 """Locked, too slow, read-only, no right: a smaller group would meet the same."""
 
 
@@ -114,7 +123,6 @@ class PostgresRecorder:
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
-        self._types: dict[str, int] = {}
         self._settled = 0
         self._announced, self._is_to_announce = _NEVER, False
         self.auxiliary = PostgresAuxiliaryTables(connections)
@@ -142,12 +150,12 @@ class PostgresRecorder:
         pasts = [past for commit in commits if (past := opened_on(commit)) is not None]
         try:
             if not pasts:
-                return _APPEND.rows(connection, _parameters(commits, self._types))
+                return _APPEND.rows(connection, _parameters(commits, connection.types))
             with together(connection):
                 # Locked until the forks are there: an erasure waits, and finds them.
                 erased = {row[0] for row in connection.execute(_PASTS, (pasts,)).fetchall() if row[1] == "erased"}
                 kept = [commit for commit in commits if opened_on(commit) not in erased]
-                rows = iter(_APPEND.rows(connection, _parameters(kept, self._types)))
+                rows = iter(_APPEND.rows(connection, _parameters(kept, connection.types)))
                 return [next(rows) if opened_on(commit) not in erased else _NOT_STORED for commit in commits]
         finally:
             # Behind a failure too: readers may have stood before what was in flight.
@@ -169,12 +177,13 @@ class PostgresRecorder:
                 self._connections.write(self._announce)
 
     def _number_types(self, connection: Connection, names: set[str]) -> None:
-        if new := sorted(names.difference(self._types)):
+        # Known for as long as the connection lasts: a server that crashed or was replaced may have lost a number.
+        if new := sorted(names.difference(connection.types)):
             # A transaction of its own, so that the numbers stay and nobody waits for the append that needs one first.
             connection.execute(
                 "INSERT INTO steptrail.types (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,)
             )
-            self._types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
+            connection.types.update(fetch_all(connection, "SELECT name, number FROM steptrail.types"))
 
     def _after(self, failure: ServerFailure, commits: Sequence[PendingCommit]) -> list[StreamHead | StoreError]:
         if failure.is_lost:
@@ -202,7 +211,7 @@ class PostgresRecorder:
 
     def select_head(self, stream: str, at: int | None = None) -> StreamHead:
         """Return the end of a stream, or of its first `at` events, as of one instant."""
-        upto = _LAST_VERSION if at is None else at
+        upto = _LARGEST if at is None else at
         return self._connections.read(lambda connection: newest_head(connection, stream, upto))
 
     def select_version(self, stream: str) -> int:
@@ -250,12 +259,15 @@ class PostgresRecorder:
 
         With `heads` False those of all streams come without the heads of their commits.
         """
+        if stream is not None:
+            # Its commits wait for each other, so it is complete as it is seen, whatever of others is in flight.
+            return self._select_log(after, _LARGEST, limit, topics, stream, heads)
         settled = self._settled
-        rows = self._select_log(after, settled, limit, topics, stream, heads) if after < settled else []
+        rows = self._select_log(after, settled, limit, topics, None, heads) if after < settled else []
         # A page that ends at the place that we know ends the log only if that place is the end.
         if len(rows) < limit and self.select_last_position() > settled:
             after = rows[-1][0] if rows else after
-            rows += self._select_log(after, self._settled, limit - len(rows), topics, stream, heads)
+            rows += self._select_log(after, self._settled, limit - len(rows), topics, None, heads)
         return rows
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
@@ -293,7 +305,7 @@ class PostgresRecorder:
         def work(connection: Connection) -> list[Erasure]:
             self._number_types(connection, {Erased.TYPE})
             try:
-                return erase_streams(connection, streams, self._types[Erased.TYPE], at, by, reason)
+                return erase_streams(connection, streams, connection.types[Erased.TYPE], at, by, reason)
             finally:
                 self._announce(connection)
 
@@ -399,7 +411,7 @@ class PostgresRecorder:
         return self._connections.read(lambda connection: fetch_all(connection, statement, parameters))
 
 
-def newest_head(connection: Connection, stream: str, upto: int = _LAST_VERSION) -> StreamHead:
+def newest_head(connection: Connection, stream: str, upto: int = _LARGEST) -> StreamHead:
     """Return the version of the newest event up to `upto` and the digest of its commit, as of one instant."""
     statement: LiteralString = (
         f"SELECT (SELECT version FROM steptrail.events WHERE {_OF_STREAM} AND version <= %s::bigint "  # noqa: S608

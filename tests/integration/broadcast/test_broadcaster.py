@@ -4,16 +4,20 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.broadcasting import BroadcastConfig, BroadcastEnvelope, Broadcaster
+from steptrail.domain.errors import StoreAway
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.record import EMPTY_STREAM
 from steptrail.domain.policy.backoff import Backoff
+from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.core.lease import StoreLease
 from steptrail.testing import Reply, ScriptedModel, call, calls, say
 from steptrail.testing.store_samples import Noted, Written, commit_of
 from tests.integration.broadcast.transports import KeepingTransport, at_once, by_session, everything_told
@@ -155,6 +159,25 @@ async def test_one_is_at_work_and_another_goes_on_where_it_was() -> None:
         told = await everything_told(trail)
         assert by_session(first.durable) == {"a": told["a"]}
         assert by_session(second.durable) == {"b": told["b"]}
+
+
+async def test_one_that_stands_by_goes_on_standing_by_when_the_store_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steptrail.interfaces.python.broadcaster._TRY_AGAIN_SECONDS", 0)
+    transport, looked = KeepingTransport(), asyncio.Event()
+    async with trail_of() as trail:
+        acquire = RecorderEventStore.acquire
+
+        async def away(store: RecorderEventStore, stream: str, **settings: Any) -> StoreLease:
+            monkeypatch.setattr(RecorderEventStore, "acquire", acquire)
+            looked.set()
+            raise StoreAway("its server is being started anew")
+
+        monkeypatch.setattr(RecorderEventStore, "acquire", away)
+        async with Broadcaster(trail, transport) as broadcaster:
+            await looked.wait()
+            await a_run(trail)
+            await broadcaster.caught_up()
+        assert by_session(transport.durable) == {"s": (await everything_told(trail))["s"]}
 
 
 async def test_text_is_told_while_it_is_written_between_the_start_and_the_end_of_its_step() -> None:

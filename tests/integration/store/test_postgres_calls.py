@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
+from urllib.parse import quote
 
 import pytest
 
+from steptrail import Steptrail
 from steptrail.domain.errors import AppendOutcomeUnknown, StoreAway
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit
 from steptrail.infrastructure.store import open_store
@@ -80,6 +83,14 @@ async def test_text_is_what_it_was_whatever_encoding_the_address_asks_for(postgr
 
     await use(f"{postgres_url}?client_encoding={encoding}", scenario)
     await use(postgres_url, afterwards)
+
+
+async def test_answers_are_what_they_were_whatever_styles_the_server_writes_them_in(postgres_url: str) -> None:
+    question = "SELECT timestamptz '2026-11-29 18:30+00', interval '1 day', 1.1::float8"
+    styles = "-c DateStyle=German -c IntervalStyle=sql_standard -c extra_float_digits=-15"
+    async with Steptrail.open(f"{postgres_url}?options={quote(styles)}") as trail:
+        answer = await trail.views.sql(question)
+    assert answer.rows == [(datetime(2026, 11, 29, 18, 30, tzinfo=UTC), timedelta(days=1), 1.1)]
 
 
 @pytest.mark.parametrize("sessions", [1, 4])

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 HOLD_UP_APPENDS = "LOCK TABLE steptrail.events IN SHARE MODE"
 COUNT = "SELECT count(*) FROM steptrail.events"
+LEASES = "SELECT count(*) FROM steptrail.leases"
 LONGEST_SECONDS = 60
 """Whatever takes this long hangs; no assertion is about time."""
 
@@ -171,6 +172,47 @@ async def test_given_an_idle_store_when_the_server_is_restarted_then_nobody_noti
     await use(server.url(database), scenario)
 
 
+@pytest.mark.parametrize("who", ["the same process", "others"])
+async def test_given_a_lease_that_was_given_up_while_the_server_was_away_when_it_is_back_then_it_is_free(
+    server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """It does not expire in this test. For others the thread that renews leases frees it."""
+    if who == "others":
+        monkeypatch.setattr("steptrail.infrastructure.store.postgres.leases._RENEWALS", 10_000_000)
+
+    async def scenario(store: RecorderEventStore) -> None:
+        lease = await store.acquire("agent:a", owner="worker-7")
+        server.stop()
+        await lease.release()
+        server.start()
+        if who == "others":
+            await until(lambda: server.execute(LEASES, database=database) == [(0,)])
+        else:
+            await (await store.acquire("agent:a", owner="worker-7")).release()
+            assert await store.is_leased("agent:a") is False
+
+    await use(server.url(database) + "?lease_seconds=1000000", scenario)
+
+
+async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_events_have_types_that_it_knows(
+    server: PostgresServer, database: str
+) -> None:
+    """It may with the durability "normal", and so may a standby that takes the place of its primary."""
+
+    async def scenario(store: RecorderEventStore) -> None:
+        await first_append(store)
+        server.restart()
+        server.execute(
+            "TRUNCATE steptrail.events, steptrail.commits, steptrail.streams, steptrail.types RESTART IDENTITY",
+            "INSERT INTO steptrail.types (name) VALUES ('of.somebody.else.v1')",
+            database=database,
+        )
+        await first_append(store)
+        assert [record.event for record in (await store.read("agent:a")).records] == [Noted()]
+
+    await use(server.url(database), scenario)
+
+
 async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
     proxy: Proxy, database: str
 ) -> None:
@@ -296,12 +338,19 @@ async def test_given_an_id_that_the_server_cannot_hold_then_it_alone_is_refused(
     await use(server.url(database), scenario)
 
 
-async def test_given_a_server_that_only_reads_then_that_is_said(server: PostgresServer, database: str) -> None:
+async def test_given_a_server_that_only_reads_then_that_is_said_until_it_takes_writes(
+    server: PostgresServer, database: str
+) -> None:
     server.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = on")
 
     async def scenario(store: RecorderEventStore) -> None:
         with pytest.raises(StoreReadOnly, match="only reads"):
             await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        with pytest.raises(StoreReadOnly, match="only reads"):
+            await store.acquire("agent:a", owner="worker-7")
         assert await store.version("agent:a") == 0
+        server.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only")
+        await (await store.acquire("agent:a", owner="worker-7")).release()
+        assert (await first_append(store)).version == 1
 
     await use(server.url(database), scenario)

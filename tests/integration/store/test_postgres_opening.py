@@ -25,6 +25,8 @@ from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 from steptrail.infrastructure.store.core.tables import MEANINGS
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.connections import PostgresConnections
+from steptrail.infrastructure.store.postgres.driver import ServerFailure
+from steptrail.infrastructure.store.postgres.errors import unreachable
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 from tests.harness.ready_python import ready_python
@@ -112,6 +114,22 @@ def test_given_a_server_that_does_not_let_us_in_then_what_to_check_is_said(
     assert why in str(error)
     assert "\n" not in str(error)
     assert "s3cr3t" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('FATAL:  role "ana" is not permitted to log in', "refuses the user or the password"),
+        ('root certificate file "/root.crt" does not exist\nEither provide the file', "cannot be reached"),
+    ],
+)
+def test_given_what_the_driver_says_of_a_connection_then_only_a_user_who_was_refused_is_said_to_be(
+    text: str, why: str
+) -> None:
+    failed = ServerFailure(f'connection to server at "db", port 5432 failed: {text}', state=None, is_lost=True)
+    error = unreachable(failed, "postgresql://ana@db/agents")
+    assert why in str(error)
+    assert text.removeprefix("FATAL:  ").replace("\n", " ") in str(error)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,17 @@ async def test_given_an_append_in_flight_when_others_append_then_they_do_not_wai
     await store.close()
 
 
+async def test_given_an_append_in_flight_then_a_stream_of_others_is_read_to_its_end(
+    postgres_server: PostgresServer, database: str
+) -> None:
+    store = open_store(postgres_server.url(database))
+    with postgres_server.session(database, append_of("slow:1")):
+        head = await append(store)
+        assert [entry.stream async for entry in store.log(stream="agent:a", types=[Noted.TYPE])] == ["agent:a"]
+        assert [record.event for record in await store.newest_of("agent:a", head, {Noted.TYPE: b""})] == [Noted()]
+    await store.close()
+
+
 async def test_given_a_reader_who_knows_an_older_end_when_a_page_ends_there_then_it_reads_on(
     postgres_server: PostgresServer, database: str
 ) -> None:
