@@ -125,6 +125,30 @@ async def test_a_reader_is_told_what_is_open_now_and_not_when_it_began() -> None
         assert read() == {"steptrail.open": [({"steptrail.status": "pending"}, 1)]}
 
 
+async def test_what_another_process_did_between_is_told_by_that_one_alone(tmp_path: Path) -> None:
+    url, agent = f"sqlite:///{tmp_path / 'runs.db'}", desk("One.", "Two.", "Three.")
+    exporters, readers = [InMemorySpanExporter() for _ in range(2)], [InMemoryMetricReader() for _ in range(2)]
+
+    def runs(reader: InMemoryMetricReader) -> int:
+        data: Any = reader.get_metrics_data()
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics if data is not None else ()
+        return sum(point.value for each in metrics if each.name == "steptrail.runs" for point in each.data.data_points)
+
+    def opened(number: int) -> Any:
+        processor = SimpleSpanProcessor(exporters[number])
+        return Steptrail.open(url, telemetry=Telemetry(processor=processor, metrics=readers[number]))
+
+    async with opened(0) as first, opened(1) as second:
+        await first.run(agent, "1", session="s")
+        await second.session("s").send(agent, "2")
+        await first.session("s").send(agent, "3")
+        while sum(counted := [runs(reader) for reader in readers]) < 3:
+            await asyncio.sleep(0.01)
+        assert counted == [2, 1]
+    told = [[about(span)["steptrail.execution.id"] for span in kept(each)["invoke_agent desk"]] for each in exporters]
+    assert told == [["s:1", "s:3"], ["s:2"]]
+
+
 @pytest.mark.acceptance("8.8-5")
 def test_content_is_told_to_those_who_ask_and_is_masked(typed: Type, receiver: OtlpReceiver, tmp_path: Path) -> None:
     def mask(key: str, value: JsonValue) -> JsonValue:
