@@ -11,7 +11,15 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from steptrail.domain.errors import OwnershipLost, SessionBusy, SessionErased, SteptrailError, StoreError
+from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
+    ConcurrencyConflict,
+    OwnershipLost,
+    SessionBusy,
+    SessionErased,
+    SteptrailError,
+    StoreUnavailable,
+)
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
@@ -84,6 +92,10 @@ class Hands:
         """Tell whether a stream was left as it was, whether or not it has moved since."""
         return stream in self._left
 
+    def was_refused(self, stream: str) -> bool:
+        """Tell whether the last attempt to carry a stream on ended because the store did not do what it was asked."""
+        return stream in self._refused
+
     def task_of(self, stream: str) -> "asyncio.Task[None] | None":
         """Return the task that carries a stream on; None when there is none."""
         return self._tasks.get(stream)
@@ -155,7 +167,7 @@ class Hands:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
         except SessionErased as error:
             _log.debug("session %s is not there to be carried on: %s", row.session_id, error)
-        except StoreError as error:
+        except (StoreUnavailable, ConcurrencyConflict, AppendOutcomeUnknown) as error:
             self._told_of(row.stream).warn("session %s is left for a while: %s", row.session_id, error)
             return
         except SteptrailError as error:
