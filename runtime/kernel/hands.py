@@ -105,26 +105,35 @@ class Hands:
         before = self._left.get(row.stream)
         if await self._is_left(row):
             return NotTaken.LEFT
-        version, work = await self._env.store.version(row.stream), self._carry(row)
+        work = self._carry(row)
         if work is None:
-            self._leave(row, version)
+            self._leave(row, await self._env.store.version(row.stream))
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
             return NotTaken.LEFT
         places = await self._room.places_of(row)
+        # Nothing more is read of the many that wait for the same place.
+        if (not_now := self._not_now(row, places)) is not None:
+            return not_now
+        version = await self._env.store.version(row.stream)
         # It may have been tried and left meanwhile, by another take.
         if self._left.get(row.stream) is not before and await self._is_left(row):
             return NotTaken.LEFT
+        if (not_now := self._not_now(row, places)) is not None:
+            return not_now
+        self._left.pop(row.stream, None)
+        self._room.enter(row.stream, places)
+        task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
+        task.add_done_callback(partial(self._ended, row.stream))
+        return task
+
+    def _not_now(self, row: RunSummary, places: tuple[Place, ...]) -> NotTaken | None:
         if self._is_ending:
             return NotTaken.ENDING
         if row.stream in self._tasks:
             return NotTaken.HELD
         if self._room.is_full or self._room.full(places) is not None:
             return NotTaken.FULL
-        self._left.pop(row.stream, None)
-        self._room.enter(row.stream, places)
-        task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
-        task.add_done_callback(partial(self._ended, row.stream))
-        return task
+        return None
 
     async def _is_left(self, row: RunSummary) -> bool:
         """Tell whether a stream stands as it did when it was left."""
