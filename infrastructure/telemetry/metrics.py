@@ -17,6 +17,7 @@ from steptrail.projections.telemetry.metrics import INSTRUMENTS, Measure, measur
 from steptrail.projections.telemetry.names import SCHEMA_URL, Metric, Own
 from steptrail.runtime.kernel.engine import EngineStatus, WorkerReport
 from steptrail.runtime.kernel.lists import oldest_due, open_counts
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 
 Lags = Callable[[], Awaitable[Mapping[str, int]]]
@@ -97,11 +98,11 @@ class LiveMetrics:
             looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
             try:
                 looking.result(_PATIENCE_SECONDS)
-            except Exception:
+            except Exception as error:
                 looking.cancel()
                 # The other gauges of this reader are not to wait as long again: it would give up, and tell nothing.
                 self._seen_at = time.monotonic()
-                _log.warning("what is open in the store was not told", exc_info=True)
+                log_raised(_log, error, "what is open in the store was not told")
         return [self._metrics.Observation(each.value, each.attributes) for each in self._seen if each.metric is metric]
 
     async def _look(self) -> None:

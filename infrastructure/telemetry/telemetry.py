@@ -14,6 +14,7 @@ from steptrail.infrastructure.telemetry.readable import ReadableSpans, resource_
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.masking import Mask, Masking
 from steptrail.projections.telemetry import Flavour, Span, TracePer, is_sampled, with_openinference
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 
 _MOST_WITH_CONTENT = 32
@@ -117,13 +118,15 @@ class Telemetry:
         """
         try:
             self._processor.shutdown()
-        except Exception:
-            _log.exception("the processor of spans did not end as it should: spans may be missing")
+        except Exception as error:
+            said = "the processor of spans did not end as it should: spans may be missing"
+            log_raised(_log, error, said, level=logging.ERROR)
         if self._metrics is not None:
             try:
                 self._metrics.close()
-            except Exception:
-                _log.exception("the metric reader did not end as it should: metrics may be missing")
+            except Exception as error:
+                said = "the metric reader did not end as it should: metrics may be missing"
+                log_raised(_log, error, said, level=logging.ERROR)
 
     def _tell(self, span: Span) -> None:
         if self._metrics is not None:

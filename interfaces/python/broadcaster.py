@@ -25,6 +25,7 @@ from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
+from steptrail.runtime.kernel.log_raised import log_raised
 
 T = TypeVar("T")
 FoldOf: TypeAlias = Callable[[TextDelta], Awaitable[EnvelopeFold | None]]
@@ -160,7 +161,7 @@ class Broadcaster:
         except Exception as error:
             # A trail that was closed is no failure: there is nothing more to tell.
             if not (isinstance(error, StoreError) and self._follower.entries.is_over):
-                _log.exception("broadcaster %s has ended", self._follower.name)
+                log_raised(_log, error, "broadcaster %s has ended", self._follower.name, level=logging.ERROR)
                 self._failure = error
         finally:
             self._is_at_work = self._has_in_hand = False

@@ -12,6 +12,7 @@ from typing import TypeVar
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.secrets import without_secrets
 from steptrail.runtime.agent.frames import frames_of
+from steptrail.runtime.kernel.log_raised import log_raised
 
 _LONGEST = 300
 """Characters of somebody else's error that are told."""
@@ -67,7 +68,7 @@ def run_of_theirs(load: Callable[[], T], what: str) -> T:
 
 def in_words(error: Exception) -> str:
     """Return what went wrong, and the innermost place in the user's code."""
-    _log.warning("what was named cannot be loaded", exc_info=error)
+    log_raised(_log, error, "what was named cannot be loaded")
     kind = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename:
         return f"{kind}: {error.msg} ({Path(error.filename).name}:{error.lineno})"

@@ -25,6 +25,7 @@ from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.room import Place, Room
 from steptrail.runtime.kernel.seldom import Seldom
 
@@ -184,7 +185,8 @@ class Hands:
             _log.warning("session %s is due, and left as it is: %s", row.session_id, error)
         except Exception as error:
             self._leave(row, version, error)
-            _log.exception("session %s is due, and could not be carried on", row.session_id)
+            said = "session %s is due, and could not be carried on"
+            log_raised(_log, error, said, row.session_id, level=logging.ERROR)
         self._refused.pop(row.stream, None)
 
     def _told_of(self, stream: str) -> Seldom:
@@ -201,5 +203,6 @@ class Hands:
         if self._on_left is not None:
             try:
                 self._on_left(row, error)
-            except Exception:
-                _log.exception("what is told of session %s, which is left as it is, has failed", row.session_id)
+            except Exception as raised:
+                said = "what is told of session %s, which is left as it is, has failed"
+                log_raised(_log, raised, said, row.session_id, level=logging.ERROR)

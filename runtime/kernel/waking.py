@@ -13,6 +13,7 @@ from steptrail.domain.kernel.standing import Standing, StandingState
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.clock import Clock, SystemClock
 from steptrail.runtime.kernel.engine import Engine, wake_of
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.ports import EventStore
 
 HORIZON_SECONDS = 60.0
@@ -77,8 +78,9 @@ class Waking:
                 if not self._is_failing:
                     _log.warning("session %s is due, and the engine was not told: %s", row.session_id, error)
                 self._is_failing = True
-            except Exception:
-                _log.exception("session %s is due, and the engine could not be told", row.session_id)
+            except Exception as error:
+                said = "session %s is due, and the engine could not be told"
+                log_raised(_log, error, said, row.session_id, level=logging.ERROR)
 
     async def _tell_of(self, row: RunSummary) -> None:
         if self.engine is None:

@@ -23,6 +23,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.left_behind import LeftBehind
 from steptrail.runtime.kernel.lists import row_of
+from steptrail.runtime.kernel.log_raised import log_raised
 from steptrail.runtime.kernel.room import Place
 from steptrail.runtime.kernel.seldom import Seldom
 from steptrail.runtime.kernel.waking import HORIZON_SECONDS
@@ -93,7 +94,8 @@ class Woken:
             ended, late = await asyncio.wait(late, timeout=_FAREWELL_SECONDS)
             for task in ended:
                 if not task.cancelled() and (error := task.exception()) is not None:
-                    _log.error("the engine %s has failed a worker", self._engine.name, exc_info=error)
+                    said = "the engine %s has failed a worker"
+                    log_raised(_log, error, said, self._engine.name, level=logging.ERROR)
             if not late:
                 break
             for task in late:
