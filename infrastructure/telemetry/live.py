@@ -28,13 +28,17 @@ class LiveSpans:
         self._folds, self._tell = folds, tell
         self._commits: deque[tuple[str, Sequence[Recorded[Event]]]] = deque(maxlen=most)
         self._task: asyncio.Task[None] | None = None
+        self._dropped = set[str]()
+        """The streams of commits that were dropped and are to be told when these grow."""
         self._has_dropped = False
 
     def committed(self, stream: str, records: Sequence[Recorded[Event]]) -> None:
         """Be told of a durable commit. The oldest is dropped when too many wait."""
-        if len(self._commits) == self._commits.maxlen and not self._has_dropped:
+        if len(self._commits) == self._commits.maxlen:
+            self._dropped.add(self._commits[0][0])
+            if not self._has_dropped:
+                _log.warning("more commits wait for their spans than are kept: some spans are told late, or not at all")
             self._has_dropped = True
-            _log.warning("more commits wait for their spans than are kept: some spans are told late, or not at all")
         self._commits.append((stream, records))
         loop = asyncio.get_running_loop()
         if self._task is None or self._task.done() or self._task.get_loop() is not loop:
@@ -50,8 +54,11 @@ class LiveSpans:
     async def _drain(self) -> None:
         while self._commits:
             stream, records = self._commits.popleft()
+            # What other processes committed between two commits of this one they tell themselves.
+            has_dropped = stream in self._dropped
+            self._dropped.discard(stream)
             try:
-                for span in await self._folds.apply(stream, records):
+                for span in await self._folds.apply(stream, records, tells_missed=has_dropped):
                     self._tell(span)
             except Exception as error:
                 log_raised(_log, error, "spans of %s were not told", stream, level=logging.ERROR)

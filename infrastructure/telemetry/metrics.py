@@ -93,17 +93,20 @@ class LiveMetrics:
 
     def _observed(self, metric: Metric) -> Iterable[Any]:
         """Return the values of a gauge. It is called by the reader."""
-        if self._loop is not None and self._loop.is_running() and not _is_here(self._loop):
+        is_old = time.monotonic() - self._seen_at >= _FRESH_SECONDS
+        if is_old and self._loop is not None and self._loop.is_running() and not _is_here(self._loop):
             looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
             try:
                 looking.result(_PATIENCE_SECONDS)
             except Exception as error:
                 looking.cancel()
+                # The other gauges of this reader are not to wait as long again: it would give up, and tell nothing.
+                self._seen_at = time.monotonic()
                 log_raised(_log, error, "what is open in the store was not told")
         return [self._metrics.Observation(each.value, each.attributes) for each in self._seen if each.metric is metric]
 
     async def _look(self) -> None:
-        if self._store is None or time.monotonic() - self._seen_at < _FRESH_SECONDS:
+        if self._store is None:
             return
         counts = await open_counts(self._store)
         now = time.time_ns() // 1_000

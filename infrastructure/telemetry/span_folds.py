@@ -51,18 +51,24 @@ class SpanFolds:
         self._folds = Newest[str, SpanFold | None](remembered or most)
         """The stream that grew last is the last one. None stands for a stream that cannot be read."""
 
-    async def apply(self, stream: str, records: Sequence[Recorded[Event]]) -> tuple[Span, ...]:
+    async def apply(
+        self, stream: str, records: Sequence[Recorded[Event]], *, tells_missed: bool = False
+    ) -> tuple[Span, ...]:
         """Return the spans that end with these events, which follow one another.
 
-        Events between them and the last ones of a stream that it knows are read, and their spans are told, too.
-        A stream that was erased or cannot be read has no spans from there on. Raises what reading the store raises.
+        Events between them and the last ones that it was given are read. With `tells_missed` their spans are told, too,
+        of a stream that it knows; without it somebody else tells them. A stream that was erased or cannot be read has
+        no spans from there on. Raises what reading the store raises.
         """
         fold = self._folds.pop(stream) if stream in self._folds else self._new(stream)
         spans: tuple[Span, ...] = ()
         if fold is not None:
             try:
+                is_known = fold.version > 0
                 missed = await self._missed(stream, fold, records[0].version)
-                spans = (*missed, *await self._applied(stream, fold, records))
+                spans = await self._applied(stream, fold, records)
+                if is_known and tells_missed:
+                    spans = (*missed, *spans)
             except (CorruptRecord, SessionErased) as error:
                 _log.warning("there are no more spans of %s: %s", stream, error)
                 fold = None
@@ -73,12 +79,11 @@ class SpanFolds:
         return SpanFold(stream, parts=self._parts, trace_per=self._trace_per, content=self._content)
 
     async def _missed(self, stream: str, fold: SpanFold, before: int) -> tuple[Span, ...]:
-        is_known, spans = fold.version > 0, list[Span]()
+        spans = list[Span]()
         while fold.version < before - 1:
             version = fold.version
             page = (await self._store.read(stream, after=version, limit=_PAGE)).records
-            ended = await self._applied(stream, fold, [record for record in page if record.version < before])
-            spans += ended if is_known else ()
+            spans += await self._applied(stream, fold, [record for record in page if record.version < before])
             if fold.version == version:
                 break
         return tuple(spans)

@@ -1,5 +1,6 @@
 """`work` of a trail: the worker of a process, woken by an engine or looking for itself."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from steptrail.runtime.kernel.hands import OnLeft
     from steptrail.runtime.kernel.room import Most
     from steptrail.runtime.kernel.worker import Worker
+
+_PATIENCE_SECONDS = 2.0
+"""How long metrics wait for an engine: those of the store are told although it does not answer."""
 
 
 class HasWorkers:
@@ -91,10 +95,11 @@ class HasWorkers:
         return worker
 
     async def _fleet_here(self) -> tuple[EngineStatus | None, Sequence[WorkerReport]]:
-        """Return what the engine holds, if it is there, and what the workers of this trail do."""
+        """Return what the engine holds, if it answers soon, and what the workers of this trail do."""
         try:
-            status = await self.fleet()
-        except SteptrailError:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                status = await self.fleet()
+        except (SteptrailError, TimeoutError):
             status = None
         return status, [worker.report() for worker in self._workers]
 

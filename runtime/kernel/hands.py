@@ -11,7 +11,15 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
-from steptrail.domain.errors import OwnershipLost, SessionBusy, SessionErased, SteptrailError, StoreError
+from steptrail.domain.errors import (
+    AppendOutcomeUnknown,
+    ConcurrencyConflict,
+    OwnershipLost,
+    SessionBusy,
+    SessionErased,
+    SteptrailError,
+    StoreUnavailable,
+)
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
@@ -87,6 +95,10 @@ class Hands:
         """Tell whether a stream was left as it was, whether or not it has moved since."""
         return stream in self._left
 
+    def was_refused(self, stream: str) -> bool:
+        """Tell whether the last attempt to carry a stream on ended because the store did not do what it was asked."""
+        return stream in self._refused
+
     def task_of(self, stream: str) -> "asyncio.Task[None] | None":
         """Return the task that carries a stream on; None when there is none."""
         return self._tasks.get(stream)
@@ -96,26 +108,35 @@ class Hands:
         before = self._left.get(row.stream)
         if await self._is_left(row):
             return NotTaken.LEFT
-        version, work = await self._env.store.version(row.stream), self._carry(row)
+        work = self._carry(row)
         if work is None:
-            self._leave(row, version)
+            self._leave(row, await self._env.store.version(row.stream))
             _log.info("session %s is due, and left to a worker that has agent %r", row.session_id, row.name)
             return NotTaken.LEFT
         places = await self._room.places_of(row)
+        # Nothing more is read of the many that wait for the same place.
+        if (not_now := self._not_now(row, places)) is not None:
+            return not_now
+        version = await self._env.store.version(row.stream)
         # It may have been tried and left meanwhile, by another take.
         if self._left.get(row.stream) is not before and await self._is_left(row):
             return NotTaken.LEFT
+        if (not_now := self._not_now(row, places)) is not None:
+            return not_now
+        self._left.pop(row.stream, None)
+        self._room.enter(row.stream, places)
+        task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
+        task.add_done_callback(partial(self._ended, row.stream))
+        return task
+
+    def _not_now(self, row: RunSummary, places: tuple[Place, ...]) -> NotTaken | None:
         if self._is_ending:
             return NotTaken.ENDING
         if row.stream in self._tasks:
             return NotTaken.HELD
         if self._room.is_full or self._room.full(places) is not None:
             return NotTaken.FULL
-        self._left.pop(row.stream, None)
-        self._room.enter(row.stream, places)
-        task = self._tasks[row.stream] = asyncio.create_task(self._carried(row, version, work))
-        task.add_done_callback(partial(self._ended, row.stream))
-        return task
+        return None
 
     async def _is_left(self, row: RunSummary) -> bool:
         """Tell whether a stream stands as it did when it was left."""
@@ -158,7 +179,7 @@ class Hands:
             _log.debug("session %s is carried on by another process: %s", row.session_id, error)
         except SessionErased as error:
             _log.debug("session %s is not there to be carried on: %s", row.session_id, error)
-        except StoreError as error:
+        except (StoreUnavailable, ConcurrencyConflict, AppendOutcomeUnknown) as error:
             self._told_of(row.stream).warn("session %s is left for a while: %s", row.session_id, error)
             return
         except SteptrailError as error:
@@ -179,6 +200,6 @@ class Hands:
         if self._on_left is not None:
             try:
                 self._on_left(row, error)
-            except Exception as failure:
+            except Exception as raised:
                 said = "what is told of session %s, which is left as it is, has failed"
-                log_raised(_log, failure, said, row.session_id, level=logging.ERROR)
+                log_raised(_log, raised, said, row.session_id, level=logging.ERROR)

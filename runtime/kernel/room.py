@@ -14,6 +14,8 @@ TenantOf: TypeAlias = Callable[[RunSummary], Awaitable[str | None]]
 Place: TypeAlias = tuple[str, str]
 """A thing that a run counts for: (`agent`, its name) and (`tenant`, its tenant)."""
 
+_MOST_TENANTS = 100_000
+
 
 class Room:
     """The places of one worker, and which of them are taken.
@@ -32,6 +34,8 @@ class Room:
         self.concurrency = a_whole(concurrency, "the concurrency of a worker", least=1)
         self._most = {"agent": _most("per_agent", per_agent), "tenant": _most("per_tenant", per_tenant)}
         self._tenant_of = tenant_of
+        self._tenants: dict[str, tuple[int, str | None]] = {}
+        """The tenants of the streams that wait, each with the version of its row."""
         self._taken: Counter[Place] = Counter()
         self._places: dict[str, tuple[Place, ...]] = {}
 
@@ -46,7 +50,7 @@ class Room:
         if self._limit(("agent", row.name)) is not None:
             places.append(("agent", row.name))
         if self._most["tenant"] and self._tenant_of is not None:
-            tenant = await self._tenant_of(row)
+            tenant = await self._tenant(row, self._tenant_of)
             if tenant is not None and self._limit(("tenant", tenant)) is not None:
                 places.append(("tenant", tenant))
         return tuple(places)
@@ -57,6 +61,7 @@ class Room:
 
     def enter(self, stream: str, places: tuple[Place, ...]) -> None:
         """Take the places for a stream."""
+        self._tenants.pop(stream, None)
         self._places[stream] = places
         self._taken.update(places)
 
@@ -66,6 +71,17 @@ class Room:
         self._taken.subtract(places)
         self._taken += Counter()
         return places
+
+    async def _tenant(self, row: RunSummary, tenant_of: TenantOf) -> str | None:
+        """Return the tenant of a run. It is looked up once until the run moves: many may wait for one place."""
+        version, tenant = self._tenants.get(row.stream, (None, None))
+        # An owner that has died may have gone on without a new row.
+        if version != row.version or row.is_crashed:
+            tenant = await tenant_of(row)
+            if len(self._tenants) >= _MOST_TENANTS:
+                self._tenants.clear()
+            self._tenants[row.stream] = row.version, tenant
+        return tenant
 
     def _limit(self, place: Place) -> int | None:
         most = self._most[place[0]]

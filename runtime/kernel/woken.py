@@ -37,6 +37,8 @@ _SWEEP, _TURN = "fleet:sweep", 3
 """The lease of who looks, and how many looks it has. Then others have a turn: the clock of one of them may be wrong."""
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
+_TRY_AGAIN_SECONDS = 1.0
+"""After how many seconds a wake comes again that the store refused to look at or to carry on."""
 _FAREWELLS, _FAREWELL_SECONDS = 3, 3.0
 """How often, and for how long each time, an engine may go on with what it has begun when a worker ends."""
 _MOST_RESTS, _PAGE = 10_000, 500
@@ -93,7 +95,8 @@ class Woken:
             ended, late = await asyncio.wait(late, timeout=_FAREWELL_SECONDS)
             for task in ended:
                 if not task.cancelled() and (error := task.exception()) is not None:
-                    log_raised(_log, error, "the engine %s has failed a worker", self._engine.name, level=logging.ERROR)
+                    said = "the engine %s has failed a worker"
+                    log_raised(_log, error, said, self._engine.name, level=logging.ERROR)
             if not late:
                 break
             for task in late:
@@ -124,7 +127,7 @@ class Woken:
             had_effect = await self._looked_at(wake)
         except SteptrailError as error:
             _log.warning("a wake of %s came to nothing, and comes again: %s", wake.stream, error)
-            await self._put_back(replace(wake, seconds=1.0))
+            await self._put_back(replace(wake, seconds=_TRY_AGAIN_SECONDS))
         finally:
             self._without_effect += not had_effect
 
@@ -157,6 +160,9 @@ class Woken:
                 await self._rest(hands, row, is_full=taken is NotTaken.FULL)
                 return had_effect
             await asyncio.wait({taken})
+            if hands.was_refused(row.stream):
+                await self._put_back(replace(wake_of(row), seconds=_TRY_AGAIN_SECONDS))
+                return had_effect
             had_effect = True
             if hands.has_left(row.stream):
                 await self._rest(hands, row, is_full=False)

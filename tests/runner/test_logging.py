@@ -5,8 +5,11 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel
@@ -15,7 +18,9 @@ from steptrail import AgentBuilder, ContinuationCriteria, ErrorPolicy, HookType,
 from steptrail.broadcasting import AgentEventEnvelopeAdapter, BroadcastEnvelope, InProcessTransport
 from steptrail.continuation import CallableCriterion
 from steptrail.domain.json_value import JsonValue
+from steptrail.errors import ConfigurationError
 from steptrail.hooks import CallableHook
+from steptrail.interfaces.python.modules import load_module
 from steptrail.lifecycle import AgentExecutionStarted
 from steptrail.output import OutputContext, OutputRejected
 from steptrail.telemetry import Telemetry
@@ -230,6 +235,41 @@ async def test_what_a_mask_of_spans_raises_is_written_without_credentials(kept: 
         await trail.run(agent(call("careful"), "ok").build(), "go")
     failed = [text for text in kept.texts() if text.startswith("ERROR steptrail.telemetry spans of ")]
     assert failed
+    assert all("api_key=…" in text and "abcdef123456" not in text for text in failed)
+
+
+async def test_what_is_told_of_a_worker_and_what_ends_telemetry_raise_without_credentials(
+    kept: KeptLog, tmp_path: Path
+) -> None:
+    def leaks(*told: object) -> None:
+        raise ConnectionError(f"cannot tell of {len(told)}, api_key=abcdef123456")
+
+    class Leaking(SimpleSpanProcessor):
+        def shutdown(self) -> None:
+            leaks()
+
+    class Reader(InMemoryMetricReader):
+        def shutdown(self, timeout_millis: float = 30_000, **options: Any) -> None:
+            leaks()
+
+    telemetry = Telemetry(processor=Leaking(InMemorySpanExporter()), metrics=Reader())
+    other = AgentBuilder("other").with_model(ScriptedModel(["ok"])).build()
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
+        await trail.start(agent("ok").build(), "go")
+        async with asyncio.timeout(20), trail.work(other, on_left=leaks) as worker:
+            while not worker.left:
+                await asyncio.sleep(0.01)
+    code = tmp_path / "leaky_code.py"
+    code.write_text("raise ConnectionError('no settings, api_key=abcdef123456')")
+    with pytest.raises(ConfigurationError, match="api_key=…"):
+        load_module(str(code), "AGENT")
+    failed = [text for text in kept.texts() if "ConnectionError" in text]
+    assert {" ".join(text.split()[:4]) for text in failed} == {
+        "ERROR steptrail.runs what is",  # told of a session that is left
+        "ERROR steptrail.telemetry the processor",
+        "ERROR steptrail.telemetry the metric",
+        "WARNING steptrail.runs what was",  # named cannot be loaded
+    }
     assert all("api_key=…" in text and "abcdef123456" not in text for text in failed)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.domain.kernel.index_query import DUE_FIRST, IndexQuery
+from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import StoreUnavailable
 from steptrail.infrastructure.store import open_store
@@ -22,7 +23,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.harness.waiting_rows import WaitingRows
 from tests.runner.kit import agent_of
-from tests.trail.workers import ended, until
+from tests.trail.workers import Desk, ended, until
 from tests.views.test_plans import accesses
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
@@ -132,6 +133,36 @@ async def test_what_is_due_for_others_is_passed_by_and_asked_about_once(store_ur
         assert store.versions == asked
         assert set(told.values()) == {1}
         assert store.acquired.keys() == {"agent:one"}
+
+
+@pytest.mark.usefixtures("often")
+async def test_what_waits_for_a_place_of_its_tenant_is_read_once(tmp_path: Path) -> None:
+    class Read(Counted):
+        def __init__(self, store: EventStore) -> None:
+            super().__init__(store)
+            self.asked_of: Counter[str | None] = Counter()
+
+        def log(self, *, stream: str | None = None, **asked: Any) -> AsyncIterator[LogEntry]:
+            self.asked_of[stream] += 1
+            return self._store.log(stream=stream, **asked)
+
+        async def version(self, stream: str) -> int:
+            self.asked_of[stream] += 1
+            return await super().version(stream)
+
+    desk, store = Desk(), Read(open_store(f"sqlite:///{tmp_path / 'runs.db'}"))
+    desk.gate.clear()
+    async with ours(store) as trail, trail.work(desk.agent(), per_tenant=1) as worker:
+        for name in ("first", "second", "third"):
+            await trail.start(desk.agent(), "go", session=name, metadata={"tenant": "acme"})
+        await until(lambda: desk.inside == 1 and len(store.asked_of) == 3)
+        store.asked_of.clear()
+        seen = store.looks
+        await until(lambda: store.looks >= seen + 3)
+        assert store.asked_of.keys() <= set(worker.running)
+        desk.gate.set()
+        await ended(trail, "first", "second", "third")
+    assert desk.most == 1
 
 
 async def test_a_page_of_what_is_due_reads_no_more_than_the_page(store_url: str) -> None:

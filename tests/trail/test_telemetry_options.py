@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -14,7 +14,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from steptrail import Agent, AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
 from steptrail.errors import ConfigurationError
+from steptrail.infrastructure.telemetry import metrics
+from steptrail.interfaces.python import has_workers
 from steptrail.projections.telemetry import trace_id
+from steptrail.runtime.kernel.engine import EngineStatus
 from steptrail.telemetry import Telemetry
 from steptrail.testing import Reply, ScriptedModel, call
 from steptrail.tools import SubagentTool
@@ -23,6 +26,7 @@ from tests.flow.kit import World
 from tests.harness.otlp_receiver import OtlpReceiver
 from tests.runner.families import asks, boss, look, named
 from tests.trail.receivers import receiver as receiver
+from tests.trail.test_waking import Told
 from tests.unit.cli.command import Type
 from tests.unit.cli.conftest import typed as typed
 
@@ -123,6 +127,74 @@ async def test_a_reader_is_told_what_is_open_now_and_not_when_it_began() -> None
         assert await asyncio.to_thread(read) == {"steptrail.open": [({"steptrail.status": "pending"}, 1)]}
         # In the loop itself it cannot be looked up: what was seen last is told.
         assert read() == {"steptrail.open": [({"steptrail.status": "pending"}, 1)]}
+
+
+def gauges(reader: InMemoryMetricReader) -> dict[str, list[float]]:
+    data: Any = reader.get_metrics_data()
+    metrics = data.resource_metrics[0].scope_metrics[0].metrics if data is not None else ()
+    return {
+        each.name: [point.value for point in each.data.data_points]
+        for each in metrics
+        if each.name in {"steptrail.open", "steptrail.oldest_due"}
+    }
+
+
+async def test_what_is_open_is_told_while_an_engine_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Told):
+        async def status(self) -> EngineStatus:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr(has_workers, "_PATIENCE_SECONDS", 0.05)
+    reader = InMemoryMetricReader()
+    telemetry = Telemetry(processor=SimpleSpanProcessor(InMemorySpanExporter()), metrics=reader)
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry, engine=Away()) as trail:
+        await trail.start(desk("Hello."), "later", session="p")
+        told = await asyncio.to_thread(gauges, reader)
+    assert told["steptrail.open"] == [1]
+    assert told["steptrail.oldest_due"][0] > 0
+
+
+async def test_a_reader_waits_once_for_a_store_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    async def hangs(_: object) -> NoReturn:
+        nonlocal looks
+        looks += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(metrics, "open_counts", hangs)
+    monkeypatch.setattr(metrics, "_PATIENCE_SECONDS", 0.05)
+    reader = InMemoryMetricReader()
+    telemetry = Telemetry(processor=SimpleSpanProcessor(InMemorySpanExporter()), metrics=reader)
+    async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry):
+        await asyncio.to_thread(gauges, reader)
+        assert looks == 1
+
+
+async def test_what_another_process_did_between_is_told_by_that_one_alone(tmp_path: Path) -> None:
+    url, agent = f"sqlite:///{tmp_path / 'runs.db'}", desk("One.", "Two.", "Three.")
+    exporters, readers = [InMemorySpanExporter() for _ in range(2)], [InMemoryMetricReader() for _ in range(2)]
+
+    def runs(reader: InMemoryMetricReader) -> int:
+        data: Any = reader.get_metrics_data()
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics if data is not None else ()
+        return sum(point.value for each in metrics if each.name == "steptrail.runs" for point in each.data.data_points)
+
+    def opened(number: int) -> Any:
+        processor = SimpleSpanProcessor(exporters[number])
+        return Steptrail.open(url, telemetry=Telemetry(processor=processor, metrics=readers[number]))
+
+    async with opened(0) as first, opened(1) as second:
+        await first.run(agent, "1", session="s")
+        await second.session("s").send(agent, "2")
+        await first.session("s").send(agent, "3")
+        while sum(counted := [runs(reader) for reader in readers]) < 3:
+            await asyncio.sleep(0.01)
+        assert counted == [2, 1]
+    told = [[about(span)["steptrail.execution.id"] for span in kept(each)["invoke_agent desk"]] for each in exporters]
+    assert told == [["s:1", "s:3"], ["s:2"]]
 
 
 @pytest.mark.acceptance("8.8-5")

@@ -5,14 +5,16 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, tool
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.errors import ConfigurationError, MissingExtra, StoreUnavailable
+from steptrail.errors import ConfigurationError, MissingExtra, StoreFull, StoreUnavailable
 from steptrail.infrastructure.fleet import packages
 from steptrail.runtime.kernel import woken
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, Wake, WorkerReport
@@ -209,6 +211,28 @@ async def test_a_session_of_an_agent_that_nobody_has_is_left_once_and_waits_with
                 await asyncio.sleep(0.25)
     assert left == ["s"]
     assert caplog.text.count("left to a worker that has agent 'calc'") == 1
+
+
+async def test_a_session_that_the_store_refuses_comes_again_after_a_rest(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, agent, refused = Told(), agent_of(["Done."]).build(), list[str]()
+
+    async def full(stream: str, *given: object, **options: object) -> NoReturn:
+        refused.append(stream)
+        raise StoreFull("no space left")
+
+    async with Steptrail.open(url, engine=engine) as trail, trail.work(agent):
+        await trail.start(agent, "go", session="s")
+        wake = await engine.come("agent:s")
+        with monkeypatch.context() as patched:
+            patched.setattr(trail.store, "append", full)
+            await engine.work(wake)
+            assert refused == ["agent:s"]
+        again = replace(wake, seconds=1.0)
+        assert again in engine.wakes
+        await engine.work(again)
+        assert (await trail.session("s").state()).status is ExecutionStatus.COMPLETED
 
 
 @pytest.mark.acceptance("9.2-7")
