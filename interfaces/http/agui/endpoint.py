@@ -5,6 +5,7 @@ the answer follows the session, from wherever it stands, until it rests.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Self
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
 
+_log = logging.getLogger("steptrail")
+
 _STANDARD = AguiConfig()
 _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
 """For how long, and how often, to look again at a thread that somebody else has just begun to work on."""
@@ -65,7 +68,7 @@ class AguiApp(Closing):
         self._config, self._work, self._heartbeat = config, work, heartbeat
 
     async def __aenter__(self) -> Self:
-        """Begin to work, and return self."""
+        """Begin to work, and return self. Raises `StoreUnavailable` when the engine that wakes the worker is away."""
         await self._work.begin()
         return self
 
@@ -98,9 +101,9 @@ class AguiApp(Closing):
         request, given = await self._door.opened(scope, receive)
         if self._work.is_closing:
             raise RequestRefused(503, "the server is about to end: connect again")
-        await self._work.begin()
         until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         try:
+            await self._work.begin()
             while asyncio.get_running_loop().time() < until:
                 before = await self._look(given.thread_id)
                 # Asked at each look: a thread that there was not may be another's by now.
@@ -119,6 +122,7 @@ class AguiApp(Closing):
         except SessionNotFound:
             raise RequestRefused(404, "there is no such thread any more") from None
         except StoreError as error:
+            _log.warning("a request of AG-UI was refused, because the store or the engine is away: %s", error)
             raise RequestRefused(503, f"the store cannot be used now ({type(error).__name__})") from error
         raise RequestRefused(409, "this thread is being worked on: send it again")
 
@@ -164,7 +168,11 @@ class AguiApp(Closing):
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                await self._work.begin()
+                try:
+                    await self._work.begin()
+                except StoreError as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.aclose()

@@ -29,7 +29,7 @@ class EndpointWork:
             if concurrency
             else None
         )
-        self._has_begun, self._is_closing = False, False
+        self._has_begun, self._is_closing, self._beginning = False, False, asyncio.Lock()
         self._looking: defaultdict[str, set[Following]] = defaultdict(set)
         self._errors: dict[str, Exception] = {}
         self._ending = set[asyncio.Task[None]]()
@@ -40,18 +40,20 @@ class EndpointWork:
         return self._is_closing
 
     async def begin(self) -> None:
-        """Begin to carry on what is due. Safe to call twice."""
-        if self._worker is not None and not self._has_begun:
-            self._has_begun = True
-            await self._worker.__aenter__()
+        """Begin to carry on what is due. Safe to call twice. Raises `StoreUnavailable` when the engine is away."""
+        async with self._beginning:
+            if self._worker is not None and not (self._has_begun or self._is_closing):
+                await self._worker.__aenter__()
+                self._has_begun = True
 
     async def close(self) -> None:
         """End the streams, and leave what runs to other workers. Safe to call twice."""
         self._is_closing = True
         for following in [each for of_stream in self._looking.values() for each in of_stream]:
             await following.aclose()
-        if self._worker is not None and self._has_begun:
-            await self._worker.drain()
+        async with self._beginning:
+            if self._worker is not None and self._has_begun:
+                await self._worker.drain()
 
     @contextmanager
     def looking(self, state: AgentState, following: Following) -> Generator[None]:
