@@ -31,6 +31,7 @@ from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import watched
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.http.heartbeats import with_beats
+from steptrail.interfaces.http.sse import End, event_source
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
@@ -96,8 +97,6 @@ class AguiApp(Closing):
         await answer(scope, receive, send)
 
     async def _answer(self, scope: "Scope", receive: "Receive") -> "Response":
-        from starlette.responses import StreamingResponse
-
         request, given = await self._door.opened(scope, receive)
         if self._work.is_closing:
             raise RequestRefused(503, "the server is about to end: connect again")
@@ -109,12 +108,9 @@ class AguiApp(Closing):
                 # Asked at each look: a thread that there was not may be another's by now.
                 caller = await self._door.caller(request, given)
                 try:
-                    asked = await self._begin(given, before, caller)
+                    return await self._begin(given, before, caller)
                 except _LookAgain:
                     await asyncio.sleep(_LOOK_SECONDS)
-                    continue
-                headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-                return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
         except CommandRejected as error:
             raise RequestRefused(409, str(error)) from error
         except (ConfigurationError, NotStorable) as error:
@@ -132,8 +128,8 @@ class AguiApp(Closing):
         except SessionNotFound:
             return initial(thread)
 
-    async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> AsyncGenerator[str]:
-        """Store what is asked for, and return the stream that follows it."""
+    async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> "Response":
+        """Store what is asked for, and return the answer that follows it."""
         is_known, state = before.phase is not Phase.ABSENT, before
         wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
         if wanted is not None:
@@ -157,8 +153,11 @@ class AguiApp(Closing):
             protocol_version=given.protocol_version,
             since=before,
         )
-        stream = watched(self._trail, fold, self._work, joins=is_known)
-        return _with_comments(stream, self._heartbeat)
+
+        def stream(end: End) -> AsyncGenerator[bytes]:
+            return _with_comments(watched(self._trail, fold, self._work, end, joins=is_known), self._heartbeat)
+
+        return event_source(stream)
 
     async def _has_grown(self, since: AgentState) -> bool:
         stream = self._trail.session(since.agent_id).stream_id
@@ -211,14 +210,14 @@ def agui_app(
     if is_flow(agent):
         hint = "show its runs with `steptrail.broadcasting.asgi.event_stream`"
         raise ConfigurationError(f"AG-UI is a conversation with an agent, and a workflow holds none: {hint}")
-    require_agui("agui_app", "starlette")
+    require_agui("agui_app", "sse-starlette", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
     work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)
     heartbeat = a_time(heartbeat_seconds, "heartbeat_seconds")
     return AguiApp(trail, agent, door, a_kind_of(AguiConfig, config, "config"), work=work, heartbeat=heartbeat)
 
 
-async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:
+async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[bytes]:
     """Yield the stream, with a comment, which clients pass over, wherever it is silent."""
     async for told in with_beats(stream, every):
-        yield _BEAT if told is None else told
+        yield (_BEAT if told is None else told).encode()

@@ -13,6 +13,7 @@ from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.http.sse import End
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.following import Following
@@ -56,13 +57,15 @@ class EndpointWork:
                 await self._worker.drain()
 
     @contextmanager
-    def looking(self, state: AgentState, following: Following) -> Generator[None]:
+    def looking(self, state: AgentState, following: Following, end: End) -> Generator[None]:
         """Have the iteration ended when the server ends, or when the session cannot be carried on here."""
         stream = _stream(state)
         self._looking[stream].add(following)
+        closing = asyncio.create_task(_close(following, end))
         try:
             yield
         finally:
+            closing.cancel()
             self._looking[stream].discard(following)
             if not self._looking[stream]:
                 del self._looking[stream]
@@ -83,6 +86,11 @@ class EndpointWork:
             ending = asyncio.ensure_future(following.aclose())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
+
+
+async def _close(following: Following, end: End) -> None:
+    await end()
+    await following.aclose()
 
 
 def _stream(state: AgentState) -> str:
