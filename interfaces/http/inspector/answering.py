@@ -22,6 +22,7 @@ from steptrail.interfaces.python.naming import name_of, stream_named
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
+from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -90,8 +91,8 @@ class Answering:
                 _log.warning("a page could not be made: %s", error)
                 said = self.masking.text(str(error))
                 return self.shown(request, "trouble.html", HTTPStatus.SERVICE_UNAVAILABLE, said=said)
-            except Exception:
-                _log.exception("a page could not be made")
+            except Exception as error:  # also of the user's functions, which say who may look and what is hidden
+                log_raised(_log, error, "a page could not be made", level=logging.ERROR)
                 said = "The page could not be made; the log of the inspector says why."
                 return self.shown(request, "trouble.html", HTTPStatus.INTERNAL_SERVER_ERROR, said=said)
 
