@@ -186,6 +186,21 @@ async def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_wer
         assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
 
 
+async def test_a_web_socket_is_refused_and_is_no_error_of_the_service() -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async with trail_of() as trail:
+        app = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana)
+        await app({"type": "websocket", "path": "/", "headers": []}, receive, send)
+    assert sent == ["websocket.close"]
+
+
 async def test_a_workflow_is_refused_with_a_word_about_what_shows_it() -> None:
     flow: Any = Workflow("w").noop("a").build()
     async with trail_of() as trail:

@@ -81,12 +81,14 @@ class AguiApp(Closing):
         """Serve a request."""
         from starlette.requests import ClientDisconnect
         from starlette.responses import JSONResponse
+        from starlette.websockets import WebSocketClose
 
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
-        if scope["type"] != "http":
-            raise ConfigurationError(f"AG-UI is spoken over HTTP, not {scope['type']}")
+        if scope["type"] == "websocket":  # AG-UI is spoken over HTTP: before it is accepted, this is a 403
+            await WebSocketClose()(scope, receive, send)
+            return
         answer: Response
         try:
             answer = await self._answer(scope, receive)
