@@ -72,7 +72,8 @@ async def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the
 
 
 @pytest.mark.parametrize(
-    "kind", ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain; application/json"]
+    "kind",
+    ["", "text/plain", "text/plain; application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
 )
 async def test_what_a_page_of_another_origin_can_send_unasked_is_refused(kind: str) -> None:
     async with trail_of() as trail:

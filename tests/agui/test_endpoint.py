@@ -451,11 +451,13 @@ class _AwayAtFirst(MischievousEngine):
 
 
 async def test_a_worker_whose_engine_was_away_at_first_begins_with_the_next_request() -> None:
-    async with Steptrail.open("sqlite:///:memory:", engine=_AwayAtFirst(Mischief())) as trail:
-        async with front(trail, agent_of(["Hi."]).build()) as page:
-            assert "cannot be used now (StoreUnavailable)" in await page.refused(503, user("hello"))
-            async with asyncio.timeout(60):
-                assert ending(await page.run(user("hello")))["outcome"] == {"type": "success"}
+    async with (
+        Steptrail.open("sqlite:///:memory:", engine=_AwayAtFirst(Mischief())) as trail,
+        front(trail, agent_of(["Hi."]).build()) as page,
+    ):
+        assert "cannot be used now (StoreUnavailable)" in await page.refused(503, user("hello"))
+        async with asyncio.timeout(60):
+            assert ending(await page.run(user("hello")))["outcome"] == {"type": "success"}
 
 
 async def served_by_itself(trail: Steptrail) -> list[dict[str, Any]]:

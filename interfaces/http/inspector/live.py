@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sse_starlette import ServerSentEvent
 
 BEAT_SECONDS: Final = 4.0
-"""So often a page is told that the line is alive, and looks, whatever hints come: that a process died is in no event."""
+"""So often a page is told that the line is alive, and looks, whatever it hears: that a process died is in no event."""
 _REST_SECONDS = 0.25
 _MOST_NAMED = 200
 """How many runs one hint names; of the others a page hears by the next beat."""
@@ -58,9 +58,7 @@ async def hints(
             while not is_over:
                 if now() >= beat_at:
                     beat_at = now() + BEAT_SECONDS
-                    yield ServerSentEvent(
-                        event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n"
-                    )
+                    yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
                 changed.clear()
                 position, grown = await store.grown(position)
                 named = await _named(store, access, grown)
