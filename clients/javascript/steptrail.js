@@ -43,6 +43,8 @@
 /** @typedef {import("../../docs/ui/steptrail-ui").ExecutionStatus} Status */
 
 const SLOWEST_MS = 30_000;
+/** The most that a timer of a browser can wait: 24 days. */
+const LONGEST_MS = 2 ** 31 - 1;
 /** The messages that are not stored. */
 const EPHEMERAL = new Set(["agent.stream.chunk", "agent.stream.lost", "flow.stream.chunk", "flow.stream.lost", "flow.node.progress"]);
 
@@ -368,8 +370,8 @@ class Followed {
     const body = JSON.parse(text);
     const type = body.event ?? body.type;
     const data = body.data ?? body.payload;
-    // Two heartbeats may be late before the line counts as dead.
-    if (type === `${this.kind}.heartbeat`) this.silenceMs = 3000 * data.every_seconds + 2000;
+    // Two heartbeats may be late before the line counts as dead. A timer for more than its most is over at once.
+    if (type === `${this.kind}.heartbeat`) this.silenceMs = Math.min(3000 * data.every_seconds + 2000, LONGEST_MS);
     this.#alive(line);
     if (type === `${this.kind}.heartbeat`) return;
     if (EPHEMERAL.has(type)) {

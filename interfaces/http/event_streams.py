@@ -28,13 +28,13 @@ from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text, 
 from steptrail.infrastructure.broadcast.settings import checked_broadcast_config
 from steptrail.interfaces.http.heartbeats import with_beats
 from steptrail.interfaces.http.session_messages import SessionMessages, place_after
+from steptrail.interfaces.http.sse import End, event_source
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, Place
 from steptrail.projections.ui import UiConfig, ui_conversation
 from steptrail.runtime.kernel.log_raised import log_raised
 
 if TYPE_CHECKING:
-    import anyio
     from sse_starlette import ServerSentEvent
     from starlette.applications import Starlette
     from starlette.requests import HTTPConnection, Request
@@ -49,9 +49,6 @@ A run of a workflow has a name that no session has, `flow:order-7`.
 
 _GOING_AWAY = 1001
 _FORBIDDEN = 1008
-_GRACE_SECONDS = 1
-_NEVER_SECONDS = 10 * 365 * 86_400
-"""Between the comments of the library: the heartbeats are ours, since browsers do not show comments to scripts."""
 _MOST_HEARD = 65_536
 """Bytes that a WebSocket may say to us, who do not listen."""
 _log = logging.getLogger("steptrail")
@@ -159,18 +156,8 @@ class _Endpoints:
 
     async def events(self, request: "Request") -> "Response":
         """Answer with Server-Sent Events."""
-        import anyio
-        from sse_starlette import EventSourceResponse
-
         messages = await self._messages(request)
-        closing = anyio.Event()
-        return EventSourceResponse(
-            self._sent(messages, closing),
-            sep="\n",
-            ping=_NEVER_SECONDS,
-            shutdown_event=closing,
-            shutdown_grace_period=_GRACE_SECONDS,
-        )
+        return event_source(lambda end: self._sent(messages, end))
 
     async def socket(self, websocket: "WebSocket") -> None:
         """Send the same over a WebSocket: each message is one text, and the client is not expected to send."""
@@ -210,19 +197,17 @@ class _Endpoints:
         shown = ui_flow(flow.id, history, self.ui)
         return Response(shown.to_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
-    async def _sent(self, messages: SessionMessages, closing: "anyio.Event") -> "AsyncGenerator[ServerSentEvent]":
+    async def _sent(self, messages: SessionMessages, end: End) -> "AsyncGenerator[ServerSentEvent]":
         from sse_starlette import ServerSentEvent
 
         yield ServerSentEvent(retry=round(self.retry * 1000), sep="\n")
-        async with aclosing(self._read(messages, closing.wait)) as envelopes:
+        async with aclosing(self._read(messages, end)) as envelopes:
             async for envelope in envelopes:
                 # Without an id a browser keeps the last one that it had, and so comes again with what is stored.
                 number = None if envelope.is_ephemeral else envelope.id
                 yield ServerSentEvent(data=envelope.to_json().decode(), id=number, sep="\n")
 
-    async def _read(
-        self, messages: SessionMessages, end: Callable[[], Awaitable[None]]
-    ) -> AsyncGenerator[BroadcastEnvelope]:
+    async def _read(self, messages: SessionMessages, end: End) -> AsyncGenerator[BroadcastEnvelope]:
         """Yield messages until `end` returns, and a heartbeat first and in every silence."""
         yield messages.heartbeat(self.heartbeat)
         async with aclosing(with_beats(_read(messages, end), self.heartbeat)) as read:
@@ -285,7 +270,7 @@ def _no(request: "Request", refused: Exception) -> "Response":
     return JSONResponse({"error": status.phrase.lower()}, status_code=status)
 
 
-async def _read(messages: SessionMessages, end: Callable[[], Awaitable[None]]) -> AsyncGenerator[BroadcastEnvelope]:
+async def _read(messages: SessionMessages, end: End) -> AsyncGenerator[BroadcastEnvelope]:
     """Yield messages until `end` returns. An error ends them too, and is logged: the client comes again."""
 
     async def close() -> None:

@@ -22,7 +22,8 @@ class Slow:
 
     def __init__(self, *pieces: bytes, **headers: str) -> None:
         self._pieces, self.asked_for = list(pieces), 0
-        encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        said = {"content_type": "application/json"} | headers
+        encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in said.items()]
         self.scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": encoded}
 
     async def receive(self) -> dict[str, Any]:
@@ -68,6 +69,20 @@ async def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the
             page.http.headers["authorization"] = "ana"
             await page.run(user("hello"))
             assert asked == ["t"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["", "text/plain", "text/plain; application/json", "application/x-www-form-urlencoded", "multipart/form-data"],
+)
+async def test_what_a_page_of_another_origin_can_send_unasked_is_refused(kind: str) -> None:
+    async with trail_of() as trail:
+        app = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana)
+        sent = Slow(b"{}", content_type=kind)
+        assert (await sent.status(app), sent.asked_for) == (415, 0)
+        async with front(trail, agent_of(["Hi."]).build(), app=app) as page:
+            page.http.headers["content-type"] = "Application/JSON; charset=utf-8"
+            await page.run(user("hello"))
 
 
 async def test_a_body_is_never_read_beyond_its_limit() -> None:
@@ -153,7 +168,7 @@ async def test_who_is_not_known_is_refused_and_what_was_sent_is_not_repeated() -
         async with front(trail, agent, app=agui_app(trail, agent, authorize=nobody)) as page:
             assert await page.refused(403, user("hello")) == "this thread is not yours"
         async with front(trail, agent) as page:
-            answered = await page.http.post("/", content=json.dumps({"threadId": {"k": MARK}}))
+            answered = await page.http.post("/", json={"threadId": {"k": MARK}})
             assert answered.status_code == 422
             assert MARK not in answered.text
             assert (await page.http.get("/")).status_code == 405
@@ -170,6 +185,21 @@ async def test_arguments_in_a_history_that_cannot_be_stored_are_kept_as_they_wer
         assert (await page.post(asked, user("hello"))).status_code == 200
         (asking, *_) = (await trail.session("t").state()).messages
         assert [(each.arguments, each.raw) for each in asking.tool_calls] == [(None, arguments)]
+
+
+async def test_a_web_socket_is_refused_and_is_no_error_of_the_service() -> None:
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    async with trail_of() as trail:
+        app = agui_app(trail, agent_of(["Hi."]).build(), authorize=ana)
+        await app({"type": "websocket", "path": "/", "headers": []}, receive, send)
+    assert sent == ["websocket.close"]
 
 
 async def test_a_workflow_is_refused_with_a_word_about_what_shows_it() -> None:

@@ -14,13 +14,14 @@ from steptrail.agui import AguiCaller, AguiConfig, AguiFold, agui_app
 from steptrail.domain.agent.evolve import initial
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.usage import Usage
-from steptrail.errors import ConfigurationError, MissingExtra
+from steptrail.errors import ConfigurationError, MissingExtra, StoreUnavailable
 from steptrail.events import ExecutionStarted
 from steptrail.messages import ReasoningPart, TextPart
 from steptrail.models import FinishReason, ModelReply
 from steptrail.testing import Reply, ScriptedModel, call, calls
 from steptrail.tools import ApprovalRule, SubagentTool
 from tests.agui.pages import Front, Gate, ana, asking, at_rest, ending, front, no, user, yes
+from tests.harness.mischievous_engine import Mischief, MischievousEngine
 from tests.runner.kit import Crash, HandClock, again_on, agent_of, crash_at, trail_of
 
 MARK = "hunter2"
@@ -428,26 +429,62 @@ async def test_a_stream_that_is_silent_has_a_heartbeat_in_it() -> None:
                 agui_app(trail, agent, authorize=ana, heartbeat_seconds=never)
 
 
-async def test_a_store_that_is_gone_is_said_without_its_place() -> None:
+async def test_a_store_that_is_gone_is_said_without_its_place_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     trail = trail_of()
     async with front(trail, agent_of(["Hi."]).build()) as page:
         await trail.close()
         assert "cannot be used now (StoreUnavailable)" in await page.refused(503, user("hello"))
+    assert "is closed" in caplog.text
 
 
-async def test_served_by_itself_it_ends_with_the_server() -> None:
-    sent: list[str] = []
+class _AwayAtFirst(MischievousEngine):
+    """An engine whose server is away when somebody asks for the first time."""
+
+    is_there = False
+
+    async def open(self) -> None:
+        is_there, self.is_there = self.is_there, True
+        if not is_there:
+            raise StoreUnavailable("the server of the engine is away")
+
+
+async def test_a_worker_whose_engine_was_away_at_first_begins_with_the_next_request() -> None:
+    async with (
+        Steptrail.open("sqlite:///:memory:", engine=_AwayAtFirst(Mischief())) as trail,
+        front(trail, agent_of(["Hi."]).build()) as page,
+    ):
+        assert "cannot be used now (StoreUnavailable)" in await page.refused(503, user("hello"))
+        async with asyncio.timeout(60):
+            assert ending(await page.run(user("hello")))["outcome"] == {"type": "success"}
+
+
+async def served_by_itself(trail: Steptrail) -> list[dict[str, Any]]:
+    """Return what the endpoint says to a server that begins and ends."""
+    sent: list[dict[str, Any]] = []
     coming = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
 
     async def receive() -> Any:
         return coming.pop(0)
 
     async def send(message: Any) -> None:
-        sent.append(message["type"])
+        sent.append(message)
 
+    await agui_app(trail, agent_of([]).build(), authorize=ana)({"type": "lifespan"}, receive, send)
+    return sent
+
+
+async def test_served_by_itself_it_ends_with_the_server() -> None:
     async with trail_of() as trail:
-        await agui_app(trail, agent_of([]).build(), authorize=ana)({"type": "lifespan"}, receive, send)
-    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+        told = await served_by_itself(trail)
+    assert [each["type"] for each in told] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def test_a_server_is_told_that_its_endpoint_cannot_begin() -> None:
+    async with Steptrail.open("sqlite:///:memory:", engine=_AwayAtFirst(Mischief())) as trail:
+        told = await served_by_itself(trail)
+    assert told == [{"type": "lifespan.startup.failed", "message": "the server of the engine is away"}]
 
 
 def test_without_the_packages_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ class Place:
     folder: Path
     url: str
     client: str
+    process: "subprocess.Popen[bytes]"
 
     @contextmanager
     def tab(self, thread: str) -> Generator[Tab]:
@@ -115,7 +116,7 @@ def serving(folder: Path, client: str = "1.0", name: str = "server", store: str 
         while (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
             assert process.poll() is None, log.read_text()
             time.sleep(0.02)
-        yield Place(folder, found[1], client)
+        yield Place(folder, found[1], client, process)
     finally:
         process.send_signal(KILL)
         process.wait()

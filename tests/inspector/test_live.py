@@ -1,8 +1,10 @@
 """Open pages are told what has grown, and ask again for no more than that."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,27 @@ async def test_a_silent_line_beats_and_ends_with_the_store(tmp_path: Path, monke
         assert [(await told(source))[0] for _ in range(3)] == ["beat"] * 3
         await trail.close()
         assert [each async for each in source][1:] == []
+
+
+@pytest.mark.parametrize("access", [Access(), Access(tenant="acme")])
+async def test_a_line_beats_however_much_is_stored_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, access: Access
+) -> None:
+    monkeypatch.setattr(live, "BEAT_SECONDS", 0.5)
+
+    async def busy() -> None:
+        for number in count():
+            await trail.run(desk("One."), "Hi", session=f"busy-{number}", metadata={"tenant": "other"})
+
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        writing = asyncio.create_task(busy())
+        async with asyncio.timeout(30), aclosing(hints(trail.store, access, None)) as source:
+            heard = [(await told(source))[0]]
+            while heard.count("beat") < 3:
+                heard.append((await told(source))[0])
+        writing.cancel()
+        await asyncio.wait({writing})
+    assert (None in heard) is (access.tenant is None)
 
 
 async def test_a_page_that_has_not_changed_is_not_sent_again(opened: Opened) -> None:

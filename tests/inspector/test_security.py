@@ -48,6 +48,18 @@ async def test_anything_but_an_access_is_a_no(opened: Opened, answer: Any) -> No
         assert (await client.get("/runs")).status_code == 404
 
 
+async def test_the_log_tells_no_credential_of_an_authorize_that_fails(
+    opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(request: object) -> Access:
+        raise ConnectionError("the users are away, api_key=abcdef123456")
+
+    async with opened(authorize=fails) as client:
+        assert (await client.get("/")).status_code == 500
+    assert "the users are away, api_key=…" in caplog.text
+    assert "abcdef123456" not in caplog.text
+
+
 async def test_what_authorize_raises_for_http_is_the_answer(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
     def authorize(request: object) -> Access:
         raise HTTPException(401, "Who are you?", {"www-authenticate": "Basic"})

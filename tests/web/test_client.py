@@ -122,6 +122,19 @@ def test_a_web_socket_that_is_refused_is_tried_ever_more_slowly_and_the_page_is_
     assert said == {"waits": [2000, 4000, 8000, 16_000, 30_000, 30_000], "refused": "the WebSocket was not opened"}
 
 
+def test_a_server_without_heartbeats_for_years_has_a_line_that_stays() -> None:
+    said = played("""
+      const longest = 2 ** 31 - 1, wait = globalThis.setTimeout;
+      globalThis.setTimeout = (work, ms) => wait(work, ms > longest ? 1 : ms);  // as browsers and Node have it
+      follow({ fetch: answering(open) });
+      await settled();
+      say({ event: "agent.heartbeat", sequence: "0.0", previous: null, data: { every_seconds: 1e8 } });
+      await settled();
+      const said = { asked, connected: views.at(-1).connected };
+    """)
+    assert said == {"asked": ["3"], "connected": True}
+
+
 def test_an_error_of_the_page_is_told_and_ends_nothing() -> None:
     said = played("""
       let seen = 0;

@@ -56,6 +56,6 @@ class AguiCaller:
 
 def require_agui(feature: str, *packages: str) -> None:
     """Raise `MissingExtra` unless the protocol's package and these are installed."""
-    for module, package in (("ag_ui", "ag-ui-protocol"), *((each, each) for each in packages)):
+    for module, package in (("ag_ui", "ag-ui-protocol"), *((each.replace("-", "_"), each) for each in packages)):
         if importlib.util.find_spec(module) is None:
             raise MissingExtra(feature, "agui", package)

@@ -56,6 +56,9 @@ class Door:
             said = self.authenticate(HTTPConnection(scope))
             if (await said if inspect.isawaitable(said) else said) is not True:
                 raise RequestRefused(401, "say who you are")
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            # A page of any origin can send all else with its user's cookies, and no browser asks us before.
+            raise RequestRefused(415, "post it as application/json")
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > self.max_body_bytes:
             raise self._too_much()

@@ -5,6 +5,7 @@ the answer follows the session, from wherever it stands, until it rests.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Self
 
@@ -30,6 +31,7 @@ from steptrail.interfaces.http.agui.requests import requested
 from steptrail.interfaces.http.agui.watching import watched
 from steptrail.interfaces.http.agui.work import EndpointWork
 from steptrail.interfaces.http.heartbeats import with_beats
+from steptrail.interfaces.http.sse import End, event_source
 from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from ag_ui.core import RunAgentInput
     from starlette.responses import Response
     from starlette.types import Receive, Scope, Send
+
+_log = logging.getLogger("steptrail")
 
 _STANDARD = AguiConfig()
 _PATIENCE_SECONDS, _LOOK_SECONDS = 5.0, 0.05
@@ -65,7 +69,7 @@ class AguiApp(Closing):
         self._config, self._work, self._heartbeat = config, work, heartbeat
 
     async def __aenter__(self) -> Self:
-        """Begin to work, and return self."""
+        """Begin to work, and return self. Raises `StoreUnavailable` when the engine that wakes the worker is away."""
         await self._work.begin()
         return self
 
@@ -77,12 +81,14 @@ class AguiApp(Closing):
         """Serve a request."""
         from starlette.requests import ClientDisconnect
         from starlette.responses import JSONResponse
+        from starlette.websockets import WebSocketClose
 
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
             return
-        if scope["type"] != "http":
-            raise ConfigurationError(f"AG-UI is spoken over HTTP, not {scope['type']}")
+        if scope["type"] == "websocket":  # AG-UI is spoken over HTTP: before it is accepted, this is a 403
+            await WebSocketClose()(scope, receive, send)
+            return
         answer: Response
         try:
             answer = await self._answer(scope, receive)
@@ -93,25 +99,20 @@ class AguiApp(Closing):
         await answer(scope, receive, send)
 
     async def _answer(self, scope: "Scope", receive: "Receive") -> "Response":
-        from starlette.responses import StreamingResponse
-
         request, given = await self._door.opened(scope, receive)
         if self._work.is_closing:
             raise RequestRefused(503, "the server is about to end: connect again")
-        await self._work.begin()
         until = asyncio.get_running_loop().time() + _PATIENCE_SECONDS
         try:
+            await self._work.begin()
             while asyncio.get_running_loop().time() < until:
                 before = await self._look(given.thread_id)
                 # Asked at each look: a thread that there was not may be another's by now.
                 caller = await self._door.caller(request, given)
                 try:
-                    asked = await self._begin(given, before, caller)
+                    return await self._begin(given, before, caller)
                 except _LookAgain:
                     await asyncio.sleep(_LOOK_SECONDS)
-                    continue
-                headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-                return StreamingResponse(asked, media_type="text/event-stream", headers=headers)
         except CommandRejected as error:
             raise RequestRefused(409, str(error)) from error
         except (ConfigurationError, NotStorable) as error:
@@ -119,6 +120,7 @@ class AguiApp(Closing):
         except SessionNotFound:
             raise RequestRefused(404, "there is no such thread any more") from None
         except StoreError as error:
+            _log.warning("a request of AG-UI was refused, because the store or the engine is away: %s", error)
             raise RequestRefused(503, f"the store cannot be used now ({type(error).__name__})") from error
         raise RequestRefused(409, "this thread is being worked on: send it again")
 
@@ -128,8 +130,8 @@ class AguiApp(Closing):
         except SessionNotFound:
             return initial(thread)
 
-    async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> AsyncGenerator[str]:
-        """Store what is asked for, and return the stream that follows it."""
+    async def _begin(self, given: "RunAgentInput", before: AgentState, caller: AguiCaller) -> "Response":
+        """Store what is asked for, and return the answer that follows it."""
         is_known, state = before.phase is not Phase.ABSENT, before
         wanted = await requested(self._trail, self._agent, before, given, caller, most=self._door.max_history)
         if wanted is not None:
@@ -153,8 +155,11 @@ class AguiApp(Closing):
             protocol_version=given.protocol_version,
             since=before,
         )
-        stream = watched(self._trail, fold, self._work, joins=is_known)
-        return _with_comments(stream, self._heartbeat)
+
+        def stream(end: End) -> AsyncGenerator[bytes]:
+            return _with_comments(watched(self._trail, fold, self._work, end, joins=is_known), self._heartbeat)
+
+        return event_source(stream)
 
     async def _has_grown(self, since: AgentState) -> bool:
         stream = self._trail.session(since.agent_id).stream_id
@@ -164,7 +169,11 @@ class AguiApp(Closing):
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                await self._work.begin()
+                try:
+                    await self._work.begin()
+                except StoreError as error:
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.aclose()
@@ -203,14 +212,14 @@ def agui_app(
     if is_flow(agent):
         hint = "show its runs with `steptrail.broadcasting.asgi.event_stream`"
         raise ConfigurationError(f"AG-UI is a conversation with an agent, and a workflow holds none: {hint}")
-    require_agui("agui_app", "starlette")
+    require_agui("agui_app", "sse-starlette", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
     work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)
     heartbeat = a_time(heartbeat_seconds, "heartbeat_seconds")
     return AguiApp(trail, agent, door, a_kind_of(AguiConfig, config, "config"), work=work, heartbeat=heartbeat)
 
 
-async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[str]:
+async def _with_comments(stream: AsyncGenerator[str], every: float) -> AsyncGenerator[bytes]:
     """Yield the stream, with a comment, which clients pass over, wherever it is silent."""
     async for told in with_beats(stream, every):
-        yield _BEAT if told is None else told
+        yield (_BEAT if told is None else told).encode()

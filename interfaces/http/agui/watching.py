@@ -9,6 +9,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.interfaces.http.agui.fold import AguiFold
 from steptrail.interfaces.http.agui.work import EndpointWork
+from steptrail.interfaces.http.sse import End
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.lists import is_due
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("steptrail")
 
 
-async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins: bool) -> AsyncGenerator[str]:
-    """Yield the run as Server-Sent Events, to its last one."""
+async def watched(
+    trail: Steptrail, fold: AguiFold, work: EndpointWork, end: End, *, joins: bool
+) -> AsyncGenerator[str]:
+    """Yield the run as Server-Sent Events, to its last one, which comes at once when `end` returns."""
     from ag_ui.encoder import EventEncoder
 
     encode = EventEncoder().encode
@@ -32,7 +35,7 @@ async def watched(trail: Steptrail, fold: AguiFold, work: EndpointWork, *, joins
         for event in fold.begin(joins=joins):
             yield encode(event)
         async with session.follow(after=fold.state.version, forever=True) as following:
-            with work.looking(fold.state, following):
+            with work.looking(fold.state, following, end):
                 async for event in _until_it_rests(trail, fold, work, following):
                     yield encode(event)
         last = [encode(event) for event in await _last(trail, fold, work)]

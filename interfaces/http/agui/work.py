@@ -13,6 +13,7 @@ from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.http.sse import End
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.kernel.following import Following
@@ -29,7 +30,7 @@ class EndpointWork:
             if concurrency
             else None
         )
-        self._has_begun, self._is_closing = False, False
+        self._has_begun, self._is_closing, self._beginning = False, False, asyncio.Lock()
         self._looking: defaultdict[str, set[Following]] = defaultdict(set)
         self._errors: dict[str, Exception] = {}
         self._ending = set[asyncio.Task[None]]()
@@ -40,27 +41,31 @@ class EndpointWork:
         return self._is_closing
 
     async def begin(self) -> None:
-        """Begin to carry on what is due. Safe to call twice."""
-        if self._worker is not None and not self._has_begun:
-            self._has_begun = True
-            await self._worker.__aenter__()
+        """Begin to carry on what is due. Safe to call twice. Raises `StoreUnavailable` when the engine is away."""
+        async with self._beginning:
+            if self._worker is not None and not (self._has_begun or self._is_closing):
+                await self._worker.__aenter__()
+                self._has_begun = True
 
     async def close(self) -> None:
         """End the streams, and leave what runs to other workers. Safe to call twice."""
         self._is_closing = True
         for following in [each for of_stream in self._looking.values() for each in of_stream]:
             await following.aclose()
-        if self._worker is not None and self._has_begun:
-            await self._worker.drain()
+        async with self._beginning:
+            if self._worker is not None and self._has_begun:
+                await self._worker.drain()
 
     @contextmanager
-    def looking(self, state: AgentState, following: Following) -> Generator[None]:
+    def looking(self, state: AgentState, following: Following, end: End) -> Generator[None]:
         """Have the iteration ended when the server ends, or when the session cannot be carried on here."""
         stream = _stream(state)
         self._looking[stream].add(following)
+        closing = asyncio.create_task(_close(following, end))
         try:
             yield
         finally:
+            closing.cancel()
             self._looking[stream].discard(following)
             if not self._looking[stream]:
                 del self._looking[stream]
@@ -81,6 +86,11 @@ class EndpointWork:
             ending = asyncio.ensure_future(following.aclose())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
+
+
+async def _close(following: Following, end: End) -> None:
+    await end()
+    await following.aclose()
 
 
 def _stream(state: AgentState) -> str:

@@ -91,7 +91,7 @@ class Answering:
                 _log.warning("a page could not be made: %s", error)
                 said = self.masking.text(str(error))
                 return self.shown(request, "trouble.html", HTTPStatus.SERVICE_UNAVAILABLE, said=said)
-            except Exception as error:
+            except Exception as error:  # also of the user's functions, which say who may look and what is hidden
                 log_raised(_log, error, "a page could not be made", level=logging.ERROR)
                 said = "The page could not be made; the log of the inspector says why."
                 return self.shown(request, "trouble.html", HTTPStatus.INTERNAL_SERVER_ERROR, said=said)

@@ -7,6 +7,7 @@ log, so a browser that comes again is told in one hint what it has missed.
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from steptrail.domain.errors import StoreError
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
     from sse_starlette import ServerSentEvent
 
 BEAT_SECONDS: Final = 4.0
-"""After so long a silence a page is told that the line is alive, and looks: that a process died is in no event."""
+"""So often a page is told that the line is alive, and looks, whatever it hears: that a process died is in no event."""
 _REST_SECONDS = 0.25
 _MOST_NAMED = 200
-"""How many runs one hint names."""
+"""How many runs one hint names; of the others a page hears by the next beat."""
 
 
 async def hints(
     store: EventStore, access: Access, after: int | None, end: Callable[[], Awaitable[None]] | None = None
 ) -> "AsyncGenerator[ServerSentEvent]":
-    """Yield hints of what has grown after a position, or after now; and a beat first and in each silence.
+    """Yield hints of what has grown after a position, or after now; and a beat first and every few seconds.
 
     Ends when `end` returns, and when the store fails or is closed: a browser comes again by itself.
     """
     from sse_starlette import ServerSentEvent
 
-    changed, is_over = asyncio.Event(), False
+    changed, is_over, now = asyncio.Event(), False, asyncio.get_running_loop().time
 
     def over(error: Exception | None) -> None:
         nonlocal is_over
@@ -53,20 +54,22 @@ async def hints(
             last = await store.last_position()
             # A position that the log has not come to is that of another store.
             position = last if after is None or after > last else after
-            yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
+            beat_at = now()
             while not is_over:
+                if now() >= beat_at:
+                    beat_at = now() + BEAT_SECONDS
+                    yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
                 changed.clear()
                 position, grown = await store.grown(position)
                 named = await _named(store, access, grown)
                 if named:
                     said = json.dumps({"streams": named}, separators=(",", ":"))
                     yield ServerSentEvent(data=said, id=str(position), sep="\n")
+                if grown:
                     await asyncio.sleep(_REST_SECONDS)
-                try:
-                    async with asyncio.timeout(BEAT_SECONDS):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(beat_at):
                         await changed.wait()
-                except TimeoutError:
-                    yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), sep="\n")
         finally:
             if ending is not None:
                 ending.cancel()

@@ -8,13 +8,11 @@ from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.answering import Answering, NotThere, number_of
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
+from steptrail.interfaces.http.sse import event_source
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
-
-_NEVER_SECONDS = 10 * 365 * 86_400
-"""Between the comments of the library: beats are hints of ours, which scripts can hear."""
 
 
 class Pages(Answering):
@@ -22,18 +20,8 @@ class Pages(Answering):
 
     async def live(self, request: "Request", access: Access) -> "Response":
         """Answer with hints of what has grown."""
-        import anyio
-        from sse_starlette import EventSourceResponse
-
         after = number_of(request.headers.get("last-event-id", ""))
-        closing = anyio.Event()
-        return EventSourceResponse(
-            hints(self.trail.store, access, after, closing.wait),
-            sep="\n",
-            ping=_NEVER_SECONDS,
-            shutdown_event=closing,
-            shutdown_grace_period=1,
-        )
+        return event_source(lambda end: hints(self.trail.store, access, after, end))
 
     async def overview(self, request: "Request", access: Access) -> "Response":
         """Answer with what needs somebody, and the newest runs."""
