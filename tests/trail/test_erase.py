@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -52,7 +53,8 @@ async def test_an_erased_session_is_gone_and_says_who_erased_it_when_and_why(sto
         assert await trail.erasure("s1") == erasure
         assert await trail.erasure("s2") is None
         session = trail.session("s1")
-        for ask in (session.state, session.events, session.history, session.why, session.result):
+        tree = partial(trail.tree, "s1")
+        for ask in (session.state, session.events, session.history, session.why, session.result, tree):
             with pytest.raises(SessionErased, match="'s1' was erased by ana on 20") as caught:
                 await ask()
             assert (caught.value.by, caught.value.at) == ("ana", erasure.at)
