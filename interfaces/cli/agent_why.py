@@ -6,7 +6,7 @@ from steptrail.domain.tools import result_text
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, is_option, why_of
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
-from steptrail.projections.rendering import error_lines, many, owner_text, since_text, wait_texts
+from steptrail.projections.rendering import after_step, error_lines, many, owner_text, since_text, wait_texts
 
 _MOST_OF_A_CONTEXT = 300
 
@@ -71,8 +71,7 @@ def _print(output: Output, explained: AgentExplanation, store: str | None) -> No
     output.line()
     output.line(f"spent       {_spent(explained)}")
     for stop in explained.shadow_stops:
-        after = f"after step {stop.step}" if stop.step else "before the first step"
-        said = f"{stop.vote.criterion_class} would have stopped it {after}: {stop.vote.reason}"
+        said = f"{stop.vote.criterion_class} would have stopped it {after_step(stop.step)}: {stop.vote.reason}"
         output.line(f"in shadow   {one_line(said)}")
 
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
@@ -11,7 +10,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, age, amount, prefix, store_of, who
+from steptrail.interfaces.cli.parser import Commands, a_path, age, amount, prefix, store_of, who
 from steptrail.interfaces.python.archive import Archived, unarchived
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -36,11 +35,11 @@ def register(commands: Commands) -> None:
     retain.add_argument("--by", type=who, default="retention", help="who erases, for the record (default: retention)")
     retain.add_argument("--reason", help="why, for the record (default: the age)")
     retain.add_argument("--dry-run", action="store_true", help="only say what would be erased: so it is without --yes")
-    retain.add_argument("--archive", metavar="DIR", type=Path, help="first write each to a file in DIR, and prove that")
+    retain.add_argument("--archive", metavar="DIR", type=a_path, help="first write each to a file in DIR, and prove that")
     retain.add_argument("--yes", action="store_true", help="erase them")
 
     unarchive = commands.add("unarchive", _unarchive, "Put sessions that `retain --archive` wrote into another store.")
-    unarchive.add_argument("files", metavar="FILE", type=Path, nargs="+")
+    unarchive.add_argument("files", metavar="FILE", type=a_path, nargs="+")
     unarchive.add_argument(
         "--check", action="store_true", help="only prove them, also against the store they come from"
     )

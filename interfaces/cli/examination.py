@@ -105,6 +105,8 @@ async def _examine_past(
         async for records, _ in pages(kind.machine, store, past.stream, at=past.version):
             refolding.has_past(records)
         return
+    if await store.erasure(stream) is not None:
+        return  # with its past, since it was looked at
     ending = "has changed" if digest else "is not there"
     what = f"it goes on from event {past.version} of {past.stream}, which {ending}"
     seen.add("forks", stream, what, position=1, type_name=first.TYPE)

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, cast
 
 import orjson
@@ -168,6 +169,13 @@ def prefix(text: str) -> str:
     if not text or text.endswith(":"):
         raise argparse.ArgumentTypeError("the id is empty")
     return text
+
+
+def a_path(text: str) -> Path:
+    """Read a path. An empty text, such as a variable that is not set, would be the present folder, and is refused."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def who(text: str) -> str:

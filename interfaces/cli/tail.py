@@ -5,6 +5,7 @@ import asyncio
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.kinds import summary_of
@@ -57,6 +58,8 @@ async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
                 number = entry.position if session is None else entry.record.version
                 if number > after:
                     _print(output, number, entry)
+                if session is not None and isinstance(entry.record.event, Erased):
+                    await trail.check_not_erased(session)  # nothing comes after this
                 if output.is_gone:
                     return
 

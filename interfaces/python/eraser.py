@@ -88,6 +88,8 @@ class Eraser:
 
             if not isinstance(archive, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"`archive` is a folder, not {type(archive).__name__}")
+            if archive == "":
+                raise ConfigurationError("`archive` is a folder, not an empty text")
             with loading("archives"):
                 from steptrail.interfaces.python.archive import archive_streams
 

@@ -3,6 +3,7 @@
 A file is JSON lines: a header that says what it is and what it cannot hold, then every record as it is stored.
 """
 
+import errno
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -116,6 +117,8 @@ def written(header: Mapping[str, object], records: Iterable[Recorded[Event]]) ->
 def save_lines(path: Path | str, lines: Iterable[bytes]) -> None:
     """Write a file, and the folders above it that are not there. A file in its place is replaced."""
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder: name a file in it", str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f"{target.name}.new")
     try:

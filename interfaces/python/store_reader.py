@@ -69,10 +69,12 @@ class StoreReader:
     async def tree(self, name: str) -> RunTree:
         """Return a session, or another run by its name, with everything that was begun for it, and the bill of each.
 
-        One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound`.
+        One with a record that cannot be read says so in its `damage`. Raises `SessionNotFound` and `SessionErased`.
         """
-        tree = await tree_of(self._env.store, stream_named(name))
+        stream = stream_named(name)
+        tree = await tree_of(self._env.store, stream)
         if tree is None:
+            await self._env.store.head(stream)  # raises for one that was erased
             raise SessionNotFound(name)
         return tree
 

@@ -276,7 +276,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
     async def _has_begun_since(self, ended_at: int | None, stream: str) -> bool:
         """Tell whether the newest run of a stream below began after the run of this one had ended: by hand."""
-        with suppress(CommandRejected, StoreError):  # of an unknown kind; what cannot be read now is not stopped either
+        # One that was erased, one of an unknown kind; and what cannot be read now is not stopped either.
+        with suppress(SessionNotFound, CommandRejected, StoreError):
             below = self._below(stream)
             began_at, _ = below.machine.control.began_and_ended((await below.journal()).committed)
             return ended_at is not None and began_at is not None and began_at > ended_at

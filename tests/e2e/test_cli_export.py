@@ -122,6 +122,8 @@ def test_given_an_agent_that_decides_otherwise_then_the_written_test_fails(
         (["--as-test", "--agent", "shop.py", "--out", "test_x.jsonl"], "is no test file"),
         (["--as-test", "--agent", "shop.py", "--out", "shop.py"], "shop.py is there already"),
         (["--out", "shop.py/x.jsonl"], "cannot be written"),
+        (["--out", ""], "argument --out: the path is empty"),
+        (["--out", "."], ". cannot be written: it is a folder: name a file in it"),
     ],
 )
 def test_given_what_cannot_be_meant_then_export_refuses_in_one_line(sold: Cli, words: list[str], why: str) -> None:

@@ -220,6 +220,17 @@ def test_given_a_follower_of_one_session_then_it_sees_nothing_else(cli: Cli) -> 
     assert out_of(follower)[0] == 0
 
 
+def test_given_a_follower_of_one_session_when_it_is_erased_then_it_says_so_and_ends(cli: Cli) -> None:
+    cli("run", "agents.py", "hi", "--id", "s0")
+    follower = cli.start("tail", "s0", "-f")
+    until(follower, "execution.finished.v1")
+    cli("erase", "s0", "--by", "ana", "--reason", "asked to")
+    code, out, err = out_of(follower)
+    assert (code, out.count("\n")) == (2, 1)
+    assert "stream.erased.v1" in out
+    assert err.startswith("steptrail: session 's0' was erased by ana on ")
+
+
 def test_given_a_reader_that_went_away_then_reading_is_quiet(cli: Cli) -> None:
     cli("run", "agents.py", "hi", "--id", "s0")
     follower = cli.start("tail", "-f")

@@ -44,6 +44,8 @@ def refused(done: Done) -> str:
         (["run", "agents.py", "hi", "--id", "a b"], "'a b' cannot be a session id"),
         (["run", "agents.py", "hi", "--id", ""], "'' cannot be a session id"),
         (["stop", ""], "the id is empty"),
+        (["retain", "--older-than", "1d", "--archive", "", "--yes"], "argument --archive: the path is empty"),
+        (["flow", "draw", "flow:r1", "--out", ""], "argument -o/--out: the path is empty"),
         (["run", "none.py", "hi"], "there is no agent file none.py"),
         (["run", "agents.py:nobody", "hi"], "agents.py has no 'nobody': give agents.py:agent or"),
         (["run", "agents.py:number", "hi"], "agents.py:number is an object of type int: it has to be an Agent"),

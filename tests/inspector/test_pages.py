@@ -16,6 +16,7 @@ from steptrail.workflow import Envelope, Workflow
 from tests.harness.hands import change_by_hand
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import HOSTILE, desk
+from tests.runner.kit import agent_of
 
 PAGES = (
     *("/", "/runs", "/runs?agent=desk", "/inbox", "/health", "/runs/hostile", "/runs/flow:review", "/runs/failed?e=17"),
@@ -274,3 +275,14 @@ async def test_an_address_without_a_page_is_answered_with_one_that_leads_on(open
         nobody = await client.get("/runs/nobody")
     assert (answer.status_code, answer.text) == (404, nobody.text)
     assert '<a href="/runs">Runs</a>' in answer.text
+
+
+async def test_the_page_says_when_a_limit_in_shadow_would_have_stopped_the_run() -> None:
+    agent = agent_of(["Hello."]).with_max_steps(0, shadow=True).with_max_tokens(1, shadow=True).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "Hi", session="tried")
+        app = inspector(trail, authorize=everything)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8400") as client:
+            page = words((await client.get("/runs/tried")).text)
+    assert "in shadow StepsLimit would have stopped it before the first step" in page
+    assert "in shadow TokenUsageLimit would have stopped it after step 1" in page

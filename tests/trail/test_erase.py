@@ -2,10 +2,11 @@
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
-from steptrail import Steptrail, tool
+from steptrail import Agent, Steptrail, tool
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, CommitHead, Snapshot
@@ -22,7 +23,8 @@ from steptrail.errors import (
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.runtime.kernel import erasing
-from steptrail.testing import ManualClock
+from steptrail.testing import ManualClock, Reply, call
+from steptrail.tools import SubagentTool
 from steptrail.workflow import Workflow
 from tests.runner.kit import agent_of
 from tests.trail.test_tree import family
@@ -52,7 +54,8 @@ async def test_an_erased_session_is_gone_and_says_who_erased_it_when_and_why(sto
         assert await trail.erasure("s1") == erasure
         assert await trail.erasure("s2") is None
         session = trail.session("s1")
-        for ask in (session.state, session.events, session.history, session.why, session.result):
+        tree = partial(trail.tree, "s1")
+        for ask in (session.state, session.events, session.history, session.why, session.result, tree):
             with pytest.raises(SessionErased, match="'s1' was erased by ana on 20") as caught:
                 await ask()
             assert (caught.value.by, caught.value.at) == ("ana", erasure.at)
@@ -199,6 +202,35 @@ async def test_a_child_of_an_open_session_is_kept(store_url: str) -> None:
         with pytest.raises(ErasureRefused, match="begun by session top, which is open") as caught:
             await trail.erase(child, by="ana", reason="test", cascade=True)
         assert caught.value.needed_by == ("top",)
+
+
+async def test_a_session_whose_failed_call_began_an_erased_one_answers_and_goes_on(store_url: str) -> None:
+    def boss(script: list[Reply]) -> Agent:
+        helper = agent_of(script).build()
+        asking = call("helper", prompt="go")
+        return agent_of([asking, asking, "Done."]).with_tools(SubagentTool(helper, name="helper")).build()
+
+    failing, mended = boss([ConnectionError("cut off")]), boss(["There."])
+    async with Steptrail.open(store_url) as trail:
+        for name in ("asked again", "retried", "told more"):
+            session = trail.session(name.replace(" ", "-"))
+            await session.send(failing, "go")
+            ((_, below),) = list((await trail.tree(session.session_id)).walk())[1:]
+            await trail.erase(below.run.session_id, by="ana", reason="test")
+        assert (await trail.run(failing, "go", session="asked-again")).stored
+        assert (await trail.session("asked-again").resume(mended)).status == "failed"
+        assert (await trail.session("retried").retry(mended)).output == "Done."
+        assert (await trail.session("told-more").send(mended, "and now?")).output == "Done."
+
+
+async def test_a_run_whose_node_began_an_erased_session_can_be_stopped(store_url: str) -> None:
+    failing = Workflow("w").agent("ask", agent_of([ConnectionError("cut off")]).build(), prompt="go").build()
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(failing, {}, session="r")
+        ((_, below),) = list((await trail.tree("flow:r")).walk())[1:]
+        await trail.erase(below.run.session_id, by="ana", reason="test")
+        await trail.flow("r").requeue()
+        assert (await trail.flow("r").stop()).status == "stopped"
 
 
 async def test_bodies_stay_as_long_as_another_session_names_them(store_url: str) -> None:

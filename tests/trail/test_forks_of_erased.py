@@ -1,4 +1,4 @@
-"""A fork of a session that is erased meanwhile, and one into the id of an erased one, is not opened."""
+"""A fork of a session that is erased meanwhile, and one into the id of an erased one, is not opened, nor is it damage."""
 
 from typing import Any
 
@@ -6,6 +6,8 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.errors import ErasureRefused, SessionErased, SessionNotFound
+from steptrail.infrastructure.store import open_store
+from steptrail.interfaces.cli.examination import examine
 from tests.runner.kit import agent_of
 
 
@@ -45,3 +47,23 @@ async def test_a_fork_into_the_id_of_an_erased_session_says_that_it_was_erased(s
         await trail.erase("gone", by="ann", reason="she asked")
         with pytest.raises(SessionErased, match="session 'gone' was erased by ann"):
             await trail.session("past").fork(session="gone")
+
+
+async def test_the_doctor_takes_no_fork_for_damaged_that_is_erased_with_its_past_while_it_looks(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Steptrail.open(store_url) as trail:
+        await trail.run(agent_of(["Done."]).build(), "go", session="past")
+        await trail.session("past").fork(session="fork")
+        store = open_store(store_url)
+        digest = store.digest
+
+        async def too_late(*given: Any) -> bytes:
+            await trail.erase("past", by="ann", reason="she asked", cascade=True)
+            return await digest(*given)
+
+        monkeypatch.setattr(store, "digest", too_late)
+        seen = await examine(store)
+        await store.close()
+        assert await trail.erasure("fork") is not None
+        assert seen.findings == []

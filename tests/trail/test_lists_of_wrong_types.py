@@ -40,6 +40,7 @@ WRONG: Sequence[tuple[Callable[[Any], Any], str]] = (
     (lambda trail: trail.retain(older_than=_DAY, limit=1.5), "`limit` is a whole number"),
     (lambda trail: trail.retain(older_than=_DAY, agent=5), "`agent`, a name, is a text, not int"),
     (lambda trail: trail.retain(older_than=_DAY, archive=5), "`archive` is a folder, not int"),
+    (lambda trail: trail.retain(older_than=_DAY, archive=""), "`archive` is a folder, not an empty text"),
     (lambda trail: trail.retain(older_than=_DAY, dry_run=None), "dry_run is True or False, not NoneType"),
     (lambda trail: trail.retain(older_than=_DAY, dry_run="no"), "dry_run is True or False, not 'no'"),
     (lambda trail: trail.erase("a", by="a", reason="r", dry_run=None), "dry_run is True or False, not NoneType"),

@@ -17,7 +17,7 @@ from steptrail.projections.kinds import PROJECTIONS, Explanation
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
-from steptrail.projections.rendering import many, owner_text
+from steptrail.projections.rendering import after_step, many, owner_text
 
 _Data: TypeAlias = Mapping[str, JsonValue]
 
@@ -148,7 +148,8 @@ def _facts(data: _Data, masking: Masking) -> Iterator[tuple[str, str]]:
     for change in _list(data.get("continuesWith")):
         yield "would go on with", str(change)
     for stop in map(_object, _list(shown.get("shadowStops"))):
-        yield "in shadow", f"{stop.get('criterion')} would have stopped it after step {stop.get('step')}"
+        when = after_step(cast("int", stop.get("step", 0)))
+        yield "in shadow", f"{stop.get('criterion')} would have stopped it {when}"
     if data.get("notReached"):
         yield "not reached", ", ".join(str(node) for node in _list(data["notReached"])[:20])
     if spent := _object(data.get("spent")):

@@ -42,7 +42,7 @@ def test_every_command_says_in_one_sentence_that_a_session_was_erased(
     assert told(capsys, *erase, "--dry-run")[1].endswith("1 session would be erased; nothing was done\n")
     code, out, _ = told(capsys, *erase)
     assert (code, out.splitlines()[-2:]) == (0, ["1 session erased", "no bytes of erased sessions remain"])
-    for command in (["show"], ["why"], ["tail"], ["export"], ["show", "--events"], ["stop"], ["pause"]):
+    for command in (["show"], ["why"], ["tail"], ["export"], ["show", "--events"], ["show", "--tree"], ["stop"]):
         code, out, err = told(capsys, "--store", url, *command, "chat-2")
         assert (code, out) == (2, "")
         assert err.startswith("steptrail: session 'chat-2' was erased by ana on 20")
