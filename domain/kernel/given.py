@@ -4,13 +4,17 @@ Each returns what it was given, or raises a `ConfigurationError` that names it b
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from inspect import iscoroutinefunction
 from math import inf
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 from steptrail.domain.storable import is_unicode
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 T = TypeVar("T")
 
@@ -51,6 +55,13 @@ def a_flag(given: object, what: str) -> bool:
         said = shown(given) if isinstance(given, str) else type(given).__name__
         raise ConfigurationError(f"{what} is True or False, not {said}")
     return given
+
+
+def check_flags(settings: "DataclassInstance") -> None:
+    """Raise for a field of settings that is True or False by default, and is neither in these."""
+    for field in fields(settings):
+        if isinstance(field.default, bool):
+            a_flag(getattr(settings, field.name), field.name)
 
 
 def a_whole(given: object, what: str, *, least: int = 0) -> int:
