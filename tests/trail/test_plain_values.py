@@ -53,6 +53,18 @@ LISTED: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
     "targets": lambda trail, wrong: trail.flow("f").step("f", "skip", by="ana", targets=wrong),
 }
 
+FLAGS: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
+    "take_over": lambda trail, wrong: trail.session("s").resume(AGENT, take_over=wrong),
+    "take_over of a workflow": lambda trail, wrong: trail.flow("f").resume(FLOW, take_over=wrong),
+    "strict": lambda trail, wrong: trail.session("s").resume(AGENT, strict=wrong),
+    "strict of a workflow": lambda trail, wrong: trail.flow("f").resume(FLOW, strict=wrong),
+    "strict of a worker": lambda trail, wrong: _of(trail, lambda: trail.work(AGENT, strict=wrong)),
+    "live": lambda trail, wrong: _of(trail, lambda: trail.work(AGENT, live=wrong)),
+    "crashed": lambda trail, wrong: trail.runs(crashed=wrong),
+    "wait": lambda trail, wrong: _of(trail, lambda: trail.follower("books", wait=wrong)),
+    "forever": lambda trail, wrong: _of(trail, lambda: trail.session("s").follow(forever=wrong)),
+}
+
 
 @pytest.mark.parametrize("place", NAMED)
 @pytest.mark.parametrize("wrong", [5, 0, False, b"s", ["s"]])
@@ -71,6 +83,16 @@ async def test_a_place_in_a_log_is_a_whole_number(place: str, wrong: object) -> 
         await trail.run(AGENT, "Hi.", session="s")
         with pytest.raises(ConfigurationError, match=r"is a (whole number|number from [01])"):
             await PLACED[place](trail, wrong)
+
+
+@pytest.mark.parametrize("place", FLAGS)
+@pytest.mark.parametrize("wrong", ["false", 0, None])
+async def test_a_flag_is_true_or_false(place: str, wrong: object) -> None:
+    async with trail_of() as trail:
+        await trail.run(AGENT, "Hi.", session="s")
+        await trail.run(FLOW, 1, session="f")
+        with pytest.raises(ConfigurationError, match=f"^`{place.split()[0]}` is True or False, not "):
+            await FLAGS[place](trail, wrong)
 
 
 @pytest.mark.parametrize("place", LISTED)
