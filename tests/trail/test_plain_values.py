@@ -1,5 +1,6 @@
 """Names, places in a log and lists that callers give are refused in one line when they are none."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -102,6 +103,20 @@ async def test_a_list_is_no_text(place: str, wrong: object) -> None:
         with pytest.raises(ConfigurationError, match=f"^{place}: Expected a list, got `{type(wrong).__name__}`"):
             await LISTED[place](trail, wrong)
         assert not await trail.runs()
+
+
+@pytest.mark.parametrize("wrong", ["step.complete.v1", "\ud800", 5, ["step.completed.v1"]])
+async def test_a_type_that_no_event_has_is_refused(wrong: Any) -> None:
+    async with trail_of() as trail:
+        await trail.run(AGENT, "Hi.", session="s")
+        reads: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: trail.session("s").history(types=[wrong]),
+            lambda: _of(trail, lambda: trail.subscribe(types=[wrong])),
+            lambda: _of(trail, lambda: trail.follower("books", types=[wrong])),
+        )
+        for read in reads:
+            with pytest.raises(ConfigurationError, match=re.escape(f"{wrong!r}: no event has this type")):
+                await read()
 
 
 async def test_the_variables_of_a_run_are_an_object() -> None:
