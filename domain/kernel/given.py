@@ -16,6 +16,7 @@ from steptrail.domain.storable import is_unicode
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -81,6 +82,13 @@ def a_row(given: Iterable[T], what: str) -> tuple[T, ...]:
     if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
         raise ConfigurationError(f"{what}: Expected a list, got `{type(cast(object, given)).__name__}`")
     return tuple(given)
+
+
+def a_mapping(given: Mapping[K, T], what: str) -> dict[K, T]:
+    """Return the entries of a mapping."""
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{what} are a mapping, not {type(given).__name__}")
+    return dict(given)
 
 
 def a_time(given: object, what: str, *, from_zero: bool = False) -> float:

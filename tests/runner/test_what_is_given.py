@@ -128,7 +128,10 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: CallableCriterion(bool, name=cast(Any, 7)), "the name of a CallableCriterion is a text, not int"),
     (lambda _: CallableCriterion(bool, is_guard=cast(Any, "false")), "`is_guard` is True or False, not 'false'"),
     (lambda _: CostLimit(Decimal(1), cast(Any, {})), "what a CostLimit counts by is of the class PriceTable, not dict"),
-    (lambda _: CostLimit(Decimal(1), PRICES, cast(Any, "warning")), "unpriced is one of fail_closed, warn, ignore, not"),
+    (
+        lambda _: CostLimit(Decimal(1), PRICES, cast(Any, "warning")),
+        "unpriced is one of fail_closed, warn, ignore",
+    ),
     (lambda _: ErrorPolicyCriterion(cast(Any, "stop")), "what an ErrorPolicyCriterion asks is of the class ErrorPolic"),
     (lambda _: FinishReasonCheck(cast(Any, 5)), "finish reasons: Expected a list, got `int`"),
     (lambda _: FinishReasonCheck(cast(Any, [5])), "a finish reason is a text, not int"),
@@ -149,6 +152,7 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
         lambda _: Message.assistant(CALL),
         "a message is made of a text, not of ToolCallPart; tool calls are given as",
     ),
+    (lambda _: Message.assistant("Hm.", tool_calls=cast(Any, 7)), "`tool_calls`: Expected a list, got `int`"),
     (lambda trail: trail.runs(after=0), "the name of a run is a text, not int"),
     (lambda trail: trail.inbox(after=0), "the name of a run is a text, not int"),
     (lambda _: ManualClock(datetime(2027, 1, 1)), "a clock begins at a datetime with a time zone, not at datetime.dat"),  # noqa: DTZ001
@@ -165,6 +169,10 @@ def test_one_line_says_what_to_give(give: Callable[[Any], object], why: str) -> 
         give(trail)
     assert str(refused.value).startswith(why)
     assert "\n" not in str(refused.value)
+
+
+def test_calls_of_tools_may_be_a_list() -> None:
+    assert Message.assistant("Hm.", tool_calls=[CALL]) == Message.assistant("Hm.", tool_calls=(CALL,))
 
 
 def test_a_list_of_replies_needs_no_annotation_and_what_is_none_is_refused_with_its_number() -> None:

@@ -98,5 +98,5 @@ def test_what_serves_a_trail_takes_one_of_open() -> None:
     )
     with Steptrail.open_sync("sqlite:///:memory:") as blocking:
         for serve in served:
-            with pytest.raises(ConfigurationError, match="^`trail` is of the class Steptrail, not SyncSteptrail$"):
+            with pytest.raises(ConfigurationError, match="`trail` is of the class Steptrail, not SyncSteptrail"):
                 serve(blocking)

@@ -24,8 +24,8 @@ class FinishReasonCheck(Limit):
     """Forbids when the last step ended for one of `stop_reasons`, each a `FinishReason` or the provider's own word.
 
     It allows if there are no `stop_reasons`, or no finish reason yet. A match is no objection to the answer; that is
-    the business of `AnswerComplete`. `getter` replaces the step's finish reasons. Raises `ConfigurationError` for what is
-    no text.
+    the business of `AnswerComplete`. `getter` replaces the step's finish reasons. Raises `ConfigurationError` for what
+    is no text.
     """
 
     __slots__ = ("_getter", "_stop_reasons")
