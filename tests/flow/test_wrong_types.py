@@ -9,7 +9,7 @@ from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
-from steptrail.workflow import Check, Envelope, RetryPolicy, Workflow, check_flow, load_flow
+from steptrail.workflow import Check, Envelope, RetryPolicy, Rule, Workflow, check_flow, load_flow
 
 ANY: Any = 5
 TEXT: Any = "3"
@@ -76,6 +76,10 @@ FUNCTION: Any = nobody_awaits
         (
             lambda: Workflow("w").llm_router("r", MODEL, prompt="", routes={"a": "b"}, parameters=ANY),
             "node 'r': parameters are a mapping, not int",
+        ),
+        (
+            lambda: Workflow("w").rule_router("r", [Rule(ANY, "a")]),
+            "node 'r': the conditions of a rule: Expected a list",
         ),
         (lambda: Workflow("w").webhook("h", ANY), "node 'h': the URL is a text, not int"),
         (lambda: Workflow("w").webhook("h", "http://a/x", method=ANY), "node 'h': the method is a text, not int"),
