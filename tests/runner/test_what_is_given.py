@@ -35,7 +35,8 @@ from steptrail.hooks import (
 from steptrail.messages import ToolCallPart
 from steptrail.models import PriceTable
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
-from steptrail.testing import ManualClock, ScriptedModel, call
+from steptrail.testing import ManualClock, ScriptedModel, call, load_agent
+from steptrail.tools import ToolRetry
 from steptrail.workflow import Workflow
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
@@ -63,6 +64,7 @@ def _judge(task: str, answer: str) -> Critique:
 
 
 CALL: Any = ToolCallPart(id="1", name="look")
+NAMED = ToolRetry(attempts=2, retry_on=("builtins:OSError",))
 PRICES = PriceTable.of({"m": {"input": 1, "output": 1}}, version="1")
 
 
@@ -145,7 +147,11 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: SelfCritic(cast(Any, ScriptedModel)), "the judge of a self-critic: ScriptedModel is a class, and a mo"),
     (lambda _: tool(retry=2, retry_on=cast(Any, OSError))(look), "retry_on of a tool is a tuple of classes of except"),
     (lambda _: tool(retry=2, retry_on=cast(Any, ("OSError",)))(look), "retry_on of a tool is a tuple of classes of e"),
+    (lambda _: tool(retry=2, retry_on=cast(Any, (int,)))(look), "retry_on of a tool is a tuple of classes of excepti"),
+    (lambda _: tool(retry_on=(OSError,))(look), "retry_on of a tool has no effect without `retry`, which says how man"),
+    (lambda _: tool(retry=NAMED)(look), "the exceptions of a tool's rule are classes, given beside it as `retry_on`"),
     (lambda _: ScriptedModel(cast(Any, None)), "model 'scripted': the script: Expected a list, got `NoneType`"),
+    (lambda _: load_agent(cast(Any, 5)), "a reference to an agent is a text, not int"),
     (lambda _: ScriptedModel("done"), "model 'scripted': the script: Expected a list, got `str`"),
     (lambda _: ScriptedModel([ValueError]), "model 'scripted': reply 1 of the script is the class ValueError: give a"),
     (

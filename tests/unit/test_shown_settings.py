@@ -46,6 +46,10 @@ async def _state(state: object) -> object:
     return state
 
 
+def _nobody(*request: object) -> Any:
+    assert request
+
+
 @pytest.mark.parametrize(
     ("settings", "given", "said"),
     [
@@ -83,7 +87,7 @@ async def test_a_page_that_would_hide_nothing_is_refused() -> None:
             ({"hosts": [None]}, "each of hosts is a text, not NoneType"),
             ({"authorize": None}, "authorize is a function, not NoneType"),
         ):
-            settings: dict[str, Any] = {"authorize": lambda _: Access(), **given}
+            settings: dict[str, Any] = {"authorize": _nobody, **given}
             with pytest.raises(ConfigurationError, match=said):
                 inspector(trail, **settings)
 
@@ -91,9 +95,9 @@ async def test_a_page_that_would_hide_nothing_is_refused() -> None:
 def test_what_serves_a_trail_takes_one_of_open() -> None:
     agent = agent_of(["Hi."]).build()
     served: tuple[Callable[[Any], object], ...] = (
-        lambda trail: inspector(trail, authorize=lambda _: None),
-        lambda trail: agui_app(trail, agent, authorize=lambda *_: None),
-        lambda trail: event_stream(trail, authorize=lambda *_: False),
+        lambda trail: inspector(trail, authorize=_nobody),
+        lambda trail: agui_app(trail, agent, authorize=_nobody),
+        lambda trail: event_stream(trail, authorize=_nobody),
         lambda trail: Broadcaster(trail, InProcessTransport()),
     )
     with Steptrail.open_sync("sqlite:///:memory:") as blocking:
