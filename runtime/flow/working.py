@@ -116,9 +116,10 @@ def agent_node(
     **settings: Any,
 ) -> tuple[AgentNode, Code]:
     """Return the node of an agent."""
-    from steptrail.runtime.agent.given import an_agent
+    from steptrail.runtime.agent.given import an_agent, refuse_unread
 
-    return AgentNode(id=node_id, agent=an_agent(agent).name, **settings), agent
+    refuse_unread(an_agent(agent), settings.get("context"))
+    return AgentNode(id=node_id, agent=agent.name, **settings), agent
 
 
 def flow_node(

@@ -99,6 +99,11 @@ FUNCTION: Any = nobody_awaits
         (lambda: SpawnSubagent({"": CLERK}), "the name of a subagent is a text, not ''"),
         (lambda: SpawnSubagent({"clerk": ANY}), "what runs is an Agent, not int"),
         (lambda: SpawnSubagent({"clerk": BUILDER}), r"not AgentBuilder: `.build\(\)`"),
+        (lambda: Subagent(agent=CLERK, context="Ulm"), "agent 'clerk' is told nothing of its runs"),
+        (
+            lambda: Workflow("w").agent("a", CLERK, prompt="", context=1),
+            "node 'a': agent 'clerk' is told nothing of its",
+        ),
         (lambda: Subagent(agent=ANY), "what runs is an Agent, not int"),
         (lambda: SubagentTool(CLERK, max_depth=TEXT), "`max_depth` of subagent 'clerk' is a whole number, not str"),
     ],
