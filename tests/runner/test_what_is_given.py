@@ -37,7 +37,8 @@ from steptrail.models import PriceTable
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
 from steptrail.testing import ManualClock, ScriptedModel, call, load_agent
 from steptrail.tools import ToolRetry
-from steptrail.workflow import Workflow
+from steptrail.ui import reconcile, ui_conversation
+from steptrail.workflow import Workflow, drawn_flow, flow_text
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
 AGENT = BUILDER.build()
@@ -96,6 +97,14 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     ),
     (lambda _: SlimAgentStateSerializer().serialize(AGENT), "what is serialized is of the class AgentState"),
     (lambda _: FullAgentStateSerializer().serialize(AGENT), "what is serialized is of the class AgentState"),
+    (lambda trail: ui_conversation(trail.run(AGENT, "hi")), "what a conversation is made of is of the class AgentStat"),
+    (
+        lambda trail: ui_conversation(trail.run(AGENT, "hi").state, cast(Any, {})),
+        "config is of the class UiConfig, not d",
+    ),
+    (lambda _: reconcile(cast(Any, {}), cast(Any, {})), "what is reconciled is of the class UiConversation, not dict"),
+    (lambda _: flow_text(FLOW.build()), "what is written is of the class FlowDefinition, not BuiltWorkflow"),
+    (lambda _: drawn_flow(FLOW.build()), "what is drawn is of the class FlowDefinition, not BuiltWorkflow"),
     (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
     (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
     (lambda trail: trail.run(AGENT, "hi", history="hi"), "history: Expected a list, got `str`"),
