@@ -171,6 +171,13 @@ def full_form(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal) else value
 
 
+def an_object(given: object, what: str) -> Mapping[str, Any]:
+    """Return `given`, which must be an object as JSON has it. Raises `ValueError`."""
+    if isinstance(given, Mapping):
+        return cast("Mapping[str, Any]", given)
+    raise ValueError(f"{what} is an object, not {type(given).__name__}")
+
+
 def made(kind: type[V], fields: Mapping[str, Any]) -> V:
     """Return the value with these fields, each checked. Raises `ValueError` that names the field that is wrong."""
     try:

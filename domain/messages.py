@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from steptrail.domain.base import Value
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row
 
 
 class MessageRole(StrEnum):
@@ -144,10 +145,10 @@ class Message(Value, frozen=True, kw_only=True):
         return cls(role=MessageRole.USER, parts=(_text(text),))
 
     @classmethod
-    def assistant(cls, text: str = "", *, tool_calls: tuple[ToolCallPart, ...] = ()) -> "Message":
+    def assistant(cls, text: str = "", *, tool_calls: Sequence[ToolCallPart] = ()) -> "Message":
         """Return a message of the model; empty text makes no part."""
         head: tuple[Part, ...] = (_text(text),) if text else ()
-        return cls(role=MessageRole.ASSISTANT, parts=head + tool_calls)
+        return cls(role=MessageRole.ASSISTANT, parts=(*head, *a_row(tool_calls, "`tool_calls`")))
 
     @classmethod
     def system(cls, text: str) -> "Message":

@@ -31,6 +31,7 @@ from steptrail.domain.flow.events import (
 )
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.nodes import Node
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.projections.flow_drawing import DrawnEdge, DrawnFlow, DrawnNode, NodeMark
 
 DRAWN_TYPES = tuple(
@@ -47,7 +48,7 @@ DRAWN_TYPES = tuple(
 
 def drawn_flow(definition: FlowDefinition) -> DrawnFlow:
     """Return the drawing of a workflow that nobody has run."""
-    return _Pen(definition).drawing()
+    return _Pen(a_kind_of(FlowDefinition, definition, "what is drawn")).drawing()
 
 
 def drawn_run(events: Iterable[FlowEvent]) -> DrawnFlow | None:

@@ -7,16 +7,17 @@ more keys, and may give a function of its own. With `show="shape"` no value is s
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import orjson
 from msgspec import Struct, structs
 
 from steptrail.domain.base import full_form
 from steptrail.domain.content import content_of
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.given import a_plain_function
+from steptrail.domain.kernel.given import a_plain_function, a_row, a_text
 from steptrail.domain.secrets import without_secret_values, without_secrets
 
 HIDDEN: Final = "••••"
@@ -34,7 +35,10 @@ _LONGEST = 100_000
 
 @dataclass(frozen=True)
 class Masking:
-    """Hides what must not be shown. `keys` are names of keys whose values are hidden; case does not count."""
+    """Hides what must not be shown. `keys` are names of keys whose values are hidden; case does not count.
+
+    Raises `ConfigurationError` for keys that are no list of texts, and for a `mask` or a `show` that there cannot be.
+    """
 
     keys: Collection[str] = ()
     mask: Mask | None = None
@@ -44,7 +48,10 @@ class Masking:
     def __post_init__(self) -> None:
         if self.mask is not None:
             a_plain_function(self.mask, "`mask`")
-        object.__setattr__(self, "_names", frozenset(key.casefold() for key in self.keys))
+        if self.show not in get_args(Show):
+            raise ConfigurationError(f"`show` is one of {', '.join(get_args(Show))}, not {self.show!r}")
+        names = a_row(self.keys, "`mask_keys`")  # a single text is a row of letters, and would hide nothing
+        object.__setattr__(self, "_names", frozenset(a_text(name, "each of `mask_keys`").casefold() for name in names))
 
     @property
     def shows_values(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from steptrail.domain.base import an_object
 from steptrail.domain.instants import Datetime
 from steptrail.domain.json_value import JsonValue
 
@@ -36,7 +37,8 @@ class StateInfo:
 
         Raises `ValueError` when another key is missing or a value has the wrong type.
         """
-        missing = [key for key in ("id", "startedAt", "updatedAt") if not isinstance(data.get(key), str)]
+        given = an_object(data, "the information of a session")
+        missing = [key for key in ("id", "startedAt", "updatedAt") if not isinstance(given.get(key), str)]
         if missing:
             raise ValueError(f"the information of a session needs {' and '.join(map(repr, missing))} as text")
         seconds = data.get("cumulativeExecutionSeconds", 0.0)

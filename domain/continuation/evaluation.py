@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from steptrail.domain.base import LARGEST, Value, made
+from steptrail.domain.base import LARGEST, Value, an_object, made
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.reasons import reason_for, shadow_of
 from steptrail.domain.exception_words import words_of
@@ -167,7 +167,7 @@ class ContinuationEvaluation(Value, frozen=True, kw_only=True, rename=_SHORT):
 
         Raises `ValueError` when the criterion or the decision is missing or unknown.
         """
-        missing = [key for key in ("criterion", "decision") if data.get(key) is None]
+        missing = [key for key in ("criterion", "decision") if an_object(data, "an evaluation").get(key) is None]
         if missing:
             raise ValueError(f"an evaluation needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")
         names = {"criterion": "c", "decision": "d", "reason": "r", "context": "x", "stopReason": "s"}

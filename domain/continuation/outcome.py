@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from steptrail.domain.base import Value, made
+from steptrail.domain.base import Value, an_object, made
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.names import criterion_name
@@ -93,7 +93,7 @@ class ContinuationOutcome(Value, frozen=True, kw_only=True):
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ContinuationOutcome":
         """Make an outcome from its wire form. Raises `ValueError` for a missing key or a value of the wrong type."""
-        missing = [key for key in _KEYS if key not in data]
+        missing = [key for key in _KEYS if key not in an_object(data, "an outcome")]
         if missing:
             raise ValueError(f"an outcome needs {' and '.join(map(repr, missing))}; it has {sorted(data)}")
         votes = data["evaluations"]
@@ -106,12 +106,6 @@ class ContinuationOutcome(Value, frozen=True, kw_only=True):
                 "should_continue": data["shouldContinue"],
                 "resolved_by": data["resolvedBy"],
                 "stop_reason": data["stopReason"],
-                "evaluations": tuple(ContinuationEvaluation.from_dict(_mapping(vote)) for vote in votes),
+                "evaluations": tuple(ContinuationEvaluation.from_dict(an_object(vote, "a vote")) for vote in votes),
             },
         )
-
-
-def _mapping(vote: JsonValue) -> Mapping[str, JsonValue]:
-    if isinstance(vote, dict):
-        return vote
-    raise ValueError(f"an evaluation is an object, not {type(vote).__name__}")

@@ -355,6 +355,8 @@ class HumanNode(NodeBase, tag="human", frozen=True, kw_only=True):
             self.refuse("options", "Expected the options of a choice, and none of another type")
         if self.on_timeout == "default" and self.default is None:
             self.refuse("default", "Expected the answer that is taken when nobody answers")
+        if self.on_timeout != "default" and self.default is not None:
+            self.refuse("default", "Expected on_timeout='default' beside it, because it is taken nowhere else")
         if self.on_timeout != "fail" and self.expires is None:
             self.refuse("expires", f"Expected seconds, because on_timeout={self.on_timeout!r} needs them")
         if self.type == "choice" and self.on_timeout == "default" and self.default not in self.options:

@@ -8,7 +8,7 @@ from typing import Protocol
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType, hook_type_of
-from steptrail.domain.kernel.given import a_function, a_text
+from steptrail.domain.kernel.given import a_function, a_row, a_text
 
 
 class HookMatcher(Protocol):
@@ -75,8 +75,9 @@ class CompositeMatcher:
     """Combines several matchers: all must match (`and_`), or one of them (`or_`). Without any matcher, it matches."""
 
     def __init__(self, combine: Callable[[list[bool]], bool], matchers: tuple[HookMatcher, ...]) -> None:
-        refuse_other_than_matchers(*matchers)
-        self._combine, self._matchers = combine, matchers
+        self._combine = a_function(combine, "what combines matchers")
+        self._matchers = a_row(matchers, "matchers")
+        refuse_other_than_matchers(*self._matchers)
 
     @classmethod
     def and_(cls, *matchers: HookMatcher) -> "CompositeMatcher":

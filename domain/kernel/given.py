@@ -4,14 +4,19 @@ Each returns what it was given, or raises a `ConfigurationError` that names it b
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from inspect import iscoroutinefunction
 from math import inf
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from steptrail.domain.base import LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 from steptrail.domain.storable import is_unicode
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -53,6 +58,13 @@ def a_flag(given: object, what: str) -> bool:
     return given
 
 
+def check_flags(settings: "DataclassInstance") -> None:
+    """Raise for a field of settings that is True or False by default, and is neither in these."""
+    for field in fields(settings):
+        if isinstance(field.default, bool):
+            a_flag(getattr(settings, field.name), field.name)
+
+
 def a_whole(given: object, what: str, *, least: int = 0) -> int:
     """Return `given`, which must be a whole number from `least`, and none that is too large for a store."""
     if not isinstance(given, int) or isinstance(given, bool):
@@ -70,6 +82,13 @@ def a_row(given: Iterable[T], what: str) -> tuple[T, ...]:
     if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
         raise ConfigurationError(f"{what}: Expected a list, got `{type(cast(object, given)).__name__}`")
     return tuple(given)
+
+
+def a_mapping(given: Mapping[K, T], what: str) -> dict[K, T]:
+    """Return the entries of a mapping."""
+    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{what} are a mapping, not {type(given).__name__}")
+    return dict(given)
 
 
 def a_time(given: object, what: str, *, from_zero: bool = False) -> float:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from steptrail.domain.base import CENTURY_SECONDS, Seconds, Settings, made
+from steptrail.domain.base import CENTURY_SECONDS, Seconds, Settings, an_object, made
 from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.json_value import JsonValue
 
@@ -76,4 +76,4 @@ class Backoff(Settings, frozen=True, kw_only=True):
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "Backoff":
         """Make a rule from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
         names = fields_by_key(cls)
-        return made(cls, {names.get(key, key): value for key, value in data.items()})
+        return made(cls, {names.get(key, key): value for key, value in an_object(data, "a backoff").items()})

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from steptrail.domain.base import Count, Value, made
+from steptrail.domain.base import Count, Value, an_object, made
 from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
@@ -53,7 +53,7 @@ class ErrorContext(Value, frozen=True, kw_only=True):
     @classmethod
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorContext":
         """Make a context from the result of `to_dict`. Raises `ValueError` for a missing type or wrong values."""
-        if data.get("type") is None:
+        if an_object(data, "an error context").get("type") is None:
             raise ValueError(f"an error context needs 'type'; it has {sorted(data)}")
         values = {name: data[key] for key, name in fields_by_key(cls).items() if key in data}
         return made(cls, {**values, "metadata": data.get("metadata") or {}})

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import structs
 
-from steptrail.domain.base import BoundedCount, Settings, made
+from steptrail.domain.base import BoundedCount, Settings, an_object, made
 from steptrail.domain.camel_case import fields_by_key, in_camel_case
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
@@ -142,7 +142,7 @@ class ErrorPolicy(Settings, frozen=True, kw_only=True):
     def from_dict(cls, data: Mapping[str, JsonValue]) -> "ErrorPolicy":
         """Make a policy from the result of `to_dict`. A missing key has its default. Raises `ValueError`."""
         names = fields_by_key(cls)
-        values: dict[str, object] = {names.get(key, key): value for key, value in data.items()}
+        values: dict[str, object] = {names.get(key, key): value for key, value in an_object(data, "a policy").items()}
         backoff = data.get("backoff")
         if isinstance(backoff, dict):
             values["backoff"] = Backoff.from_dict(backoff)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from steptrail.domain.errors import ConfigurationError, StoreUnavailable
+from steptrail.domain.kernel.given import a_text, a_time
 from steptrail.infrastructure.fleet.packages import from_fleet
 from steptrail.infrastructure.fleet.schema import FLEET_SCHEMA, make_schema
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
@@ -63,9 +64,11 @@ class ProcrastinateEngine:
     name = "procrastinate"
 
     def __init__(self, url: str, *, heartbeat: float = 5.0, stalled_after: float = 15.0, poll: float = 0.5) -> None:
-        if not 0 < heartbeat < stalled_after < float("inf") or not 0 < poll < float("inf"):
-            msg = f"0 < heartbeat < stalled_after and 0 < poll, in seconds; not {heartbeat}, {stalled_after} and {poll}"
-            raise ConfigurationError(msg)
+        a_text(url, "the address of an engine")
+        for name, seconds in (("heartbeat", heartbeat), ("stalled_after", stalled_after), ("poll", poll)):
+            a_time(seconds, name)
+        if not heartbeat < stalled_after:
+            raise ConfigurationError(f"heartbeat < stalled_after, in seconds; not {heartbeat} and {stalled_after}")
         from_fleet("procrastinate")
         self._address = PostgresAddress.parse(url)
         self._parameters = {"application_name": "steptrail fleet", "connect_timeout": "10", **self._address.parameters}

@@ -1,7 +1,7 @@
 """Stand-ins for the code that a workflow uses, so that its text can be checked and drawn without that code."""
 
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from steptrail.domain.flow.definition import FlowDefinition
 from steptrail.domain.inference import ModelInfo, ModelRequest
@@ -18,7 +18,7 @@ def stand_in(kind: str) -> object:
         case "llm" | "llm_router":
             return _NoModel()
         case "agent":
-            return AgentBuilder("agent").with_model(_NoModel()).build()
+            return AgentBuilder("agent").with_model(_NoModel()).with_context(dict[str, Any]).build()
         case "flow":
             return BuiltWorkflow(definition=FlowDefinition(name="flow", nodes=()))
         case _:

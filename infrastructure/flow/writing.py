@@ -23,6 +23,7 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.infrastructure.extras import from_extra
 from steptrail.infrastructure.flow.strict_yaml import OLD_BREAKS
 
@@ -42,6 +43,7 @@ def flow_text(definition: FlowDefinition) -> str:
     decides under its recorded name. Raises `MissingExtra` without the extra `flow`.
     """
     yaml = from_extra("yaml", "flow", "YAML", "PyYAML")
+    a_kind_of(FlowDefinition, definition, "what is written")
 
     # Texts with characters that end a line in YAML 1.1 alone are quoted, or they would be read as spaces.
     def written(writer: Any, text: str) -> Any:

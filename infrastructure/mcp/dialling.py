@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.kernel.given import a_row, a_text
+from steptrail.domain.kernel.given import a_mapping, a_row, a_text
 from steptrail.infrastructure.bounded_http import ASKS_FOR, MOST_BYTES, bounded
 from steptrail.infrastructure.mcp.connection import Dial
 from steptrail.infrastructure.mcp.lines import CODEC, refusing
@@ -69,9 +68,8 @@ def http_dial(url: str, headers: Mapping[str, str] | None) -> Dial:
 
 
 def _texts_by_name(given: Mapping[str, str], what: str) -> dict[str, str]:
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{what} are a mapping, not {type(given).__name__}")
-    return {a_text(name, f"a name among {what}"): a_text(text, f"{name!r} of {what}") for name, text in given.items()}
+    texts = a_mapping(given, what).items()
+    return {a_text(name, f"a name among {what}"): a_text(text, f"{name!r} of {what}") for name, text in texts}
 
 
 def _stderr(stack: ExitStack) -> TextIO:

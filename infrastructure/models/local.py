@@ -13,9 +13,10 @@ from typing import ClassVar, Final
 
 from msgspec import structs
 
-from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.errors import ConfigurationError, MissingExtra, shown
 from steptrail.domain.inference import ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_mapping, a_whole
 from steptrail.domain.output import OutputMode
 from steptrail.infrastructure.models.llama_server import SAMPLING, LlamaServer, ServerKey, server_for
 from steptrail.infrastructure.models.openai import OpenAIModel
@@ -33,7 +34,8 @@ class LocalModel:
     idle cores make it slower, not faster. `timeout` is the longest a call may take, in seconds. Models with the same
     weights, context and threads share one server.
 
-    Raises `MissingExtra` without the packages of the extra `local`, `ConfigurationError` without weights.
+    Raises `MissingExtra` without the packages of the extra `local`, `ConfigurationError` without weights and for what
+    cannot be used.
     """
 
     def __init__(
@@ -48,13 +50,11 @@ class LocalModel:
         for package in ("openai", "xllamacpp"):
             if importlib.util.find_spec(package) is None:
                 raise MissingExtra("LocalModel", "local", package)
-        if threads < 1 or context < 1:
-            raise ConfigurationError(f"threads and context are positive numbers, not {threads!r} and {context!r}")
-        weights = find_weights() if path is None else Path(path).expanduser().resolve()
-        if not weights.is_file():
-            raise ConfigurationError(f"there are no weights at {weights}: give the path of a GGUF file")
-        self._key = ServerKey(weights, context, threads)
-        self._parameters = {**_DEFAULTS, **(parameters or {})}
+        a_whole(threads, "the threads of a local model", least=1)
+        a_whole(context, "the context of a local model", least=1)
+        self._key = ServerKey(find_weights() if path is None else _weights_at(path), context, threads)
+        own = {} if parameters is None else a_mapping(parameters, "the parameters of a model")
+        self._parameters = {**_DEFAULTS, **own}
         self._timeout = timeout
         self._info = structs.replace(
             self._client(base_url="http://127.0.0.1", api_key="unused").describe(), driver="local"
@@ -120,6 +120,18 @@ class LocalModel:
 class _OneRequestAConnection(OpenAIModel):
     # Its server drops connections that rest for some seconds, also the moment one is used again: a call would fail.
     _headers: ClassVar[Mapping[str, str]] = {"Connection": "close"}
+
+
+def _weights_at(path: object) -> Path:
+    if not isinstance(path, str | Path):
+        raise ConfigurationError(f"the path of weights is a text or a Path, not {type(path).__name__}")
+    try:
+        weights = Path(path).expanduser().resolve()
+        if weights.is_file():
+            return weights
+    except (OSError, RuntimeError, ValueError):  # a name that no file can have, or a circle of links
+        pass
+    raise ConfigurationError(f"there are no weights at {shown(str(path))}: give the path of a GGUF file")
 
 
 def find_weights() -> Path:

@@ -11,12 +11,13 @@ import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import aclosing
+from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Generic, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_text
+from steptrail.domain.kernel.given import a_mapping, a_text
 from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, hide_values_of
 from steptrail.domain.storable import storable
 from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
@@ -37,7 +38,7 @@ RESERVED_BY_ALL = frozenset(
 class SdkModel(ABC, Generic[C]):
     """The base of drivers over an SDK. `timeout` is in seconds; a `client` is used as it is, but for its retries.
 
-    Raises `MissingExtra` without the package, `ConfigurationError` for a timeout or parameters that cannot be used.
+    Raises `MissingExtra` without the package, `ConfigurationError` for what cannot be used, such as a blocking client.
     """
 
     _package: str
@@ -59,9 +60,8 @@ class SdkModel(ABC, Generic[C]):
         timeout: float = 60.0,
         client: C | None = None,
     ) -> None:
-        if not isinstance(parameters, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"the parameters of a model are a mapping, not {type(parameters).__name__}")
-        parameters = {**self._defaults, **(parameters or {})}
+        own = {} if parameters is None else a_mapping(parameters, "the parameters of a model")
+        parameters = {**self._defaults, **own}
         if importlib.util.find_spec(self._package) is None:
             raise MissingExtra(type(self).__name__, self._package, self._package)
         refuse_reserved(parameters, self._reserved)
@@ -75,6 +75,9 @@ class SdkModel(ABC, Generic[C]):
             self._info = ModelInfo(driver=self._driver, model=model, parameters=given)
         except NotStorable as error:
             raise ConfigurationError(f"the parameters of the model {model!r} are not JSON: {error}") from None
+        if client is not None and not iscoroutinefunction(getattr(client, "post", None)):
+            msg = f"the client of a model is an async one of the package {self._package!r}, not {type(client).__name__}"
+            raise ConfigurationError(msg)
         self._timeout, self._given = timeout, None if client is None else client.with_options(max_retries=0)
         self._base_url, self._api_key = base_url, api_key
         self._clients: dict[asyncio.AbstractEventLoop, C] = {}

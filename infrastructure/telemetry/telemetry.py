@@ -73,11 +73,10 @@ class Telemetry:
             raise ConfigurationError(f"`flavour` is {get_args(Flavour)[0]!r} or None, not {flavour!r}")
         if not content and (mask_keys or mask is not None):
             raise ConfigurationError("without `content` there is nothing to mask: leave out `mask_keys` and `mask`")
-        if not isinstance(mask_keys, Collection) or isinstance(mask_keys, str) or not _are_texts(mask_keys):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"`mask_keys` are several names, not {mask_keys!r}")
+        masking = Masking(mask_keys, mask)
         self._share, self._steps, self._is_used = checked_share(sample), steps, False
         self._trace_per: TracePer = trace_per
-        self._masking = Masking(mask_keys, mask) if content else None
+        self._masking = masking if content else None
         self._flavoured = with_openinference if flavour is not None else _as_it_is
         readers = from_otel("opentelemetry.sdk.metrics.export")
         if not isinstance(metrics, bool | readers.MetricReader):

@@ -28,6 +28,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 
+_ALL = (Exception,)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Tool:
@@ -128,7 +130,7 @@ def tool(
     approval: ApprovalRule | bool = False,
     concurrent: bool | None = None,
     retry: ToolRetry | int | None = None,
-    retry_on: tuple[type[Exception], ...] = (Exception,),
+    retry_on: tuple[type[Exception], ...] = _ALL,
     max_calls: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
@@ -143,7 +145,7 @@ def tool(
     approval: ApprovalRule | bool = False,
     concurrent: bool | None = None,
     retry: ToolRetry | int | None = None,
-    retry_on: tuple[type[Exception], ...] = (Exception,),
+    retry_on: tuple[type[Exception], ...] = _ALL,
     max_calls: int | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function or method, sync or async.
@@ -199,14 +201,22 @@ def tool(
 
 
 def _retry_rule(retry: ToolRetry | int | None, retry_on: tuple[type[Exception], ...]) -> ToolRetry | None:
-    if retry is None:
-        return None
     given = cast(object, retry_on)
-    if not isinstance(given, tuple) or not all(isinstance(kind, type) for kind in cast("tuple[object, ...]", given)):
+    if not isinstance(given, tuple) or not all(map(_is_exception, cast("tuple[object, ...]", given))):
         raise ConfigurationError(f"retry_on of a tool is a tuple of classes of exceptions, not {retry_on!r}")
+    if retry is None:
+        if retry_on != _ALL:
+            raise ConfigurationError("retry_on of a tool has no effect without `retry`, which says how many tries")
+        return None
+    if isinstance(retry, ToolRetry) and retry.retry_on:
+        raise ConfigurationError("the exceptions of a tool's rule are classes, given beside it as `retry_on`")
     named = tuple(f"{kind.__module__}:{kind.__qualname__}" for kind in retry_on)
     rule = retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
     return structs.replace(rule, retry_on=named)
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _check_function(function: object) -> None:

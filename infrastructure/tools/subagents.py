@@ -28,7 +28,7 @@ from steptrail.infrastructure.tools.child_tools import (
 from steptrail.infrastructure.tools.schema import Parameters, parameters_of
 from steptrail.runtime.agent.agent import AnyAgent, is_agent
 from steptrail.runtime.agent.children import ChildSession, ChildSessionEnd, why_no_answer
-from steptrail.runtime.agent.given import a_context, an_agent
+from steptrail.runtime.agent.given import a_context, an_agent, refuse_unread
 from steptrail.runtime.agent.tool_port import (
     NO_CONTEXT,
     Capture,
@@ -49,7 +49,8 @@ class Subagent:
     it keeps those that `allowed_tools` names, all when there is no such list, and then loses those of `denied_tools`.
     An agent that declares a context is told what the calling agent was told, if that declares the same type. Otherwise
     it is told `context`, which may be a function of what the calling agent was told.
-    Raises `ConfigurationError` for a tool that it does not have; where the agent is made later, that call fails.
+    Raises `ConfigurationError` for a tool that it does not have, and for a `context` of an agent that declares none;
+    where the agent is made later, that call fails.
     """
 
     agent: AnyAgent | Callable[[], AnyAgent]
@@ -71,6 +72,7 @@ class Subagent:
         """Return the agent with the tools that it has as a subagent."""
         given = self.agent
         agent = given if is_agent(given) else _made(given)
+        refuse_unread(agent, self.context)
         allowed = set(agent.tools if self.allowed_tools is None else self.allowed_tools)
         # A name that is misspelt would deny nothing, and nobody would notice.
         if unknown := sorted((allowed | set(self.denied_tools)) - agent.tools.keys()):

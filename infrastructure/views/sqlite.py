@@ -169,7 +169,8 @@ class _SqliteStatements:
         except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
             if isinstance(error, sqlite3.Error) and primary_code(error) in _NOT_OF_THE_TEXT:
                 raise
-            raise QueryRefused(f"the question was refused: {error}") from error
+            hint = "; $1, $2 and so on stand for the values" if "inding" in str(error) else ""
+            raise QueryRefused(f"the question was refused: {error}{hint}") from error
         if cursor.description is None:
             raise QueryRefused("the question was refused: it asks for nothing")
         return Selected([each[0] for each in cursor.description], rows, is_cut)

@@ -150,16 +150,26 @@ class Views:
 
         Raises `ProjectionStopped` for a projection that does not go on, and `TimeoutError` after `timeout` seconds.
         """
-        async with asyncio.timeout(timeout):
-            while True:
-                await self.catch_up()
-                found = await self.progress()
-                if len(found) == len(self._projections) and _slowest(found).position >= position:
-                    return
-                for each in found:
-                    if each.error_position is not None and each.reached.position < position:
-                        raise ProjectionStopped(each.name, each.error_position, each.error or "")
-                await asyncio.sleep(_LOOK_SECONDS)
+        limit = asyncio.timeout(timeout)
+        try:
+            async with limit:
+                await self._counted(position)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            why = f"the read models have not counted up to position {position} of the log within {timeout:g} s"
+            raise TimeoutError(why) from None
+
+    async def _counted(self, position: int) -> None:
+        while True:
+            await self.catch_up()
+            found = await self.progress()
+            if len(found) == len(self._projections) and _slowest(found).position >= position:
+                return
+            for each in found:
+                if each.error_position is not None and each.reached.position < position:
+                    raise ProjectionStopped(each.name, each.error_position, each.error or "")
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def read(self, work: Callable[[Statements], T]) -> tuple[T, AsOf]:
         """Return `work(statements)` of one instant and one generation, and up to where that is counted.

@@ -88,7 +88,7 @@ def event_stream(
         raise MissingExtra("event_stream", "web", error.name or "sse-starlette") from error
     shown = checked_broadcast_config(config)
     endpoints = _Endpoints(
-        trail,
+        a_kind_of(Steptrail, trail, "`trail`"),
         a_function(authorize, "authorize"),
         shown,
         _like(shown) if conversation is None else a_kind_of(UiConfig, conversation, "conversation"),

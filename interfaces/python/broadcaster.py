@@ -23,6 +23,7 @@ from steptrail.domain.errors import (
     StoreError,
     StoreLocked,
 )
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.live import NodeDelta, ReplyDelta, TextDelta
 from steptrail.infrastructure.broadcast.chunks import LiveChunks, room_of
@@ -80,7 +81,7 @@ class Broadcaster:
 
     Leaving the block ends it without waiting: call `caught_up` first to see everything delivered. The broadcaster
     itself never raises for a transport or a store that fails; it tries again. Raises `ConfigurationError` for what is
-    no transport.
+    no transport, and for another trail than one of `Steptrail.open`.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Broadcaster:
         config: BroadcastConfig | None = None,
     ) -> None:
         self.config = checked_broadcast_config(config)
+        a_kind_of(Steptrail, trail, "`trail`")
         self._trail, self._transport = trail, checked_transport(transport)
         self._follower = trail.follower(name, wait=True, on_corrupt=self._pass_over)
         self._delivery = Delivery(transport)

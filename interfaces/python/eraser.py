@@ -1,11 +1,12 @@
 """Erasing sessions and other runs for good, one by one or by their age."""
 
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steptrail.domain.errors import ConfigurationError, SessionErased
+from steptrail.domain.errors import ConfigurationError, SessionErased, shown
 from steptrail.domain.kernel.erasure import Erasure, ErasureReport
 from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole, for_the_record
 from steptrail.domain.kernel.loading import loading
@@ -88,8 +89,9 @@ class Eraser:
 
             if not isinstance(archive, Path | str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ConfigurationError(f"`archive` is a folder, not {type(archive).__name__}")
-            if archive == "":
-                raise ConfigurationError("`archive` is a folder, not an empty text")
+            # An empty text would be the folder in which the process happens to run.
+            if not archive or not _can_be_a_name(str(archive)):
+                raise ConfigurationError(f"`archive` is a folder, and none has the name {shown(str(archive))}")
             with loading("archives"):
                 from steptrail.interfaces.python.archive import archive_streams
 
@@ -126,3 +128,10 @@ class Eraser:
         """Raise `SessionErased` if the session was erased."""
         if (found := await self.erasure(name)) is not None:
             raise SessionErased(found.stream, found.by, found.at, found.reason)
+
+
+def _can_be_a_name(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False

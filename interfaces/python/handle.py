@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.given import a_row, a_whole
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.shared.run import ExecutionStatus
@@ -18,7 +18,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.history import history, history_of_types, typed_records
 from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.kinds import KINDS, types_of_events
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
@@ -66,11 +66,11 @@ class Handle(Generic[S, E, X_co]):
         """Return the events that the stream is folded from, up to its version `at`, or those of the stored `types`.
 
         They are its own. For a fork those of the past that it shares come first, with the versions they have there.
-        Raises `SessionNotFound`.
+        Raises `SessionNotFound`, and `ConfigurationError` for a type that no event has.
         """
         if at is not None:
             a_whole(at, "`at`, a version,")
-        wanted = a_row(types, "`types`")
+        wanted = types_of_events(types, "`types`")
         if at == 0:
             return ()
         if wanted:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from steptrail.domain.errors import SteptrailError
+from steptrail.domain.errors import SteptrailError, StoreUnavailable
+from steptrail.domain.kernel.given import a_flag
 from steptrail.domain.live import LiveUpdate
 from steptrail.infrastructure.fleet.opening import engine_of
 from steptrail.runtime.agent.agent import AnyAgent
@@ -30,6 +31,7 @@ class HasWorkers:
     _waking: Waking
     _url: str
     _workers: "list[Worker]"
+    _is_closed: bool
 
     async def fleet(self) -> EngineStatus | None:
         """Return what the engine holds: wakes that wait, and what each worker said last; None without an engine.
@@ -74,9 +76,11 @@ class HasWorkers:
 
         With an `engine`, or one that the trail was opened with, the worker is woken by it and does not look at the
         store each time when something is stored; see the guide "A fleet". All else is the same. Raises
-        `ConfigurationError` without an agent, and for a concurrency, a limit or a grace that cannot be; entering raises
-        `StoreUnavailable` when the engine's server is away.
+        `ConfigurationError` without an agent, and for what cannot be meant, and `StoreUnavailable` when the trail is
+        closed already; entering raises that when the engine's server is away.
         """
+        if self._is_closed:
+            raise StoreUnavailable("the trail is closed: open it again to work")
         # Most programs that open a trail work nothing off.
         from steptrail.interfaces.python.agents_worker import agents_worker
         from steptrail.interfaces.python.tenants import tenant_of
@@ -87,9 +91,15 @@ class HasWorkers:
         room = Room(
             concurrency, per_agent=per_agent, per_tenant=per_tenant, tenant_of=partial(tenant_of, self._env.store)
         )
-        on_update = _stream if live else None
+        on_update = _stream if a_flag(live, "`live`") else None
         worker = agents_worker(
-            self._env, agents, room=room, grace=grace, strict=strict, on_left=on_left, on_update=on_update
+            self._env,
+            agents,
+            room=room,
+            grace=grace,
+            strict=a_flag(strict, "`strict`"),
+            on_left=on_left,
+            on_update=on_update,
         )
         self._workers.append(worker)
         return worker

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union, cast
 
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_text
 from steptrail.interfaces.python.flow_files import BroughtCode, flow_of_file, is_flow_file
 from steptrail.interfaces.python.flow_or_agent import is_flow, is_flow_builder
 from steptrail.interfaces.python.modules import in_words, load_module, run_of_theirs
@@ -57,6 +58,7 @@ def load_runnable(
 
 def load_agent(reference: str) -> AbstractAsyncContextManager[AnyAgent]:
     """Do what `load_runnable` does, for an agent. Raises `ConfigurationError` for a workflow, where it is entered."""
+    a_text(reference, "a reference to an agent")
     return _of_an_agent(load_runnable(reference), reference)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from steptrail.domain.errors import SessionNotFound, StoreUnavailable
 from steptrail.domain.instants import Datetime
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
@@ -60,7 +60,7 @@ class StoreReader:
             after=None if after is None else stream_named(after),
             limit=a_whole(limit, "`limit`"),
         )
-        list_of = crashed_runs if crashed else listed_runs
+        list_of = crashed_runs if a_flag(crashed, "`crashed`") else listed_runs
         found = await list_of(self._env.store, asked)
         if not found and asked.after is not None and not await self._env.store.version(asked.after):
             raise SessionNotFound(asked.after)

@@ -410,7 +410,13 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         input: Any = None,  # noqa: A002 - the public name
         **given: Any,
     ) -> RunStream[Any, Any]:
-        """Do what `run` does, with the same arguments, and show it while it is done: see `RunStream`."""
+        """Do what `run` does, with the same arguments, and show it while it is done: see `RunStream`.
+
+        It is told of events and updates itself, so it takes neither `on_commit` nor `on_update`. Raises
+        `ConfigurationError` for these.
+        """
+        if taken := sorted(given.keys() & {"on_commit", "on_update"}):
+            raise ConfigurationError(f"a stream hands out what happens, so it takes no `{taken[0]}`: iterate over it")
         run: Any = self.run
         return RunStream(
             lambda on_commit, on_update: run(agent, input, on_commit=on_commit, on_update=on_update, **given)

@@ -113,8 +113,8 @@ class TrailViews(AskingRuns):
         """
         if position is not None:
             a_whole(position, "a position of the log")
-        if not isinstance(timeout, int | float) or timeout != timeout:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a wait needs a timeout in seconds, not {timeout!r}")
+        if not isinstance(timeout, int | float) or not timeout > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError(f"a wait needs a timeout above 0 seconds, not {timeout!r}")
         views = self.all
         await views.wait(await views.end() if position is None else position, timeout=timeout)
 

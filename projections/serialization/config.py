@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_whole, check_flags
 
 LEAST_BYTES = 4096
 """How many bytes a document may need that has no list, metadata or vote."""
@@ -24,8 +24,8 @@ class SlimSerializationConfig:
     `include_continuation_trace` about the votes of the last decision.
 
     `max_bytes` bounds the whole document as compact JSON in UTF-8, whatever arguments, metadata and names hold: parts
-    that would make it larger are left out. Raises `ConfigurationError` for less than 4096, and for limits that are
-    no whole numbers from 0.
+    that would make it larger are left out. Raises `ConfigurationError` for less than 4096, for limits that are no
+    whole numbers from 0, and for what is neither True nor False.
     """
 
     max_messages: int | None = 50
@@ -41,6 +41,7 @@ class SlimSerializationConfig:
     max_bytes: int | None = 512 * _KIB
 
     def __post_init__(self) -> None:
+        check_flags(self)
         for name in ("max_messages", "max_content_length", "max_steps", "max_bytes"):
             if (value := getattr(self, name)) is not None:
                 a_whole(value, name)

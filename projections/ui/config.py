@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_whole, check_flags
 from steptrail.projections.broadcast_text import args_summary, cut_args
 from steptrail.projections.serialization.messages import UNFIT_ARGUMENTS
 
@@ -22,7 +22,7 @@ class UiConfig:
     `include_tool_errors` why it failed or a hook blocked it. `include_continuation_trace` adds a status message with
     the decision that ended the run.
 
-    Raises `ConfigurationError` for a length below 1.
+    Raises `ConfigurationError` for a length below 1, and for what is neither True nor False.
     """
 
     include_tool_args: bool = False
@@ -33,8 +33,8 @@ class UiConfig:
     include_continuation_trace: bool = False
 
     def __post_init__(self) -> None:
-        if self.max_arg_length < 1:
-            raise ConfigurationError(f"max_arg_length is {self.max_arg_length}: use 1 or more")
+        check_flags(self)
+        a_whole(self.max_arg_length, "max_arg_length", least=1)
 
     def shown_args(self, arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue] | None:
         """Return the arguments as they are shown, if they are."""

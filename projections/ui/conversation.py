@@ -12,6 +12,7 @@ from steptrail.domain.agent.ids import ExecutionId, SessionId, effect_id, execut
 from steptrail.domain.agent.origin import MessageOrigin, origin_of_call
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import short_name
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.messages import CitationPart, Message, MessageRole, TextPart, ToolCallPart
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.broadcast_text import timestamp_text
@@ -34,6 +35,8 @@ _STANDARD = UiConfig()
 
 def ui_conversation(state: AgentState, config: UiConfig = _STANDARD) -> UiConversation:
     """Return what a front end shows of a session. The same state gives the same conversation."""
+    a_kind_of(AgentState, state, "what a conversation is made of")
+    a_kind_of(UiConfig, config, "config")
     messages = [*_told(state, config), *_decision(state, config)]
     failed = state.status is ExecutionStatus.FAILED
     return UiConversation(

@@ -6,6 +6,7 @@ shown. The rules stand in the guide for front ends, and as cases that every clie
 
 from collections.abc import Iterator, Mapping
 
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.projections.ui.models import UiConversation, UiMessage
 
 
@@ -14,6 +15,8 @@ def reconcile(shown: UiConversation, stored: UiConversation) -> UiConversation:
 
     A stored conversation that is older than the shown one is ignored. Doing it twice is doing it once.
     """
+    for given in (shown, stored):
+        a_kind_of(UiConversation, given, "what is reconciled")
     if stored.version < shown.version:
         return shown
     kept = _errors(shown, stored)

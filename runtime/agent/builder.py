@@ -193,13 +193,16 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         return self._limit("max_unproductive_segments", segments, shadow)
 
     def with_limits(self, limits: Limits) -> Self:
-        """Set all limits at once."""
-        self._limits = limits
+        """Set all limits at once. Raises `ConfigurationError` for anything else."""
+        self._limits = a_kind_of(Limits, limits, f"agent {self._name!r}: limits")
         return self
 
     def with_error_policy(self, policy: ErrorPolicy) -> Self:
-        """Set which errors stop the run, which are tried again, and which are ignored."""
-        self._error_policy = policy
+        """Set which errors stop the run, which are tried again, and which are ignored.
+
+        Raises `ConfigurationError` for anything but a policy.
+        """
+        self._error_policy = a_kind_of(ErrorPolicy, policy, f"agent {self._name!r}: error_policy")
         return self
 
     def with_criteria(self, *criteria: Criterion) -> Self:

@@ -24,6 +24,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.errors import CommandRejected, SessionBusy
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_flag
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
@@ -377,6 +378,8 @@ class SessionControl:
         the session as it was seen last; without one it is read. Raises `StoredContextInvalid` for a recorded context
         that does not fit the agent's type.
         """
+        a_flag(take_over, "`take_over`")
+        a_flag(strict, "`strict`")
         journal = await self.stream.existing() if journal is None else journal
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:

@@ -36,13 +36,16 @@ def a_history(given: Iterable[Message]) -> tuple[Message, ...]:
 
 def a_context(agent: AnyAgent, given: object) -> JsonValue:
     """Return what a caller says of a run as JSON; None for nothing. Raises `ConfigurationError` if it does not fit."""
-    if given is None:
-        return None
-    if agent.context is None:
+    refuse_unread(agent, given)
+    return None if agent.context is None or given is None else agent.context.stored(given)
+
+
+def refuse_unread(agent: AnyAgent, given: object) -> None:
+    """Raise `ConfigurationError` for something that is said of a run, to an agent that is told nothing of its runs."""
+    if agent.context is None and given is not None:
         raise ConfigurationError(
             f"agent {agent.name!r} is told nothing of its runs: call `with_context` to change that"
         )
-    return agent.context.stored(given)
 
 
 def refuse_context(agent: AnyAgent, state: AgentState, given: JsonValue) -> None:

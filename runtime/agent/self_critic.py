@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from steptrail.domain.continuation.criteria.answer import AnswerComplete
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
-from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.exception_words import unicode_text, words_of
 from steptrail.domain.hooks.hook import CallableHook
 from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_text, a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
@@ -67,14 +67,15 @@ class SelfCritic:
     REVISE. Each final answer with text is judged. An answer that is sent back is followed by the message
     `[CORRECTION REQUIRED - Iteration n]` and another step. If the judge rejects `max_iterations` answers, the run ends
     with `retry_limit`; with 0 no answer is judged. A judge that fails, or does not answer within the run's time, counts
-    as having approved. Raises `ConfigurationError` for a judge that is neither, and for a negative `max_iterations`.
+    as having approved. Raises `ConfigurationError` for a judge that is neither, for a `max_iterations` that is no whole
+    number from 0, and for instructions that are no text.
     """
 
     def __init__(
         self, judge: ModelDriver | Judge, *, max_iterations: int = 2, instructions: str = _INSTRUCTIONS
     ) -> None:
-        if max_iterations < 0:
-            raise ConfigurationError(f"a self-critic's max_iterations must not be negative, it is {max_iterations}")
+        a_whole(max_iterations, "the max_iterations of a self-critic")
+        a_text(instructions, "the instructions of a self-critic")
         if isinstance(judge, type) or not callable(judge):
             a_model(judge, "the judge of a self-critic")  # what is no judge would approve of everything
         self._judge, self._most, self._instructions = judge, max_iterations, instructions
@@ -187,6 +188,8 @@ def _failed(error: Exception) -> Critique:
 def _checked(critique: object) -> Critique:
     if not isinstance(critique, Critique):
         raise TypeError(f"it returned {type(critique).__name__}, not a Critique")
+    if not isinstance(cast(object, critique.approved), bool):
+        raise TypeError(f"its `approved` is {type(critique.approved).__name__}, not True or False")
     if not isinstance(cast(object, critique.feedback), str):
         raise TypeError(f"its feedback is {type(critique.feedback).__name__}, not a text")
     return critique

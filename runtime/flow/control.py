@@ -29,6 +29,7 @@ from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand
+from steptrail.domain.kernel.given import a_flag
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
 from steptrail.runtime.flow.result import FlowResult
@@ -125,6 +126,8 @@ class FlowControl:
 
         With `obeys_pause`, for workers, a pause that a person asked for is not lifted but carried out.
         """
+        a_flag(take_over, "`take_over`")
+        a_flag(strict, "`strict`")
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if state.run is None or not state.is_open:

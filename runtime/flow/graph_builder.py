@@ -12,7 +12,7 @@ from steptrail.domain.flow.diagnose import diagnose
 from steptrail.domain.flow.diagnostic import Diagnostic
 from steptrail.domain.flow.ids import is_node_id
 from steptrail.domain.flow.kinds.port import NodeMeans
-from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, WebhookNode, WorkingNode
+from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, NodeBase, WebhookNode, WorkingNode
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
 from steptrail.domain.json_value import JsonValue
@@ -60,7 +60,7 @@ class GraphBuilder:
         if not a_text(name, "the name of a workflow").strip():
             raise ConfigurationError("a workflow needs a name")
         self._name, self._result, self._description = name.strip(), result, description
-        self._entry = (entry,) if isinstance(entry, str) else tuple(entry)
+        self._entry = (entry,) if isinstance(entry, str) else a_row(entry, "entry")
         self._options = RunOptions() if options is None else a_kind_of(RunOptions, options, "`options`")
         self._nodes: list[Node] = []
         self._edges: list[WrittenEdge] = []
@@ -70,6 +70,7 @@ class GraphBuilder:
 
     def add(self, node: Node, code: Code | None = None, *, functions: _Functions | None = None) -> Self:
         """Add a node that is made already, with the code that it calls and the functions that its settings name."""
+        a_kind_of(NodeBase, node, "what is added to a workflow")
         with about(node.id):
             if not is_node_id(node.id):
                 raise ConfigurationError("an id is 1 to 64 letters, digits, _ or -, and begins with a letter or _")

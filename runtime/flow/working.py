@@ -24,7 +24,7 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.flow.policies import CACHEABLE, OnUnknownOutcome, RetryPolicy
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row
+from steptrail.domain.kernel.given import a_mapping, a_row, a_text
 from steptrail.domain.policy.backoff import BackoffKind
 from steptrail.domain.tools import ApprovalRule, OnUnknown, ToolEffect, ToolRetry, ToolSpec
 from steptrail.runtime.flow.functions import NodeFunction, takes_context
@@ -77,14 +77,17 @@ def llm_node(
     *,
     schema: "SchemaGiven | None" = None,
     messages: Sequence[Mapping[str, object]] = (),
+    parameters: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> tuple[LlmNode, Code]:
     """Return the node of a model call."""
     name = a_model(model, "a model call").describe().model
     if (settings.get("prompt") is None) is not bool(messages):
         raise ConfigurationError("give a prompt, or messages")
-    said = tuple(cast("dict[str, JsonValue]", dict(message)) for message in messages)
-    return LlmNode(id=node_id, model=name, schema=json_schema(schema), messages=said, **settings), model
+    said = tuple(_json_object(message, "messages") for message in a_row(messages, "messages"))
+    given = _json_object(parameters or {}, "parameters")
+    node = LlmNode(id=node_id, model=name, schema=json_schema(schema), messages=said, parameters=given, **settings)
+    return node, model
 
 
 def llm_router_node(
@@ -93,6 +96,7 @@ def llm_router_node(
     /,
     *,
     routes: Mapping[str, str],
+    parameters: Mapping[str, object] | None = None,
     **settings: Any,
 ) -> tuple[LlmRouterNode, Code]:
     """Return the node in which a model chooses."""
@@ -101,7 +105,8 @@ def llm_router_node(
         raise ConfigurationError(f"routes: they are a mapping from labels to nodes, not {type(routes).__name__}")
     if not routes:
         raise ConfigurationError("it has no routes")
-    return LlmRouterNode(id=node_id, model=name, routes=dict(routes), **settings), model
+    given = _json_object(parameters or {}, "parameters")
+    return LlmRouterNode(id=node_id, model=name, routes=dict(routes), parameters=given, **settings), model
 
 
 def agent_node(
@@ -111,9 +116,10 @@ def agent_node(
     **settings: Any,
 ) -> tuple[AgentNode, Code]:
     """Return the node of an agent."""
-    from steptrail.runtime.agent.given import an_agent
+    from steptrail.runtime.agent.given import an_agent, refuse_unread
 
-    return AgentNode(id=node_id, agent=an_agent(agent).name, **settings), agent
+    refuse_unread(an_agent(agent), settings.get("context"))
+    return AgentNode(id=node_id, agent=agent.name, **settings), agent
 
 
 def flow_node(
@@ -156,14 +162,14 @@ def webhook_node(
     **settings: Any,
 ) -> tuple[WebhookNode, None]:
     """Return the node of an HTTP request. The host may be asked that the URL names, or those of `hosts`."""
-    verb = method.upper()
+    verb = a_text(method, "the method").upper()
     declared = (ToolEffect.READ if verb in _READING else ToolEffect.UNSAFE) if effect is None else effect
     node = WebhookNode(
         id=node_id,
         url=url,
         method=verb,
-        headers=dict(headers or {}),
-        hosts=a_row(hosts, "hosts") or (_host(url),),
+        headers=a_mapping(headers or {}, "headers"),
+        hosts=a_row(hosts, "hosts") or (_host(a_text(url, "the URL")),),
         effect=cast("ToolEffect", declared),
         **settings,
     )
@@ -181,6 +187,10 @@ def refuse_unsafe_cache(node: Node) -> None:
             return
     if node.cache is not None and effect not in CACHEABLE:
         raise ConfigurationError(f"what is {effect.value} is not cached, or it would not be done")
+
+
+def _json_object(given: Mapping[str, object], what: str) -> dict[str, JsonValue]:
+    return cast("dict[str, JsonValue]", a_mapping(given, what))  # checked as JSON when the workflow is built
 
 
 def _check_arguments(spec: ToolSpec, args: Mapping[str, object]) -> None:

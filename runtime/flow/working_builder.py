@@ -9,6 +9,7 @@ from steptrail.domain.flow.nodes import (
     WorkingNode,
 )
 from steptrail.domain.flow.policies import OnError, RetryPolicy
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.tools import ApprovalRule, ToolEffect
 from steptrail.runtime.flow import working
 from steptrail.runtime.flow.functions import NodeFunction
@@ -60,7 +61,7 @@ class WorkingBuilder(GraphBuilder):
         With `schema` the answer is JSON that fits it.
         """
         said = {"prompt": prompt, "system": system, "messages": messages, "schema": schema}
-        return self._work(node_id, working.llm_node, model, settings, **said, parameters=dict(parameters or {}))
+        return self._work(node_id, working.llm_node, model, settings, **said, parameters=parameters)
 
     def tool(
         self,
@@ -155,7 +156,7 @@ class WorkingBuilder(GraphBuilder):
     ) -> Self:
         """Let a model choose the next node. `routes` maps each label that it may say to a node."""
         said = {"prompt": prompt, "routes": routes, "system": system, "default": default}
-        return self._work(node_id, working.llm_router_node, model, settings, **said, parameters=dict(parameters or {}))
+        return self._work(node_id, working.llm_router_node, model, settings, **said, parameters=parameters)
 
     def map(
         self,
@@ -209,7 +210,7 @@ def checked(settings: Mapping[str, Any], known: type) -> dict[str, Any]:
     if isinstance(retry := given.get("retry"), int):
         given["retry"] = RetryPolicy(max_attempts=retry)
     if "continue_on" in given:
-        given["continue_on"] = tuple(given["continue_on"])
+        given["continue_on"] = a_row(given["continue_on"], "continue_on")
         if given["continue_on"] and given.get("on_error") == OnError.FAIL:
             raise ConfigurationError("continue_on: it has no effect together with on_error='fail'")
     return given

@@ -147,7 +147,13 @@ class Deciding:
         self.functions: dict[str, Callable[..., object]] = {}
 
     def named(self, function: Callable[..., object]) -> str:
-        """Keep a function and return its name. The second of two with one name, such as of lambdas, is `name#2`."""
+        """Keep a function and return its name. The second of two with one name, such as of lambdas, is `name#2`.
+
+        Raises `ConfigurationError` for a tool, and for what is no plain function.
+        """
+        a_plain_function(function, "what decides")
+        if isinstance(spec := getattr(function, "spec", None), ToolSpec):
+            raise ConfigurationError(f"{spec.name!r} is a tool, and what decides is a function of the envelope")
         given = function_name(function)
         name, number = given, 1
         while self.functions.get(name, function) is not function:
@@ -163,9 +169,6 @@ class Deciding:
         if isinstance(when, str):
             return Expression.of(when)
         if callable(when):
-            a_plain_function(when, "what decides")
-            if isinstance(spec := getattr(when, "spec", None), ToolSpec):
-                raise ConfigurationError(f"{spec.name!r} is a tool, and what decides is a function of the envelope")
             return Expression(kind="function", text=self.named(when))
         raise ConfigurationError(f"what decides is a text or a function, not {when!r}")
 
@@ -186,7 +189,7 @@ class Deciding:
             return RuleSpec(to=rule.to, conditions=(given,))
         if isinstance(given, str | Expression) or callable(given):
             return RuleSpec(to=rule.to, when=self.expression(given))
-        return RuleSpec(to=rule.to, conditions=tuple(given))
+        return RuleSpec(to=rule.to, conditions=a_row(given, "the conditions of a rule"))
 
     def check(self, check: Check) -> CheckSpec:
         """Return the recorded form of a check. Raises `ConfigurationError`."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Self
 
 from steptrail.domain.errors import ConfigurationError, FollowerBusy, SessionBusy
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.kernel.names import checked_name
 from steptrail.runtime.kernel.closing import Closing
@@ -45,7 +45,7 @@ class Follower(Closing):
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
         self.name = checked_name(name, "the name of a follower")
-        self._store, self._wait = store, wait
+        self._store, self._wait = store, a_flag(wait, "`wait`")
         self._subscribed = partial(
             Subscription, store, types=types, on_corrupt=on_corrupt, is_store_closed=is_store_closed
         )

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from steptrail.domain.errors import ConfigurationError, SessionNotFound
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.shared.events import ExecutionFinished
@@ -39,6 +39,7 @@ class Following(Iteration[Followed]):
     ) -> None:
         super().__init__()
         a_whole(after, "the version after which a session is followed")
+        a_flag(forever, "`forever`")
         if (kind := KINDS.of(stream)) is None:
             raise ConfigurationError(f"no kind of machine that is known here has a stream {stream!r}")
         self._store, self._stream, self._kind, self._fanout, self._forever = store, stream, kind, fanout, forever

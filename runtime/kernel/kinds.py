@@ -4,12 +4,13 @@ The kernel imports no kind. Subscriptions, followers, lists, `doctor` and childr
 the stream's id.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from steptrail.domain.errors import CommandRejected
+from steptrail.domain.errors import CommandRejected, ConfigurationError
 from steptrail.domain.kernel.by_prefix import ByPrefix
-from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.event import EVENT_TYPES, Event
+from steptrail.domain.kernel.given import a_row
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.live import Place, Writing
 
@@ -40,6 +41,20 @@ KINDS: ByPrefix[Kind] = ByPrefix(
     {"agent:": "steptrail.runtime.agent.kind:KIND", "flow:": "steptrail.runtime.flow.kind:KIND"}
 )
 """Prefix of a stream -> its kind. Looking up a kind imports its events, so that its records can be read."""
+
+
+def types_of_events(given: Iterable[str], what: str) -> tuple[str, ...]:
+    """Return the names of types of events. Raises `ConfigurationError` for a name that no event has."""
+    types = a_row(given, what)
+    if _unknown(types):
+        KINDS.load_all()  # the events of a kind are known once it is imported
+    if unknown := _unknown(types):
+        raise ConfigurationError(f"{', '.join(unknown)}: no event has this type, and nothing would ever come")
+    return types
+
+
+def _unknown(types: Iterable[object]) -> Sequence[str]:
+    return sorted(repr(name) for name in types if not isinstance(name, str) or name not in EVENT_TYPES)
 
 
 def control_of(environment: "Environment", stream: str) -> _Control:

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord
-from steptrail.domain.kernel.event import EVENT_TYPES
-from steptrail.domain.kernel.given import a_flag, a_plain_function, a_row, a_whole
+from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.kernel.given import a_flag, a_plain_function, a_whole
 from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.runtime.kernel.iteration import Iteration
-from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.kinds import types_of_events
 from steptrail.runtime.kernel.log_reader import Watch, watch_log, watch_stream
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -44,18 +43,13 @@ class Subscription(Iteration[LogEntry]):
         is_store_closed: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__()
-        types = a_row(types, "`types` of a subscription")
-        if set(types) - EVENT_TYPES.keys():
-            KINDS.load_all()  # the events of a kind are known once it is imported
-        if unknown := sorted(set(types) - EVENT_TYPES.keys(), key=repr):
-            msg = f"{', '.join(map(repr, unknown))}: no event has this type, and nothing would ever come"
-            raise ConfigurationError(msg)
+        types = types_of_events(types, "`types` of a subscription")
         a_flag(follow, "`follow`")
         if on_corrupt is not None:
             a_plain_function(on_corrupt, "`on_corrupt`")
         if after != "now":
             a_whole(after, "the position after which a subscription begins, unless that is 'now',")
-        self._store, self._types, self._follow, self._on_corrupt = store, tuple(types), follow, on_corrupt
+        self._store, self._types, self._follow, self._on_corrupt = store, types, follow, on_corrupt
         self._stream = stream
         self._is_store_closed = is_store_closed
         self._read_to = None if after == "now" else after

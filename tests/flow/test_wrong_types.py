@@ -9,7 +9,7 @@ from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.errors import ConfigurationError
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import SpawnSubagent, Subagent, SubagentTool
-from steptrail.workflow import Check, Envelope, RetryPolicy, Workflow, check_flow, load_flow
+from steptrail.workflow import Check, Envelope, RetryPolicy, Rule, Workflow, check_flow, load_flow
 
 ANY: Any = 5
 TEXT: Any = "3"
@@ -64,6 +64,26 @@ FUNCTION: Any = nobody_awaits
         (lambda: Workflow("w").filter("f", "match", over="x", values=TEXT), "node 'f': values: Expected a list, got"),
         (lambda: Workflow("w").guardian("g", [Check("enum", "x", values=TEXT)]), "the values of a check: Expected a l"),
         (lambda: Workflow("w").llm_router("r", MODEL, prompt="", routes=LIST), "node 'r': routes: they are a mapping"),
+        (lambda: Workflow("w", entry=ANY), "entry: Expected a list, got `int`"),
+        (lambda: Workflow("w").add(ANY), "what is added to a workflow is of the class NodeBase, not int"),
+        (lambda: Workflow("w").noop("n", continue_on=ANY), "node 'n': continue_on: Expected a list, got `int`"),
+        (lambda: Workflow("w").llm("m", MODEL, messages=ANY), "node 'm': messages: Expected a list, got `int`"),
+        (lambda: Workflow("w").llm("m", MODEL, messages=LIST), "node 'm': messages are a mapping, not str"),
+        (
+            lambda: Workflow("w").llm("m", MODEL, prompt="", parameters=LIST),
+            "node 'm': parameters are a mapping, not list",
+        ),
+        (
+            lambda: Workflow("w").llm_router("r", MODEL, prompt="", routes={"a": "b"}, parameters=ANY),
+            "node 'r': parameters are a mapping, not int",
+        ),
+        (
+            lambda: Workflow("w").rule_router("r", [Rule(ANY, "a")]),
+            "node 'r': the conditions of a rule: Expected a list",
+        ),
+        (lambda: Workflow("w").webhook("h", ANY), "node 'h': the URL is a text, not int"),
+        (lambda: Workflow("w").webhook("h", "http://a/x", method=ANY), "node 'h': the method is a text, not int"),
+        (lambda: Workflow("w").webhook("h", "http://a/x", headers=LIST), "node 'h': headers are a mapping, not list"),
         (lambda: Workflow("w").edge("a", LIST), "what an edge connects is the id of a node, which is a text, not list"),
         (lambda: Workflow("w").edge(ANY, "a"), "the sources of an edge: Expected a list, got `int`"),
         (lambda: Workflow("w").chain(LIST), "what a chain connects is the id of a node, which is a text, not list"),
@@ -79,6 +99,11 @@ FUNCTION: Any = nobody_awaits
         (lambda: SpawnSubagent({"": CLERK}), "the name of a subagent is a text, not ''"),
         (lambda: SpawnSubagent({"clerk": ANY}), "what runs is an Agent, not int"),
         (lambda: SpawnSubagent({"clerk": BUILDER}), r"not AgentBuilder: `.build\(\)`"),
+        (lambda: Subagent(agent=CLERK, context="Ulm"), "agent 'clerk' is told nothing of its runs"),
+        (
+            lambda: Workflow("w").agent("a", CLERK, prompt="", context=1),
+            "node 'a': agent 'clerk' is told nothing of its",
+        ),
         (lambda: Subagent(agent=ANY), "what runs is an Agent, not int"),
         (lambda: SubagentTool(CLERK, max_depth=TEXT), "`max_depth` of subagent 'clerk' is a whole number, not str"),
     ],

@@ -103,6 +103,10 @@ def gives(**said: Any) -> Judge:
     return lambda task, answer: Critique(approved=False, **said)
 
 
+async def says_false_in_a_text(task: str, answer: str) -> Critique:
+    return Critique(approved=cast("bool", str(task == answer).lower()))
+
+
 async def gives_a_number(task: str, answer: str) -> Critique:
     return Critique(approved=False, feedback=cast("str", len(task + answer)))
 
@@ -118,6 +122,7 @@ async def gives_a_number(task: str, answer: str) -> Critique:
         ),
         (says("Hm."), "the judge said neither APPROVE nor REVISE: 'Hm.'"),
         (says_yes, "the judge failed: TypeError: it returned bool, not a Critique"),
+        (says_false_in_a_text, "the judge failed: TypeError: its `approved` is str, not True or False"),
         (gives_a_number, "the judge failed: TypeError: its feedback is int, not a text"),
         (gives(usage=12), f"{WITH_USAGE}: the bill is of the class Usage, not int"),
         (
@@ -179,9 +184,10 @@ async def test_a_crash_anywhere_loses_no_iteration(crash: int) -> None:
     assert [type(event) for event in events].count(InferenceCompleted) == 2
 
 
-def test_a_negative_number_of_iterations_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="must not be negative"):
-        SelfCritic(refuses, max_iterations=-1)
+@pytest.mark.parametrize("wrong", [-1, "2", None, 1.5, float("nan"), True])
+def test_iterations_that_cannot_be_counted_are_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^the max_iterations of a self-critic is a (whole )?number"):
+        SelfCritic(refuses, max_iterations=wrong)
 
 
 async def test_a_capability_is_whatever_makes_settings() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -217,6 +218,15 @@ async def test_a_stream_is_entered_once_and_before_it_is_looked_at() -> None:
             await stream.result()
         with pytest.raises(ConfigurationError, match="entered before"):
             await stream.__aenter__()
+
+
+async def test_a_stream_takes_no_listener_beside_the_one_who_iterates() -> None:
+    async with trail_of() as trail:
+        for listener in ("on_commit", "on_update"):
+            given: dict[str, Any] = {listener: print}
+            with pytest.raises(ConfigurationError, match=f"takes no `{listener}`: iterate over it"):
+                trail.stream(agent_of(["done"]).build(), "go", **given)
+        assert not await trail.runs()
 
 
 async def test_a_thread_that_was_given_up_shows_nothing_any_more() -> None:

@@ -3,13 +3,21 @@
 import inspect
 from collections.abc import Callable
 from datetime import datetime
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from steptrail import AgentBuilder, ErrorPolicy, Limits, Message, Steptrail, SteptrailError, tool
-from steptrail.continuation import CallableCriterion, StepsLimit
+from steptrail.continuation import (
+    CallableCriterion,
+    CostLimit,
+    ErrorPolicyCriterion,
+    FinishReasonCheck,
+    ResponseContentCheck,
+    StepsLimit,
+)
 from steptrail.domain.inference import ModelRequest
 from steptrail.errors import Backoff, ConfigurationError, SessionNotFound
 from steptrail.hooks import (
@@ -17,6 +25,7 @@ from steptrail.hooks import (
     CallableMatcher,
     CompositeMatcher,
     CriterionHook,
+    Critique,
     EventTypeMatcher,
     SelfCritic,
     ToolBlockingHook,
@@ -24,9 +33,12 @@ from steptrail.hooks import (
     ToolNameRegexMatcher,
 )
 from steptrail.messages import ToolCallPart
+from steptrail.models import PriceTable
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
-from steptrail.testing import ManualClock, ScriptedModel, call
-from steptrail.workflow import Workflow
+from steptrail.testing import ManualClock, ScriptedModel, call, load_agent
+from steptrail.tools import ToolRetry
+from steptrail.ui import reconcile, ui_conversation
+from steptrail.workflow import Workflow, drawn_flow, flow_text
 
 BUILDER: Any = AgentBuilder("a").with_model(ScriptedModel(["hi"]))
 AGENT = BUILDER.build()
@@ -44,7 +56,17 @@ def _why(trail: Any, what: Any, execution: object) -> object:
     return (trail.session("s") if what is AGENT else trail.flow("s")).why(execution=execution)
 
 
+async def _is_more(text: str) -> bool:
+    return text.endswith("more")
+
+
+def _judge(task: str, answer: str) -> Critique:
+    return Critique(approved=task != answer)
+
+
 CALL: Any = ToolCallPart(id="1", name="look")
+NAMED = ToolRetry(attempts=2, retry_on=("builtins:OSError",))
+PRICES = PriceTable.of({"m": {"input": 1, "output": 1}}, version="1")
 
 
 GIVEN: list[tuple[Callable[[Any], object], str]] = [
@@ -56,9 +78,10 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda trail: trail.run(FLOW, "hi"), "what runs is a built workflow, not Workflow: `.build()` makes one of it"),
     (lambda trail: trail.start(FLOW, "hi"), "what runs is a built workflow, not Workflow: `.build()` makes one of it"),
     (lambda trail: trail.session("s").resume(FLOW.build()), "what runs in a session is an Agent: `trail.flow(id)` has"),
-    (lambda _: BUILDER.with_error_policy(ErrorPolicy.retry_all).build(), "agent 'a': error_policy: Expected `ErrorPol"),
-    (lambda _: BUILDER.with_error_policy("stop").build(), "agent 'a': error_policy: Expected `ErrorPolicy`, not "),
-    (lambda _: BUILDER.with_limits(Limits).build(), "agent 'a': limits: Expected `Limits`, not <class"),
+    (lambda _: BUILDER.with_error_policy(ErrorPolicy.retry_all), "agent 'a': error_policy is of the class ErrorPolicy"),
+    (lambda _: BUILDER.with_error_policy("stop"), "agent 'a': error_policy is of the class ErrorPolicy, not str"),
+    (lambda _: BUILDER.with_limits(Limits), "agent 'a': limits is of the class Limits, not StructMeta"),
+    (lambda _: BUILDER.with_limits({"max_steps": 3}), "agent 'a': limits is of the class Limits, not dict"),
     (
         lambda _: ErrorPolicy.retry_all().with_backoff(cast(Any, Backoff.exponential)),
         "ErrorPolicy: backoff: Expected",
@@ -74,6 +97,14 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     ),
     (lambda _: SlimAgentStateSerializer().serialize(AGENT), "what is serialized is of the class AgentState"),
     (lambda _: FullAgentStateSerializer().serialize(AGENT), "what is serialized is of the class AgentState"),
+    (lambda trail: ui_conversation(trail.run(AGENT, "hi")), "what a conversation is made of is of the class AgentStat"),
+    (
+        lambda trail: ui_conversation(trail.run(AGENT, "hi").state, cast(Any, {})),
+        "config is of the class UiConfig, not d",
+    ),
+    (lambda _: reconcile(cast(Any, {}), cast(Any, {})), "what is reconciled is of the class UiConversation, not dict"),
+    (lambda _: flow_text(FLOW.build()), "what is written is of the class FlowDefinition, not BuiltWorkflow"),
+    (lambda _: drawn_flow(FLOW.build()), "what is drawn is of the class FlowDefinition, not BuiltWorkflow"),
     (lambda trail: trail.run(AGENT, None), "what is said to an agent is a text or a Message, not NoneType"),
     (lambda trail: trail.run(AGENT, 7), "what is said to an agent is a text or a Message, not int"),
     (lambda trail: trail.run(AGENT, "hi", history="hi"), "history: Expected a list, got `str`"),
@@ -105,18 +136,38 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: CompositeMatcher.or_(cast(Any, "read_*")), "'read_*' is not a matcher: give one of"),
     (lambda _: CallableHook(cast(Any, None)), "what a CallableHook calls is a function, not NoneType"),
     (lambda _: CallableCriterion(cast(Any, True)), "what a CallableCriterion asks is a function, not bool"),
+    (lambda _: CallableCriterion(bool, name=cast(Any, 7)), "the name of a CallableCriterion is a text, not int"),
+    (lambda _: CallableCriterion(bool, is_guard=cast(Any, "false")), "`is_guard` is True or False, not 'false'"),
+    (lambda _: CostLimit(Decimal(1), cast(Any, {})), "what a CostLimit counts by is of the class PriceTable, not dict"),
+    (
+        lambda _: CostLimit(Decimal(1), PRICES, cast(Any, "warning")),
+        "unpriced is one of fail_closed, warn, ignore",
+    ),
+    (lambda _: ErrorPolicyCriterion(cast(Any, "stop")), "what an ErrorPolicyCriterion asks is of the class ErrorPolic"),
+    (lambda _: FinishReasonCheck(cast(Any, 5)), "finish reasons: Expected a list, got `int`"),
+    (lambda _: FinishReasonCheck(cast(Any, [5])), "a finish reason is a text, not int"),
+    (lambda _: ResponseContentCheck(cast(Any, "more")), "what a ResponseContentCheck asks is a function, not str"),
+    (lambda _: ResponseContentCheck(cast(Any, _is_more)), "what a ResponseContentCheck asks is a plain function, and"),
+    (lambda _: CompositeMatcher(cast(Any, "all"), ()), "what combines matchers is a function, not str"),
+    (lambda _: CompositeMatcher(all, cast(Any, None)), "matchers: Expected a list, got `NoneType`"),
+    (lambda _: SelfCritic(_judge, instructions=cast(Any, 7)), "the instructions of a self-critic is a text, not int"),
     (lambda _: SelfCritic(cast(Any, None)), "the judge of a self-critic: NoneType is no model: give a driver of"),
     (lambda _: SelfCritic(cast(Any, "gpt-5-mini")), "the judge of a self-critic: 'gpt-5-mini' is no model: give a"),
     (lambda _: SelfCritic(cast(Any, ScriptedModel)), "the judge of a self-critic: ScriptedModel is a class, and a mo"),
     (lambda _: tool(retry=2, retry_on=cast(Any, OSError))(look), "retry_on of a tool is a tuple of classes of except"),
     (lambda _: tool(retry=2, retry_on=cast(Any, ("OSError",)))(look), "retry_on of a tool is a tuple of classes of e"),
+    (lambda _: tool(retry=2, retry_on=cast(Any, (int,)))(look), "retry_on of a tool is a tuple of classes of excepti"),
+    (lambda _: tool(retry_on=(OSError,))(look), "retry_on of a tool has no effect without `retry`, which says how man"),
+    (lambda _: tool(retry=NAMED)(look), "the exceptions of a tool's rule are classes, given beside it as `retry_on`"),
     (lambda _: ScriptedModel(cast(Any, None)), "model 'scripted': the script: Expected a list, got `NoneType`"),
+    (lambda _: load_agent(cast(Any, 5)), "a reference to an agent is a text, not int"),
     (lambda _: ScriptedModel("done"), "model 'scripted': the script: Expected a list, got `str`"),
     (lambda _: ScriptedModel([ValueError]), "model 'scripted': reply 1 of the script is the class ValueError: give a"),
     (
         lambda _: Message.assistant(CALL),
         "a message is made of a text, not of ToolCallPart; tool calls are given as",
     ),
+    (lambda _: Message.assistant("Hm.", tool_calls=cast(Any, 7)), "`tool_calls`: Expected a list, got `int`"),
     (lambda trail: trail.runs(after=0), "the name of a run is a text, not int"),
     (lambda trail: trail.inbox(after=0), "the name of a run is a text, not int"),
     (lambda _: ManualClock(datetime(2027, 1, 1)), "a clock begins at a datetime with a time zone, not at datetime.dat"),  # noqa: DTZ001
@@ -133,6 +184,10 @@ def test_one_line_says_what_to_give(give: Callable[[Any], object], why: str) -> 
         give(trail)
     assert str(refused.value).startswith(why)
     assert "\n" not in str(refused.value)
+
+
+def test_calls_of_tools_may_be_a_list() -> None:
+    assert Message.assistant("Hm.", tool_calls=[CALL]) == Message.assistant("Hm.", tool_calls=(CALL,))
 
 
 def test_a_list_of_replies_needs_no_annotation_and_what_is_none_is_refused_with_its_number() -> None:

@@ -111,6 +111,9 @@ async def test_a_key_is_a_text() -> None:
 
 
 WRONG_UPDATES: dict[str, tuple[dict[str, Any], str]] = {
+    "set is a list": ({"set": ["draft"]}, "set: expected a mapping, not list"),
+    "set is nothing": ({"set": None}, "set: expected a mapping, not None"),
+    "unset is nothing": ({"unset": None}, "unset: expected a tuple, not None"),
     "unset is a text": ({"unset": "draft"}, "unset: expected a tuple, not str"),
     "unset holds a number": ({"unset": (1,)}, "unset[0]: expected str, not int"),
     "messages is a text": ({"messages": "Done."}, "messages: expected a tuple, not str"),

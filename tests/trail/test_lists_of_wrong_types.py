@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +41,9 @@ WRONG: Sequence[tuple[Callable[[Any], Any], str]] = (
     (lambda trail: trail.retain(older_than=_DAY, limit=1.5), "`limit` is a whole number"),
     (lambda trail: trail.retain(older_than=_DAY, agent=5), "`agent`, a name, is a text, not int"),
     (lambda trail: trail.retain(older_than=_DAY, archive=5), "`archive` is a folder, not int"),
-    (lambda trail: trail.retain(older_than=_DAY, archive=""), "`archive` is a folder, not an empty text"),
+    (lambda trail: trail.retain(older_than=_DAY, archive=""), "`archive` is a folder, and none has the name ''"),
+    (lambda trail: trail.retain(older_than=_DAY, archive="a\0b"), "`archive` is a folder, and none has the name 'a"),
+    (lambda trail: trail.retain(older_than=_DAY, archive=Path("\ud800")), "`archive` is a folder, and none has the"),
     (lambda trail: trail.retain(older_than=_DAY, dry_run=None), "dry_run is True or False, not NoneType"),
     (lambda trail: trail.retain(older_than=_DAY, dry_run="no"), "dry_run is True or False, not 'no'"),
     (lambda trail: trail.erase("a", by="a", reason="r", dry_run=None), "dry_run is True or False, not NoneType"),

@@ -1,5 +1,6 @@
 """Names, places in a log and lists that callers give are refused in one line when they are none."""
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -53,6 +54,18 @@ LISTED: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
     "targets": lambda trail, wrong: trail.flow("f").step("f", "skip", by="ana", targets=wrong),
 }
 
+FLAGS: dict[str, Callable[[Steptrail, Any], Awaitable[object]]] = {
+    "take_over": lambda trail, wrong: trail.session("s").resume(AGENT, take_over=wrong),
+    "take_over of a workflow": lambda trail, wrong: trail.flow("f").resume(FLOW, take_over=wrong),
+    "strict": lambda trail, wrong: trail.session("s").resume(AGENT, strict=wrong),
+    "strict of a workflow": lambda trail, wrong: trail.flow("f").resume(FLOW, strict=wrong),
+    "strict of a worker": lambda trail, wrong: _of(trail, lambda: trail.work(AGENT, strict=wrong)),
+    "live": lambda trail, wrong: _of(trail, lambda: trail.work(AGENT, live=wrong)),
+    "crashed": lambda trail, wrong: trail.runs(crashed=wrong),
+    "wait": lambda trail, wrong: _of(trail, lambda: trail.follower("books", wait=wrong)),
+    "forever": lambda trail, wrong: _of(trail, lambda: trail.session("s").follow(forever=wrong)),
+}
+
 
 @pytest.mark.parametrize("place", NAMED)
 @pytest.mark.parametrize("wrong", [5, 0, False, b"s", ["s"]])
@@ -73,6 +86,16 @@ async def test_a_place_in_a_log_is_a_whole_number(place: str, wrong: object) -> 
             await PLACED[place](trail, wrong)
 
 
+@pytest.mark.parametrize("place", FLAGS)
+@pytest.mark.parametrize("wrong", ["false", 0, None])
+async def test_a_flag_is_true_or_false(place: str, wrong: object) -> None:
+    async with trail_of() as trail:
+        await trail.run(AGENT, "Hi.", session="s")
+        await trail.run(FLOW, 1, session="f")
+        with pytest.raises(ConfigurationError, match=f"^`{place.split()[0]}` is True or False, not "):
+            await FLAGS[place](trail, wrong)
+
+
 @pytest.mark.parametrize("place", LISTED)
 @pytest.mark.parametrize("wrong", [5, "plan", {"plan": 1}])
 async def test_a_list_is_no_text(place: str, wrong: object) -> None:
@@ -80,6 +103,20 @@ async def test_a_list_is_no_text(place: str, wrong: object) -> None:
         with pytest.raises(ConfigurationError, match=f"^{place}: Expected a list, got `{type(wrong).__name__}`"):
             await LISTED[place](trail, wrong)
         assert not await trail.runs()
+
+
+@pytest.mark.parametrize("wrong", ["step.complete.v1", "\ud800", 5, ["step.completed.v1"]])
+async def test_a_type_that_no_event_has_is_refused(wrong: Any) -> None:
+    async with trail_of() as trail:
+        await trail.run(AGENT, "Hi.", session="s")
+        reads: tuple[Callable[[], Awaitable[object]], ...] = (
+            lambda: trail.session("s").history(types=[wrong]),
+            lambda: _of(trail, lambda: trail.subscribe(types=[wrong])),
+            lambda: _of(trail, lambda: trail.follower("books", types=[wrong])),
+        )
+        for read in reads:
+            with pytest.raises(ConfigurationError, match=re.escape(f"{wrong!r}: no event has this type")):
+                await read()
 
 
 async def test_the_variables_of_a_run_are_an_object() -> None:

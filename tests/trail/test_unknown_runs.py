@@ -21,7 +21,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "events": lambda handle: handle.events(),
     "events after": lambda handle: handle.events(after=3),
     "history": lambda handle: handle.history(),
-    "history of types": lambda handle: handle.history(types=["message.sent.v1"]),
+    "history of types": lambda handle: handle.history(types=["pause.requested.v1"]),
     "why": lambda handle: handle.why(),
     "follow": _followed,
     "result": lambda handle: handle.result(),
@@ -51,5 +51,5 @@ async def test_of_a_run_that_is_there_nothing_more_is_no_error() -> None:
         await trail.run(FLOW, session="x")
         there = trail.flow("x")
         assert await there.events(after=99) == []
-        assert list(await there.history(types=["message.sent.v1"])) == []
+        assert list(await there.history(types=["pause.requested.v1"])) == []
         assert list(await there.history(at=0)) == list(await trail.flow("y").history(at=0)) == []

@@ -26,6 +26,7 @@ from steptrail.errors import (
     ConfigurationError,
     RecordTooNew,
     StoredContextInvalid,
+    StoreUnavailable,
 )
 from steptrail.infrastructure.store import open_store
 from steptrail.runtime.kernel.environment import Environment
@@ -379,6 +380,13 @@ async def test_closing_the_trail_ends_a_worker_without_a_warning(
         await asyncio.sleep(0.1)
         await trail.close()
     assert caplog.text == ""
+
+
+async def test_a_closed_trail_has_no_workers(place: Place, desk: Desk) -> None:
+    trail = place.open()
+    await trail.close()
+    with pytest.raises(StoreUnavailable, match="the trail is closed: open it again to work"):
+        trail.work(desk.agent())
 
 
 async def test_a_worker_needs_an_agent_a_hand_and_a_grace(place: Place, desk: Desk) -> None:

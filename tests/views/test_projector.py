@@ -266,7 +266,7 @@ async def test_a_waiter_is_told_when_another_one_has_applied_the_log(store_url: 
 
 async def test_a_wait_for_what_never_comes_times_out(store_url: str) -> None:
     async with viewed(store_url) as (_, views):
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"up to position 1 of the log within 0\.05 s"):
             await views.wait(1, timeout=0.05)
 
 

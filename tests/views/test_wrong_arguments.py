@@ -1,5 +1,6 @@
 """Arguments of `trail.views` that no question can be made of, and that must not find more than was asked for."""
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from steptrail import AgentBuilder, Steptrail
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, QueryRefused
 from steptrail.projections.asking.filters import RunFilter
 from steptrail.testing import ScriptedModel, call, say
 from tests.views.kit import search
@@ -86,6 +87,8 @@ WRONG: Sequence[Callable[[Any], Any]] = (
     lambda views: views.wait(True),
     lambda views: views.rebuild(whole="x"),
     lambda views: views.wait(timeout=float("nan")),
+    lambda views: views.wait(timeout=0),
+    lambda views: views.wait(timeout=-1),
     lambda views: views.prune(older_than=1),
     lambda views: views.prune(older_than=timedelta(days=1), dry_run=None),
 )
@@ -105,6 +108,13 @@ async def test_what_is_no_tenant_does_not_see_the_runs_of_all(tenant: Any) -> No
             trail.views.of(tenant)
         with pytest.raises(ConfigurationError, match="a tenant is a text"):
             trail.views.of("acme").of(tenant)
+
+
+async def test_who_writes_the_values_of_a_question_otherwise_is_told_how() -> None:
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        for text in ("SELECT ?", "SELECT $1, $2"):
+            with pytest.raises(QueryRefused, match=re.escape("; $1, $2 and so on stand for the values")):
+                await trail.views.sql(text, "a")
 
 
 async def test_a_bound_between_two_counts_is_none_of_them() -> None:

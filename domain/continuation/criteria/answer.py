@@ -9,6 +9,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.inference import FinishReason
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
@@ -23,7 +24,8 @@ class FinishReasonCheck(Limit):
     """Forbids when the last step ended for one of `stop_reasons`, each a `FinishReason` or the provider's own word.
 
     It allows if there are no `stop_reasons`, or no finish reason yet. A match is no objection to the answer; that is
-    the business of `AnswerComplete`. `getter` replaces the step's finish reasons.
+    the business of `AnswerComplete`. `getter` replaces the step's finish reasons. Raises `ConfigurationError` for what
+    is no text.
     """
 
     __slots__ = ("_getter", "_stop_reasons")
@@ -36,8 +38,8 @@ class FinishReasonCheck(Limit):
         getter: Callable[[StateView], FinishReason | str | None] | None = None,
     ) -> None:
         # A single string is an iterable of letters, which is never what the caller means.
-        given = (stop_reasons,) if isinstance(stop_reasons, str) else stop_reasons
-        self._stop_reasons = tuple(dict.fromkeys(str(reason) for reason in given))
+        given = (stop_reasons,) if isinstance(stop_reasons, str) else a_row(stop_reasons, "finish reasons")
+        self._stop_reasons = tuple(dict.fromkeys(str(a_text(reason, "a finish reason")) for reason in given))
         self._getter = getter
 
     @property

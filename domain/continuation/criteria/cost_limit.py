@@ -1,7 +1,7 @@
 """The limit on money."""
 
 from decimal import Decimal
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, final, get_args
 
 from msgspec import Struct, structs
 
@@ -11,6 +11,7 @@ from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text, without_price
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
@@ -24,7 +25,8 @@ class CostLimit(Limit, Struct, frozen=True):
     The limit is undecidable if tokens have no price: those of an unpriced model, those of a reply that does not state
     its usage, or those of the model that the next step would ask. `unpriced` says how it votes then. `fail_closed`
     forbids, even before the first call. `warn` names them in the vote. `ignore` counts only the tokens with a price.
-    Raises `ConfigurationError` for a limit that is negative or no number.
+    Raises `ConfigurationError` for a limit that is negative or no number, for prices that are no `PriceTable`, and for
+    another word as `unpriced`.
     """
 
     max_usd: Decimal
@@ -39,6 +41,9 @@ class CostLimit(Limit, Struct, frozen=True):
         given: Any = self.max_usd
         if not (isinstance(given, Decimal) and given.is_finite() and given >= 0):
             raise ConfigurationError(f"Max cost must be a number that is not negative, it is {given}.")
+        a_kind_of(PriceTable, self.prices, "what a CostLimit counts by")
+        if self.unpriced not in get_args(Unpriced):
+            raise ConfigurationError(f"unpriced is one of {', '.join(get_args(Unpriced))}, not {self.unpriced!r}")
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation:
         """Vote with `costUsd` and `maxCostUsd` (text, so that they stay exact).

@@ -9,6 +9,7 @@ from steptrail.domain.continuation.built_in import Guard, built_in
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_kind_of
 from steptrail.domain.policy.context import CanResolveErrorContext, ErrorContext, ErrorHandlingDecision
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.policy.resolver import AgentErrorContextResolver
@@ -23,11 +24,14 @@ class ErrorPolicyCriterion(Guard, Struct, frozen=True):
 
     The stop reason is `retry_limit` when the policy wanted to retry and its retries are used up. Otherwise it is
     `error`, also for a permanent error, where no retry would help. In both cases the forbid fails the run.
-    A `resolver` replaces the one that reads the steps of an agent.
+    A `resolver` replaces the one that reads the steps of an agent. Raises `ConfigurationError` for what is no policy.
     """
 
     policy: ErrorPolicy
     resolver: CanResolveErrorContext | None = None
+
+    def __post_init__(self) -> None:
+        a_kind_of(ErrorPolicy, self.policy, "what an ErrorPolicyCriterion asks")
 
     @classmethod
     def with_policy(cls, policy: ErrorPolicy) -> "ErrorPolicyCriterion":

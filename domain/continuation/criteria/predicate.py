@@ -6,7 +6,7 @@ from typing import final
 from steptrail.domain.continuation.built_in import built_in
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.names import chosen_name
-from steptrail.domain.kernel.given import a_function
+from steptrail.domain.kernel.given import a_flag, a_function, a_text
 from steptrail.domain.views import StateView
 
 
@@ -30,8 +30,8 @@ class CallableCriterion:
         is_guard: bool = True,
     ) -> None:
         self._predicate = a_function(predicate, "what a CallableCriterion asks")
-        self._name = chosen_name(name, "CallableCriterion")
-        self._is_guard = is_guard
+        self._name = chosen_name(a_text(name, "the name of a CallableCriterion"), "CallableCriterion")
+        self._is_guard = a_flag(is_guard, "`is_guard`")
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.continuation.reasons import Context
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.views import StateView, StepView
 
@@ -75,13 +76,17 @@ class ResponseContentCheck(BuiltIn, Struct, frozen=True):
     """Requests another step while `predicate` is true for the last response; otherwise it votes `stop`.
 
     The response is the text of the last step, or the result of `getter`. Without a response it allows, and the
-    predicate is not called. An empty text is a response.
+    predicate is not called. An empty text is a response. Raises `ConfigurationError` for a predicate that is no plain
+    function.
     """
 
     predicate: Callable[[str], bool]
     getter: Callable[[StateView], str | None] = _text_of_last_step
 
     is_guard: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        a_plain_function(self.predicate, "what a ResponseContentCheck asks")  # whatever an async one says, it is true
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `hasResponse` and `matched` (nullable). Abstain after a failed step."""

@@ -8,7 +8,7 @@ from typing import Any
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.errors import MissingExtra
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import for_the_record
+from steptrail.domain.kernel.given import a_plain_function, a_row, a_text, check_flags, for_the_record
 
 
 def _metadata(state: AgentState) -> JsonValue:
@@ -23,7 +23,9 @@ class AguiConfig:
     at again after each step and when the metadata changes. Calls of the tools
     `hidden_arguments`, or with `include_tool_args=False` of all of them, are told without their arguments, also where a
     refusal would quote them. `include_reasoning` tells what a model shows of its reasoning. `include_errors` puts the
-    message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool.
+    message of the error that ended a run into `RUN_ERROR`; it may quote a provider or a tool. Raises
+    `ConfigurationError` for what is neither True nor False, a `state` that is no plain function, and names that are
+    no list of texts.
     """
 
     state: Callable[[AgentState], JsonValue] = _metadata
@@ -31,6 +33,12 @@ class AguiConfig:
     hidden_arguments: frozenset[str] = frozenset()
     include_reasoning: bool = False
     include_errors: bool = False
+
+    def __post_init__(self) -> None:
+        check_flags(self)
+        a_plain_function(self.state, "state")
+        hidden = a_row(self.hidden_arguments, "hidden_arguments")
+        object.__setattr__(self, "hidden_arguments", frozenset(a_text(name, "the name of a tool") for name in hidden))
 
     def shows_arguments_of(self, tool: str) -> bool:
         """Tell whether the arguments of this tool's calls are shown."""

@@ -214,7 +214,7 @@ def agui_app(
         raise ConfigurationError(f"AG-UI is a conversation with an agent, and a workflow holds none: {hint}")
     require_agui("agui_app", "sse-starlette", "starlette")
     door = Door(authorize=authorize, authenticate=authenticate, max_body_bytes=max_body_bytes, max_history=max_history)
-    work = EndpointWork(trail, agent, concurrency=concurrency, grace=grace)
+    work = EndpointWork(a_kind_of(Steptrail, trail, "`trail`"), agent, concurrency=concurrency, grace=grace)
     heartbeat = a_time(heartbeat_seconds, "heartbeat_seconds")
     return AguiApp(trail, agent, door, a_kind_of(AguiConfig, config, "config"), work=work, heartbeat=heartbeat)
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from steptrail.domain.agent.ids import checked_session_id, stream_of
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_whole
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.http.sse import End
 from steptrail.interfaces.python.trail import Steptrail
@@ -23,11 +23,9 @@ class EndpointWork:
     """The work of one endpoint. With a `concurrency` of 0 there is no worker here: another one does it."""
 
     def __init__(self, trail: Steptrail, agent: AnyAgent, *, concurrency: int, grace: float) -> None:
-        if concurrency < 0:
-            raise ConfigurationError(f"concurrency is {concurrency}: use 0, for no worker here, or more")
         self._worker = (
             trail.work(agent, concurrency=concurrency, grace=grace, live=True, on_left=self._note)
-            if concurrency
+            if a_whole(concurrency, "concurrency")
             else None
         )
         self._has_begun, self._is_closing, self._beginning = False, False, asyncio.Lock()

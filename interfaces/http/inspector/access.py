@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 
+from steptrail.domain.kernel.given import a_text, check_flags
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.interfaces.python.tenants import tenant_of
 from steptrail.runtime.kernel.ports import EventStore
@@ -18,12 +19,18 @@ class Access:
     """The rights of a caller of the inspector. `tenant` limits it to the runs of that tenant; None means all runs.
 
     An empty text is no tenant: who has it sees nothing.
-    `may_act` lets it answer questions, pause and stop; `user` is its name in the record of these.
+    `may_act` lets it answer questions, pause and stop; `user` is its name in the record of these. Raises
+    `ConfigurationError` for a tenant or a user that is no text, and for a `may_act` that is neither True nor False.
     """
 
     tenant: str | None = None
     may_act: bool = False
     user: str = "user"
+
+    def __post_init__(self) -> None:
+        check_flags(self)
+        a_text("" if self.tenant is None else self.tenant, "the tenant of a caller")
+        a_text(self.user, "the user of an access")
 
 
 Authorize: TypeAlias = "Callable[[HTTPConnection], Access | Awaitable[Access | None] | None]"

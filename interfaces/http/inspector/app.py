@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steptrail.domain.errors import MissingExtra
+from steptrail.domain.kernel.given import a_function, a_kind_of, a_row, a_text
 from steptrail.interfaces.cli.output import printable
 from steptrail.interfaces.cli.summaries import how_it_stopped
 from steptrail.interfaces.http.inspector import words
@@ -69,7 +70,7 @@ def inspector(
     values are shown. `hosts` are the names under which the application is reached: other names are refused, so that no
     page of somebody else's can reach it under its own. `store` is the address that the commands on the pages name.
     Nothing is written to the store but what a caller says whose `Access` has `may_act`. Raises `MissingExtra` without
-    the extra `inspector`.
+    the extra `inspector`, and `ConfigurationError` for settings with which no page could be shown, or too much.
     """
     try:
         for used_later in ("jinja2", "sse_starlette"):  # what is missing is said here, and not to a browser
@@ -79,6 +80,9 @@ def inspector(
         from starlette.routing import Route
     except ImportError as error:
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
+    a_kind_of(Steptrail, trail, "`trail`")
+    a_function(authorize, "authorize")
+    names = None if hosts is None else [a_text(name, "each of hosts") for name in a_row(hosts, "hosts")]
     given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
     pages, of_runs = Pages(*given), RunPages(*given)
     counted, acting = CountedPages(*given), Acting(*given, of_runs)
@@ -101,7 +105,7 @@ def inspector(
             Route("/static/{place:path}", _StaticFiles(_HERE / "static").answer),
             Route("/{place:path}", pages.answer(pages.nothing)),
         ],
-        middleware=[Middleware(Guarded, hosts=hosts)],
+        middleware=[Middleware(Guarded, hosts=names)],
     )
 
 

@@ -56,6 +56,8 @@ class FunctionCall:
 def _outcome(returned: object) -> Succeeded:
     if not isinstance(returned, Update):
         return Succeeded(output=to_json_value(returned, "output"))
+    if not isinstance(returned.set, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NodeFault(FailureClass.VALIDATION, f"set: expected a mapping, not {type_name(returned.set)}")
     sets = {key: to_json_value(value, f"set.{key}") for key, value in returned.set.items()}
     return Succeeded(
         output=to_json_value(returned.output, "output"),
@@ -68,7 +70,7 @@ def _outcome(returned: object) -> Succeeded:
 
 def _all(given: Iterable[object], kind: type[T], field: str) -> tuple[T, ...]:
     """Return checked copies of the values of a field of an `Update`. Raises for one that could not be read back."""
-    if isinstance(given, str | bytes | Mapping):
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise NodeFault(FailureClass.VALIDATION, f"{field}: expected a tuple, not {type_name(cast('object', given))}")
     found: list[T] = []
     for place, item in enumerate(given):

@@ -257,6 +257,19 @@ async def test_a_server_that_is_away_is_said_in_a_line() -> None:
         ProcrastinateEngine("postgresql://h/d", heartbeat=5, stalled_after=5)
 
 
+@pytest.mark.parametrize("setting", ["heartbeat", "stalled_after", "poll"])
+@pytest.mark.parametrize("wrong", ["5", None, 0, -1, float("nan"), float("inf"), True])
+def test_seconds_that_cannot_be_are_refused(setting: str, wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{setting} is a number of seconds above 0, not"):
+        ProcrastinateEngine("postgresql://h/d", **{setting: wrong})
+
+
+def test_the_address_of_an_engine_is_a_text() -> None:
+    wrong: Any = None
+    with pytest.raises(ConfigurationError, match="the address of an engine is a text, not NoneType"):
+        ProcrastinateEngine(wrong)
+
+
 async def test_a_user_without_the_right_is_told_which(postgres_server: PostgresServer) -> None:
     database = postgres_server.create_database()
     postgres_server.execute("DROP ROLE IF EXISTS poor", "CREATE ROLE poor LOGIN")

@@ -193,7 +193,7 @@ def test_a_missing_key_is_named(key: str) -> None:
 
 SHAPES: list[tuple[JsonValue, str]] = [
     ({}, "a list, not dict"),
-    (["forbid"], "an object, not str"),
+    (["forbid"], "a vote is an object, not str"),
     ([{}], "an evaluation needs 'criterion'"),
 ]
 

@@ -46,7 +46,7 @@ def is_big(envelope: Envelope) -> bool:
 
 
 model = ScriptedModel([])
-agent = AgentBuilder("agent").with_model(model).build()
+agent = AgentBuilder("agent").with_model(model).with_context(dict[str, Any]).build()
 inner = Workflow("inner").function("x", compute).build()
 
 # Words that YAML 1.1 reads as something else stand among them.

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from msgspec import structs
 
+from steptrail import AgentBuilder
 from steptrail.domain.flow.nodes import Node
 from steptrail.errors import InvalidWorkflow, MissingExtra
 from steptrail.infrastructure.flow.document import FlowDocument
@@ -82,6 +83,20 @@ def test_a_text_is_checked_and_shown_without_the_code(flow: BuiltWorkflow) -> No
         (type(node), node.id, node.output) for node in flow.definition.nodes
     ]
     assert (written.edges, written.entry) == (flow.definition.edges, flow.definition.entry)
+
+
+def test_a_context_is_refused_beside_the_code_of_an_agent_that_is_told_nothing() -> None:
+    text = """
+steptrail: flow/v1
+name: w
+nodes:
+  - {id: a, kind: agent, use: clerk, prompt: Go., context: {tenant: acme}}
+"""
+    clerk = AgentBuilder("clerk").with_model(model)
+    assert check_flow(text) == ()
+    assert load_flow(text, use={"clerk": clerk.with_context(dict[str, str]).build()}).name == "w"
+    with pytest.raises(InvalidWorkflow, match="agent 'clerk' is told nothing of its runs"):
+        load_flow(text, use={"clerk": clerk.build()})
 
 
 def test_code_that_is_missing_or_does_not_fit_hides_no_fault_of_the_graph() -> None:

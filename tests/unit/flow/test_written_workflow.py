@@ -381,6 +381,10 @@ MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
         lambda f: f.human("x", type="choice", options=("a",), expires=1, on_timeout="default", default="b"),
         "node 'x': default: Expected one of",
     ),
+    "a default without effect": (
+        lambda f: f.human("x", expires=1, default="yes"),
+        "node 'x': default: Expected on_timeout='default' beside it, .*, not 'yes'",
+    ),
     "a default that is no text": (
         lambda f: f.human("x", expires=1, on_timeout="default", default=True),
         'node \'x\': default: Expected "yes", "no" or another text, not True',
@@ -390,6 +394,8 @@ MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
     "a map of two": (lambda f: f.map("x", over="a", tool=lookup, function=parse), "not 2 of them"),
     "a prompt for a tool": (lambda f: f.map("x", over="a", tool=lookup, prompt="p"), "node 'x': the tool of the map"),
     "what decides nothing": (lambda f: f.gate("x", when=UNREADABLE), "node 'x': what decides is"),
+    "what merges nothing": (lambda f: f.merge("x", function=UNREADABLE), "node 'x': what decides is a function, not"),
+    "a tool that merges": (lambda f: f.merge("x", function=lookup), "node 'x': 'lookup' is a tool, and what decides"),
     "an edge to nowhere": (lambda f: f.edge("x"), "the edge from 'x' leads nowhere"),
     "a schema that is none": (lambda f: f.human("x", schema=UNREADABLE), "node 'x': .* is neither a JSON schema"),
 }

@@ -6,6 +6,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+import openai
 import pydantic
 import pytest
 
@@ -114,6 +115,11 @@ def test_a_timeout_is_positive(timeout: Any) -> None:
     [
         ({"parameters": "hot"}, "the parameters of a model are a mapping, not str"),
         ({"base_url": 5}, "the base_url of a model is a text, not int"),
+        ({"client": "gpt"}, "the client of a model is an async one of the package '{package}', not str"),
+        (
+            {"client": openai.OpenAI(api_key="k")},
+            "the client of a model is an async one of the package '{package}', not OpenAI",
+        ),
         ({"api_key": pydantic.SecretStr("sk-1")}, "the api_key of a model is a text, not SecretStr"),
     ],
 )
@@ -121,7 +127,7 @@ def test_a_timeout_is_positive(timeout: Any) -> None:
 def test_a_setting_of_another_type_is_refused_at_once(kind: type[Driver], given: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
         kind("m", **given)
-    assert str(refused.value) == said
+    assert str(refused.value).startswith(said.format(package="anthropic" if kind is AnthropicModel else "openai"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +170,20 @@ def test_a_path_without_weights_is_refused(tmp_path: Path) -> None:
 
 
 @has_local
-@pytest.mark.parametrize(("threads", "context"), [(0, 4096), (1, 0)])
-def test_threads_and_context_are_positive(threads: int, context: int) -> None:
-    with pytest.raises(ConfigurationError, match="positive numbers"):
-        LocalModel(threads=threads, context=context)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"path": 5}, "the path of weights is a text or a Path, not int"),
+        ({"path": "a\0b"}, r"there are no weights at 'a\\x00b': give the path of a GGUF file"),
+        ({"path": "\ud800"}, r"there are no weights at '\\ud800': give"),
+        ({"path": "x" * 5000}, r"there are no weights at 'x{100}'… \(5,000 characters\): give"),
+        ({"threads": "2"}, "the threads of a local model is a whole number, not str"),
+        ({"threads": 0}, "the threads of a local model is a number from 1"),
+        ({"context": float("nan")}, "the context of a local model is a whole number, not float"),
+        ({"parameters": "hot"}, "the parameters of a model are a mapping, not str"),
+        ({"timeout": "5"}, "the timeout of a model is a positive number of seconds, not '5'"),
+    ],
+)
+def test_a_local_model_that_cannot_be_is_refused_at_once(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{said}"):
+        LocalModel(**given)

@@ -187,5 +187,5 @@ def test_a_key_that_a_front_end_does_not_know_yet_is_ignored() -> None:
 
 
 def test_a_length_that_shows_nothing_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="max_arg_length is 0"):
+    with pytest.raises(ConfigurationError, match="max_arg_length is a number from 1"):
         UiConfig(max_arg_length=0)
