@@ -143,8 +143,8 @@ class StoreReader:
 
         That is approvals and questions of workflows that have not expired, calls with an unknown outcome that are
         parked, and nodes that are held. `limit` counts sessions that are asked anything, and `after` names the last
-        session of the page before. `handle(question.stream)` is who asks, and takes the answer. A session that cannot
-        be read is left out, and marked in `runs`.
+        session of the page before. `session(…)` or `flow(…)` of the one that asks takes the answer. A session that
+        cannot be read is left out, and marked in `runs`.
         """
         most = a_whole(limit, "`limit`")
         asked = IndexQuery(waits_for=ASKS_PEOPLE, after=None if after is None else stream_named(after), limit=most)
