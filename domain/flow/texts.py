@@ -44,6 +44,9 @@ _TEMPLATES: Final[Mapping[type[Node], tuple[str, ...]]] = {
 }
 """Class of a node -> its fields that are templates, or hold some."""
 
+_PATHS: Final[Mapping[type[Node], str]] = {FilterNode: "over", MapNode: "over", TransformNode: "source"}
+"""Class of a node -> its field that is a path, and no template."""
+
 _OF_ITEMS: Final = frozenset({"item", "index"})
 _CUTOFF: Final = 0.75
 """How alike a word is to a root that it is taken for a misspelt one."""
@@ -61,10 +64,18 @@ def text_faults(node: Node, path: str, written: Collection[str], means: NodeMean
 
     What needs a package that is not there is not looked at.
     """
+    yield from _of_a_path(node, path)
     yield from _of_templates(node, path, written)
     if isinstance(node, MapNode):
         yield from _of_means(node.node, f"{path}.node", means)
     yield from _of_means(node, path, means)
+
+
+def _of_a_path(node: Node, path: str) -> Iterator[Diagnostic]:
+    name = _PATHS.get(type(node))
+    if name is not None and "{{" in (text := getattr(node, name) or ""):
+        why = f"the {name} of {node.id!r} is a path, and no template: {_shown(text)}"
+        yield fault("FL-111", f"{path}.{name}", why, "leave out the braces")
 
 
 def _of_templates(node: Node, path: str, written: Collection[str]) -> Iterator[Diagnostic]:

@@ -153,6 +153,7 @@ class _Page:
                 each.signature,
                 f"{each.runs:,}",
                 f"{each.calls:,}",
+                f"{each.retried:,}",
                 each.last_day,
                 self._trend(each.days),
                 " ".join(part for part in (each.tool, _error(each)) if part),
@@ -160,7 +161,7 @@ class _Page:
             ]
             for each in self._found.failures
         ]
-        self._table(["FAILURE", "RUNS", "CALLS", "LAST", "BY DAY", "OF WHAT", "EXAMPLE"], rows)
+        self._table(["FAILURE", "RUNS", "CALLS", "TRIED AGAIN", "LAST", "BY DAY", "OF WHAT", "EXAMPLE"], rows)
 
     def _example(self, of: FailureGroup) -> str:
         if of.sample is None:

@@ -143,9 +143,10 @@ class StoreReader:
     async def inbox(self, *, limit: int = 50, after: str | None = None) -> Sequence[Question]:
         """Return what people are asked and have not answered, in the sessions that began last first.
 
-        That is approvals that have not expired, and calls with an unknown outcome that are parked. `limit` counts
-        sessions that are asked anything, and `after` names the last session of the page before. `session(…).approve`,
-        `deny` and `settle` answer. A session that cannot be read is left out, and marked in `runs`.
+        That is approvals and questions of workflows that have not expired, calls with an unknown outcome that are
+        parked, and nodes that are held. `limit` counts sessions that are asked anything, and `after` names the last
+        session of the page before. `session(…)` or `flow(…)` of the one that asks takes the answer. A session that
+        cannot be read is left out, and marked in `runs`.
         """
         most = a_whole(limit, "`limit`")
         asked = IndexQuery(waits_for=ASKS_PEOPLE, after=None if after is None else stream_named(after), limit=most)

@@ -170,8 +170,9 @@ class WorkingBuilder(GraphBuilder):
     ) -> Self:
         """Run a tool, function, model, agent, workflow or request for each item of the list at the path `over`.
 
-        `{{ item }}` and `{{ index }}` stand for the item. `retry`, `cache` and `on_unknown` hold for each item. A
-        failed item fails the node, or is recorded and None in the list of results.
+        In templates `{{ item }}` and `{{ index }}` stand for the item; a function is told its index, as
+        `NodeContext.item`. `retry`, `cache` and `on_unknown` hold for each item. A failed item fails the node, or is
+        recorded and None in the list of results.
         """
         with about(node_id):
             outer, inner = dict[str, Any](), dict[str, Any]()

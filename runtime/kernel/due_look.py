@@ -41,6 +41,10 @@ class Pace:
         self._began = self._time()
         self._next = self._began + self._least
 
+    def leave_out(self, seconds: float) -> None:
+        """Do not count so much of this look as looking."""
+        self._began += seconds
+
     def end(self) -> None:
         """Note that the look has ended."""
         took = self._time() - self._began
@@ -67,6 +71,11 @@ class DueLook:
         None when it has yielded all there is.
         """
         return None if self._is_whole else self._untold.rest
+
+    def leave_out(self, seconds: float) -> None:
+        """Do not count so much of this look as looking: what it had found was begun with meanwhile."""
+        self._told.leave_out(seconds)
+        self._untold.leave_out(seconds)
 
     async def rows(self, now: int, soon: int, hands: int) -> AsyncGenerator[RunSummary]:
         """Yield what is due at `now`, with `due`; then what is due by itself until `soon`, the first first.

@@ -102,7 +102,9 @@ class Looking:
                 if row.due is None:
                     wait = min(wait, (row.due_at or now) - now)
                 elif hands.task_of(row.stream) is None:
-                    await hands.take(row)
+                    began = time.monotonic()
+                    if isinstance(await hands.take(row), asyncio.Task):
+                        self._due.leave_out(time.monotonic() - began)
                 if hands.room.is_full:
                     break
         if self._due.behind is None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -17,9 +18,11 @@ from steptrail.domain.kernel.log_page import LogEntry
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.errors import StoreUnavailable
 from steptrail.infrastructure.store import open_store
+from steptrail.runtime.kernel import looking
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.due_look import DueLook, Pace
 from steptrail.runtime.kernel.environment import Environment
+from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.harness.waiting_rows import WaitingRows
 from tests.runner.kit import agent_of
@@ -193,6 +196,36 @@ def test_looking_takes_a_tenth_of_the_time_at_most() -> None:
         assert pace.rest == pytest.approx(rest)
         now += pace.rest
         assert pace.rest == 0
+
+
+async def test_to_begin_with_what_was_found_is_no_looking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, rests = 0.0, list[float]()
+
+    class Noted(DueLook):
+        @property
+        def rest(self) -> float:
+            rests.append(super().rest)
+            return min(rests[-1], 0.01)
+
+    async def slowly(hands: Hands, row: RunSummary) -> "asyncio.Task[None] | NotTaken":
+        nonlocal now
+        now += 1.0
+        return await take(hands, row)
+
+    take = Hands.take
+    monkeypatch.setattr(Hands, "take", slowly)
+    monkeypatch.setattr(looking, "DueLook", Noted)
+    monkeypatch.setattr(looking, "time", SimpleNamespace(monotonic=lambda: now))
+    agent, sessions = agent_of(["Done."]).build(), ("one", "two", "three")
+    async with Steptrail.open(f"sqlite:///{tmp_path / 'runs.db'}") as trail:
+        for session in sessions:
+            await trail.start(agent, "go", session=session)
+        async with trail.work(agent):
+            await ended(trail, *sessions)
+            seen = len(rests)
+            await until(lambda: len(rests) > seen)
+    assert now >= len(sessions)
+    assert max(rests) == pytest.approx(0.05)
 
 
 def searches(plan: Sequence[str]) -> Sequence[str]:

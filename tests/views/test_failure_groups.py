@@ -15,6 +15,7 @@ from steptrail import AgentBuilder, ErrorPolicy, Steptrail, tool
 from steptrail.interfaces.cli.main import main
 from steptrail.projections.asking.stats import FailureGroup
 from steptrail.testing import ScriptedModel, call
+from steptrail.workflow import Envelope, RetryPolicy, Workflow
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "failure_groups.txt"
 
@@ -87,3 +88,19 @@ async def test_a_command_shows_the_first_groups_and_says_how_many_more_there_are
         table = said.out.partition("FAILURE ")[2].partition("\n\n")[0].splitlines()[1:]
         assert [row.split()[0] for row in table] == expected[:shown]
         assert ("5 rows more: `--limit` shows them" in said.err) == (limit == 3)
+
+
+async def test_a_failure_after_which_a_node_was_only_tried_again_is_told_as_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, tries = f"sqlite:///{tmp_path / 'runs.db'}", iter([ConnectionError("away"), None])
+
+    def ask(_: Envelope) -> None:
+        if (error := next(tries)) is not None:
+            raise error
+
+    async with Steptrail.open(url) as trail:
+        await trail.run(Workflow("w").function("ask", ask, retry=RetryPolicy(max_attempts=2, backoff=0)).build())
+    assert await asyncio.to_thread(main, ["stats", "--store", url]) == 0
+    heads, row = capsys.readouterr().out.partition("FAILURE ")[2].partition("\n\n")[0].splitlines()
+    assert [" ".join(heads.split()[:4]), *row.split()[1:4]] == ["RUNS CALLS TRIED AGAIN", "0", "0", "1"]

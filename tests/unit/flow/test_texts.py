@@ -89,6 +89,22 @@ def test_the_error_names_workflow_node_field_and_text_and_says_what_to_do() -> N
     )
 
 
+def test_a_path_that_is_written_as_a_template_is_told_because_nothing_stands_there() -> None:
+    braces = "{{ vars.x }}"
+    built = (
+        flow()
+        .map("each", over=braces, function=str)
+        .filter("few", "top_n", over=braces, n=1)
+        .transform("all", "flatten", source=braces)
+        .noop("end")
+    )
+    assert faults(built) == [("FL-111", "nodes[0].over"), ("FL-111", "nodes[1].over"), ("FL-111", "nodes[2].source")]
+    with pytest.raises(
+        InvalidWorkflow, match=r"the over of 'each' is a path, .*: '{{ vars.x }}' \(leave out the braces\)"
+    ):
+        built.build()
+
+
 @pytest.mark.parametrize("text", ["{ vars.x }", '{"a": {"b": 1}}', "}}", "{{ vars.x }}}", "{{ title }}", "{{vars}}"])
 def test_a_text_that_can_be_filled_in_is_built(text: str) -> None:
     flow().llm("a", MODEL, prompt=text).build()
