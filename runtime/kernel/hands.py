@@ -150,11 +150,12 @@ class Hands:
     async def drain(self) -> None:
         """Take nothing more, ask what runs to pause, and let it end within the grace."""
         self._is_ending = True
-        for stream in tuple(self._tasks):
-            with suppress(SteptrailError):  # it has just ended
-                await control_of(self._env, stream).request(Pause(by=CALLER, reason="its worker drains"))
-        if self._tasks:
-            await asyncio.wait(self._tasks.values(), timeout=self._grace)
+        # A store that is slow to answer is waited for no longer either.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._grace):
+                await asyncio.gather(*map(self._ask_to_pause, self._tasks))
+                if self._tasks:
+                    await asyncio.wait(self._tasks.values())
 
     async def cut_off(self) -> None:
         """Take nothing more, and cut off what runs. A caller that is cancelled waits for its end first."""
@@ -164,6 +165,10 @@ class Hands:
             task.cancel()
         if late and (cancelled := await wait_through(asyncio.gather(*late, return_exceptions=True))) is not None:
             raise cancelled
+
+    async def _ask_to_pause(self, stream: str) -> None:
+        with suppress(SteptrailError):  # it has just ended
+            await control_of(self._env, stream).request(Pause(by=CALLER, reason="its worker drains"))
 
     def _ended(self, stream: str, task: "asyncio.Task[None]") -> None:
         del task, self._tasks[stream]

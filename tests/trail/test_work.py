@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from steptrail import Agent, AgentBuilder, ErrorPolicy, ToolEffect, tool
 from steptrail.domain.continuation.limits import Limits
 from steptrail.domain.kernel.by_prefix import id_of
+from steptrail.domain.kernel.commands import Pause
 from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.events import PauseRequested
 from steptrail.domain.shared.run import ExecutionStatus
@@ -29,6 +30,7 @@ from steptrail.errors import (
     StoreUnavailable,
 )
 from steptrail.infrastructure.store import open_store
+from steptrail.runtime.kernel import hands
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, Work
 from steptrail.runtime.kernel.looking import Looking
@@ -192,6 +194,31 @@ async def test_a_call_that_outlasts_the_grace_is_cut_off_and_runs_again_elsewher
         async with trail.work(desk.agent()):
             await ended(trail, "s")
     assert desk.ran == Counter({"s:1:1:0": 2})
+
+
+async def test_a_store_that_does_not_answer_keeps_no_worker_from_its_end_longer_than_the_grace(
+    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[str]()
+
+    class Silent:
+        def __init__(self, _: Environment, stream: str) -> None:
+            self.stream = stream
+
+        async def request(self, pause: Pause) -> None:
+            asked.append(f"{self.stream} {pause.by}")
+            await asyncio.Event().wait()
+
+    desk.gate.clear()
+    monkeypatch.setattr(hands, "control_of", Silent)
+    async with place.opened() as trail:
+        for name in ("a", "b"):
+            await trail.start(desk.agent(), "go", session=name)
+        async with trail.work(desk.agent(), grace=0.2):
+            await until(lambda: desk.inside == 2)
+        assert desk.inside == 0
+        assert sorted(asked) == ["agent:a caller", "agent:b caller"]
+        assert {row.session_id for row in await trail.due()} == {"a", "b"}
 
 
 @pytest.mark.parametrize("pause_is_stored", [False, True])
