@@ -35,7 +35,9 @@ def register(commands: Commands) -> None:
     retain.add_argument("--by", type=who, default="retention", help="who erases, for the record (default: retention)")
     retain.add_argument("--reason", help="why, for the record (default: the age)")
     retain.add_argument("--dry-run", action="store_true", help="only say what would be erased: so it is without --yes")
-    retain.add_argument("--archive", metavar="DIR", type=a_path, help="first write each to a file in DIR, and prove that")
+    retain.add_argument(
+        "--archive", metavar="DIR", type=a_path, help="first write each to a file in DIR, and prove that"
+    )
     retain.add_argument("--yes", action="store_true", help="erase them")
 
     unarchive = commands.add("unarchive", _unarchive, "Put sessions that `retain --archive` wrote into another store.")
