@@ -18,6 +18,7 @@ from steptrail.domain.agent.events import (
     WaitStarted,
 )
 from steptrail.domain.agent.evolve import extend, initial
+from steptrail.domain.agent.ids import SessionId, execution_id
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.standing import kind_below
 from steptrail.domain.agent.state import AgentState
@@ -212,7 +213,12 @@ class AgentExplainer:
 
     def _is_asked_for(self) -> bool:
         """Tell whether the execution that started last is the one that was asked for by its id or number."""
-        return bool(self._started) and self._execution in (self._started[-1].execution_id, len(self._started))
+        if not self._started:
+            return False
+        # A fork calls the executions that it shares by its own id, and their events by that of its source.
+        number = len(self._started)
+        own = execution_id(SessionId(self._state.agent_id), number)
+        return self._execution in (number, own, self._started[-1].execution_id)
 
     def _mark(self, version: int, event: AgentEvent) -> None:
         """Note what is said of an event beside the state."""

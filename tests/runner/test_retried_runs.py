@@ -222,3 +222,16 @@ async def test_why_of_what_was_retried_names_the_retry_and_why_of_the_retry_what
         assert (await session.why(execution=2)) == newest
         with pytest.raises(ConfigurationError, match="no execution 3 in the session: it has s:1, s:2"):
             await session.why(execution=3)
+
+
+async def test_why_of_a_fork_knows_what_was_before_it_by_its_own_ids_and_by_those_of_its_source() -> None:
+    async with trail_of() as trail:
+        agent = payer(*SCRIPT).build()
+        await failed(trail, agent)
+        fork = await trail.session("s").fork(session="f")
+        await fork.retry(agent)
+        assert (await fork.why()).retry_of == "f:1"
+        first = await fork.why(execution=1)
+        for name in ("f:1", "s:1"):
+            assert await fork.why(execution=name) == first
+        assert (await fork.why(execution="f:2")).status == "completed"

@@ -1,4 +1,4 @@
-"""A fork of a session that is erased meanwhile, and one into the id of an erased one, is not opened, and no damage."""
+"""A fork of a session that is erased meanwhile, or into the id of an erased one, is not opened, and is no damage."""
 
 from typing import Any
 
