@@ -69,6 +69,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         while True:
             state = journal.committed
             if key is not None and (version := self._control.version_of_key(state, key)) is not None:
+                await self.tidy_up(journal)
                 return (await fold_stream(self.machine, self._env.store, self.stream, at=version))[0]
             commands = begin(state, False)
             if not commands:

@@ -303,10 +303,9 @@ class Journal(Generic[S, E]):
         self._is_at(state, end, machine.control.standing(state))
         before = takewhile(lambda record: not begins_anew(record.event), self._overlay)
         facts = [record for record in before if is_fact(record.event)]
-        self._overlay, self._state = [], self._committed
-        if self._opened_by is None:
-            self._segment = None  # the event that was to open it is not stored
-        elif is_lost:
+        self._overlay = []
+        if is_lost:
+            # The state stays ours until `report_late`: what is in flight ends in it, and is over in the new owner's.
             newest = machine.segment(self._committed)
             self._lost = OwnershipLost(self._stream.removeprefix(machine.stream_prefix), self._segment or 0, newest)
             try:
@@ -314,6 +313,9 @@ class Journal(Generic[S, E]):
             except StoreError as error:
                 raise self._lost from error
             raise self._lost
+        self._state = self._committed
+        if self._opened_by is None:
+            self._segment = None  # the event that was to open it is not stored
         for fact in facts:
             at = max(fact.at, self._state.as_of)
             record = Recorded(self._state.version + 1, at, machine.restated(self._state, fact.event))

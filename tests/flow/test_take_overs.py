@@ -1,4 +1,6 @@
-"""A process loses the run of a workflow to another one while a stream below it is at work."""
+"""A process loses the run of a workflow to another one while streams below it, or nodes, are at work."""
+
+import asyncio
 
 import pytest
 
@@ -28,6 +30,36 @@ async def test_what_a_stream_below_was_billed_is_not_told_again_by_who_lost_the_
     state, tree = await other.flow("f").state(), await other.tree("flow:f")
     assert tree.usage.total > 0
     assert state.usage == tree.usage
+    await store.close()
+
+
+async def test_who_lost_the_run_says_so_though_a_node_that_it_cuts_off_has_ended_for_the_new_owner() -> None:
+    store, taken = Interposed(), asyncio.Event()
+    owner, other = Steptrail(Environment(store=store)), Steptrail(Environment(store=store.inner))
+
+    async def slow(_: object) -> str:
+        if not taken.is_set():
+            await asyncio.Event().wait()
+        return "slow"
+
+    flow = (
+        Workflow("f")
+        .function("quick", lambda _: "quick")
+        .function("slow", slow)
+        .merge("all")
+        .edge(("quick", "slow"), "all")
+        .build()
+    )
+
+    async def take_over() -> None:
+        taken.set()
+        assert (await other.flow("f").resume(flow, take_over=True)).status == "completed"
+
+    store.before_append = once(take_over, NodeAttemptCompleted)
+    with pytest.raises(OwnershipLost):
+        await owner.run(flow, session="f")
+    late = [e.event for e in await other.flow("f").events() if isinstance(e.event, NodeAttemptSettledLate)]
+    assert [(each.effect_id, each.output) for each in late] == [("f:1:quick:1", "quick")]
     await store.close()
 
 

@@ -221,6 +221,28 @@ async def test_an_owner_that_lost_the_session_reports_each_call_that_still_ended
     assert sorted((e.effect_id[-1], e.result, e.segment) for e in late) == [("0", 0, 1), ("1", 1, 1)]
 
 
+async def test_an_owner_that_lost_the_session_says_so_though_what_it_cuts_off_has_ended_for_the_new_owner() -> None:
+    scene, taken = Scene(), asyncio.Event()
+
+    @tool(effect=ToolEffect.READ)
+    async def fetch(n: int) -> int:
+        """Fetch something; the second call of the first owner does not end by itself."""
+        if n == 1 and not taken.is_set():
+            await asyncio.Event().wait()
+        return n
+
+    async def take_over() -> None:
+        taken.set()
+        assert (await scene.other.resume(agent, take_over=True)).output == "done"
+
+    agent = asking(fetch, script=several("fetch", 2)).build()
+    scene.once_before(ToolExecutionCompleted, take_over)
+    with pytest.raises(OwnershipLost):
+        await scene.owner.run(agent, "Go.", session=NAME)
+    late = [e for e in await scene.events(ToolExecutionSettledLate) if isinstance(e, ToolExecutionSettledLate)]
+    assert [(e.effect_id[-1], e.result) for e in late] == [("0", 0)]
+
+
 async def test_what_a_tool_raises_that_is_no_error_of_its_own_ends_the_run_and_leaves_no_other_call_running() -> None:
     ended: list[str] = []
 

@@ -45,6 +45,21 @@ async def test_what_a_run_left_behind_whose_process_died_after_its_end_is_stoppe
         assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
 
 
+async def test_who_asks_again_with_the_key_of_a_workflow_stops_what_it_left_behind(
+    place: Place, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boss = Workflow("boss").agent("below", desk.agent(first="pay"), prompt="pay").build()
+    async with place.opened() as trail:
+        await trail.run(boss, "go", session="s", key="once")
+        with monkeypatch.context() as dies:
+            dies.setattr(StreamControl, "stop_below", _dies)
+            with pytest.raises(Crash):
+                await trail.flow("s").stop()
+        assert await trail.inbox()
+        assert (await trail.run(boss, "go", session="s", key="once")).stored
+        assert [row.stop_reason for row in await trail.runs()] == 2 * ["user_requested"]
+
+
 async def _dies(*_: object, **__: object) -> Sequence[str]:
     raise Crash
 
