@@ -24,6 +24,7 @@ from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -68,7 +69,7 @@ class Hands:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._left = Newest[str, tuple[int, int]](_MOST_LEFT)
         self._refused = Newest[str, Seldom](_MOST_LEFT)
-        self._is_ending = False
+        self._is_ending, self._began_at = False, environment.clock.utc()
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
 
     @property
@@ -85,6 +86,18 @@ class Hands:
     def room(self) -> Room:
         """How much is carried on at once."""
         return self._room
+
+    def report(self, worker: str, topics: tuple[str, ...]) -> WorkerReport:
+        """Return what there is to say of a worker that has these hands."""
+        return WorkerReport(
+            worker=worker,
+            topics=topics,
+            concurrency=self._room.concurrency,
+            began_at=self._began_at,
+            seen_at=self._env.clock.utc(),
+            running=tuple(self.running),
+            left=tuple(self._left),
+        )
 
     def forget_left_but(self, streams: Iterable[str]) -> None:
         """Remember of what was left only these streams."""

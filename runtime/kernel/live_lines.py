@@ -1,7 +1,6 @@
 """Sends the live updates of the runs of one process to the other processes that want them: seldom, and in order."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from msgspec import Struct, field
 
@@ -51,7 +50,7 @@ class _Wanted(Struct):
 
     replies: dict[Place, ReplySoFar] = {}
     progress: Newest[tuple[Place, int], tuple[int, int, Progress]] = field(
-        default_factory=partial(Newest, _MOST_PROGRESS)
+        default_factory=lambda: Newest[tuple[Place, int], tuple[int, int, Progress]](_MOST_PROGRESS)
     )
     lines: dict[str, _Line] = {}
 

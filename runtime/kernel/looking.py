@@ -28,17 +28,14 @@ class Looking:
 
     def __init__(self, environment: Environment, topics: tuple[str, ...] = ()) -> None:
         self._env, self._topics = environment, topics
-        self._began_at = environment.clock.utc()
         self._due = DueLook(environment.store, time.monotonic, least=_REST_SECONDS)
         self._left_behind = LeftBehind(environment)
         self._changed = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
-        self._hands: Hands | None = None
 
     async def begin(self, hands: Hands) -> None:
         """Begin to look."""
         hands.on_ended = self._note_end
-        self._hands = hands
         self._looking = asyncio.create_task(self._look(hands))
 
     async def give_no_more(self) -> None:
@@ -50,18 +47,9 @@ class Looking:
     async def end(self) -> None:
         """Do nothing more than `give_no_more` has done."""
 
-    def report(self) -> WorkerReport:
+    def report(self, hands: Hands) -> WorkerReport:
         """Return what there is to say of the worker; nobody wakes it."""
-        hands = self._hands
-        return WorkerReport(
-            worker=self._env.worker,
-            topics=self._topics,
-            concurrency=hands.room.concurrency if hands else 0,
-            began_at=self._began_at,
-            seen_at=self._env.clock.utc(),
-            running=tuple(hands.running) if hands else (),
-            left=tuple(hands.left) if hands else (),
-        )
+        return hands.report(self._env.worker, self._topics)
 
     async def _look(self, hands: Hands) -> None:
         watch: Watch | None = None

@@ -54,7 +54,6 @@ class Woken:
         self._env, self._engine, self._topics = environment, engine, tuple(topics)
         number = next(_workers)
         self._name = environment.worker if number == 1 else f"{environment.worker}#{number}"
-        self._began_at = environment.clock.utc()
         self._left_behind = LeftBehind(environment)
         self._due = DueLook(environment.store, time.monotonic, least=0.0)
         self._ending = asyncio.Event()
@@ -75,7 +74,7 @@ class Woken:
         coming = self._engine.run(
             self._woken, topics=self._topics, concurrency=hands.room.concurrency, until=self._ending
         )
-        self._tasks = [asyncio.create_task(each) for each in (coming, self._sweep(), self._say())]
+        self._tasks = [asyncio.create_task(each) for each in (coming, self._sweep(), self._say(hands))]
 
     async def give_no_more(self) -> None:
         """Take no more wakes. Safe to call twice."""
@@ -105,20 +104,10 @@ class Woken:
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 await self._engine.report(None, self._name)
 
-    def report(self) -> WorkerReport:
+    def report(self, hands: Hands) -> WorkerReport:
         """Return what there is to say of the worker."""
-        hands = self._hands
-        return WorkerReport(
-            worker=self._name,
-            topics=self._topics,
-            concurrency=hands.room.concurrency if hands else 0,
-            began_at=self._began_at,
-            seen_at=self._env.clock.utc(),
-            running=tuple(hands.running) if hands else (),
-            left=tuple(hands.left) if hands else (),
-            wakes=self._wakes,
-            without_effect=self._without_effect,
-        )
+        known = hands.report(self._name, self._topics)
+        return replace(known, wakes=self._wakes, without_effect=self._without_effect)
 
     async def _woken(self, wake: Wake) -> None:
         self._wakes += 1
@@ -249,11 +238,11 @@ class Woken:
             if (topic := topics.get(topic_of(row))) is None or not topic.is_served:
                 await hands.take(row)
 
-    async def _say(self) -> None:
+    async def _say(self, hands: Hands) -> None:
         """Say what this worker does, for those who look after it."""
         while True:
             try:
-                await self._engine.report(self.report(), self._name)
+                await self._engine.report(self.report(hands), self._name)
             except SteptrailError as error:
                 _log.debug("a worker could not say what it does: %s", error)
             await asyncio.sleep(_SAY_SECONDS)

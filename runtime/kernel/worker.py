@@ -29,8 +29,8 @@ class Hearing(Protocol):
         """End, when nothing is in hand any more. Safe to call twice."""
         ...
 
-    def report(self) -> WorkerReport:
-        """Return what there is to say of the worker."""
+    def report(self, hands: Hands) -> WorkerReport:
+        """Return what there is to say of the worker, which has these hands."""
         ...
 
 
@@ -57,7 +57,7 @@ class Worker(AbstractAsyncContextManager["Worker"]):
 
     def report(self) -> WorkerReport:
         """Return what there is to say of the worker: what it carries on, and how often it was woken for nothing."""
-        return self._hearing.report()
+        return self._hearing.report(self._hands)
 
     async def drain(self) -> None:
         """Take up nothing more, and leave what runs to others. Safe to call twice.
