@@ -51,6 +51,11 @@ class NodeError(Value, frozen=True, kw_only=True):
     details: dict[str, JsonValue] = {}
     error: ErrorInfo | None = None
 
+    def __str__(self) -> str:
+        """Return the node, with the index of its item, and the last cause: `pay[3]: no such card`."""
+        item = "" if self.item is None else f"[{self.item}]"
+        return f"{self.node_id}{item}: {self.message}"
+
 
 class Envelope:
     """The view of a node, or the end of a run: the input, the variables, and what nodes have added. Read only.

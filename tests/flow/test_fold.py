@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from steptrail import ToolEffect
 from steptrail.domain.failures import ErrorInfo, ErrorType
@@ -147,3 +148,7 @@ async def test_answers_that_come_too_late_or_to_nobody_are_refused() -> None:
         for refused in (handle.approve(approval.id, by="ana"), handle.deny(approval.id, by="ana")):
             with pytest.raises(CommandRejected, match="expired"):
                 await refused
+
+
+def test_a_failure_as_a_text_is_what_a_person_reads() -> None:
+    assert (str(FAILED), str(structs.replace(FAILED, item=3))) == ("a: no", "a[3]: no")

@@ -96,17 +96,20 @@ def _working(name: str) -> st.SearchStrategy[WorkingNode]:
 def _people(name: str) -> st.SearchStrategy[HumanNode]:
     expires = st.sampled_from([None, 5.0, 3600.0])
     plain = st.builds(HumanNode, id=st.just(name), expires=expires, **_tolerance)
-    late = st.builds(
-        HumanNode,
-        id=st.just(name),
-        type=st.just("choice"),
-        options=st.just(("yes", "no")),
-        expires=st.just(5.0),
-        on_timeout=st.sampled_from(["default", "skip"]),
-        default=st.just("no"),
-        on_reject=st.sampled_from(["continue", "fail"]),
-    )
-    return plain | late
+    late = [
+        st.builds(
+            HumanNode,
+            id=st.just(name),
+            type=st.just("choice"),
+            options=st.just(("yes", "no")),
+            expires=st.just(5.0),
+            on_timeout=st.just(on_timeout),
+            default=st.just(default),
+            on_reject=st.sampled_from(["continue", "fail"]),
+        )
+        for on_timeout, default in (("default", "no"), ("skip", None))
+    ]
+    return st.one_of(plain, *late)
 
 
 def _node(name: str, targets: list[str]) -> st.SearchStrategy[Node]:
