@@ -97,6 +97,8 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
     run.productive = False
     if run.wait is None or run.wait.kind != "resources":
         run.unopened = 0
+    if fold.phase is not RunPhase.WAITING:
+        run.wait = None  # a run that was paused in a wait is at work, and waits anew if it has to
 
 
 @RUN_HANDLERS.of(FlowRetried)

@@ -44,6 +44,8 @@ def _resumed(memory: StreamMemory, event: stored.FlowResumed, moment: RunMoment)
     run.active_us, run.active_since = run.active_at(lived_until), None
     if event.options is not None:
         run.prices = event.options.prices
+    if run.standing is not None:
+        run.wait = None  # a run that was paused in a wait is at work, and waits anew if it has to
     resume_run(run, moment, worker=event.worker, by=event.by, ended_by=event.ended_by)
 
 

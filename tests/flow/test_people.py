@@ -9,10 +9,13 @@ from steptrail.domain.flow.events import LimitReached
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
+from steptrail.projections.runs_view.tables import EXECUTIONS
+from steptrail.projections.runs_view.view import RunsView
 from steptrail.runtime.flow.builder import FlowBuilder
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import Budget, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import LEAVES, World, events_of, run_to_rest
+from tests.harness.projecting import entries, projected
 from tests.runner.families import PATIENCE
 from tests.runner.kit import HandClock, again_on, trail_of
 
@@ -377,6 +380,25 @@ async def test_an_answer_to_a_paused_run_is_kept() -> None:
         assert await trail.due() == []
         result = await trail.flow("f").resume(flow)
     assert result.status is ExecutionStatus.COMPLETED
+
+
+async def test_a_run_that_was_paused_while_it_waited_is_at_work_once_it_goes_on() -> None:
+    seen: list[object] = []
+
+    async def look(_: object) -> None:
+        handle = trail.flow("f")
+        state, rows = await handle.state(), projected(RunsView(), entries("flow:f", await handle.events()))
+        assert state.run is not None
+        seen.append((state.status, state.run.wait))
+        seen.append([(row["status"], row["waits_for"]) for row in rows.of(EXECUTIONS)])
+
+    flow = Workflow("t").human("ask", prompt="?").function("look", look).edge("ask", "look").build()
+    async with trail_of() as trail:
+        await trail.run(flow, session="f")
+        await trail.flow("f").pause(by="ana")
+        await trail.flow("f").answer("ask", approved=True, by="bob")
+        await trail.flow("f").resume(flow)
+    assert seen == [(ExecutionStatus.IN_PROGRESS, None), [("in_progress", None)]]
 
 
 async def test_a_stop_ends_a_run_that_waits_for_a_person() -> None:
