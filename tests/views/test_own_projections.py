@@ -122,6 +122,13 @@ async def refunds(trail: Steptrail, **options: Any) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in answer.rows]
 
 
+async def refunds_if_shown(trail: Steptrail) -> list[tuple[Any, ...]] | None:
+    try:
+        return await refunds(trail, fresh=None)
+    except QueryRefused:
+        return None
+
+
 @pytest.mark.acceptance("8.1-7")
 async def test_tables_of_a_service_are_kept_beside_ours_and_asked_with_them(store_url: str) -> None:
     async with Steptrail.open(store_url, projections=[Refunds()]) as trail:
@@ -206,9 +213,9 @@ async def test_who_keeps_going_counts_into_what_another_one_has_rebuilt_though_n
             await trail.views.wait()
             for number in range(2):
                 assert await other.views.rebuild() > number
-                while {each.lag for each in await other.views.status() if each.name == "refunds"} != {0}:
+                # Its table has its name once all is counted, and that in a commit of its own.
+                while await refunds_if_shown(other) != [("agent:a", 450)]:
                     await asyncio.sleep(0.05)
-        assert await refunds(other, fresh=None) == [("agent:a", 450)]
 
 
 async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url: str) -> None:
