@@ -162,7 +162,7 @@ async def test_one_is_at_work_and_another_goes_on_where_it_was() -> None:
 
 
 async def test_one_that_stands_by_goes_on_standing_by_when_the_store_was_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steptrail.interfaces.python.broadcaster._TRY_AGAIN_SECONDS", 0)
+    monkeypatch.setattr("steptrail.interfaces.python.broadcaster._TRY_AGAIN_SECONDS", 0.01)
     transport, looked = KeepingTransport(), asyncio.Event()
     async with trail_of() as trail:
         acquire = RecorderEventStore.acquire
