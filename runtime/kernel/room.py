@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from steptrail.domain.kernel.given import a_whole
+from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
 
 Most: TypeAlias = int | Mapping[str, int] | None
@@ -34,7 +35,7 @@ class Room:
         self.concurrency = a_whole(concurrency, "the concurrency of a worker", least=1)
         self._most = {"agent": _most("per_agent", per_agent), "tenant": _most("per_tenant", per_tenant)}
         self._tenant_of = tenant_of
-        self._tenants: dict[str, tuple[int, str | None]] = {}
+        self._tenants = Newest[str, tuple[int, str | None]](_MOST_TENANTS)
         """The tenants of the streams that wait, each with the version of its row."""
         self._taken: Counter[Place] = Counter()
         self._places: dict[str, tuple[Place, ...]] = {}
@@ -78,9 +79,7 @@ class Room:
         # An owner that has died may have gone on without a new row.
         if version != row.version or row.is_crashed:
             tenant = await tenant_of(row)
-            if len(self._tenants) >= _MOST_TENANTS:
-                self._tenants.clear()
-            self._tenants[row.stream] = row.version, tenant
+            self._tenants.keep(row.stream, (row.version, tenant))
         return tenant
 
     def _limit(self, place: Place) -> int | None:
