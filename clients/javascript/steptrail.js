@@ -38,6 +38,7 @@
  * @property {number} step
  * @property {number} attempt
  * @property {boolean} whole whether the text has come to its end
+ * @property {boolean} cut whether some of the text was lost on its way
  */
 
 /** @typedef {import("../../docs/ui/steptrail-ui").ExecutionStatus} Status */
@@ -469,13 +470,15 @@ export class SteptrailSession extends Followed {
   _ephemeral(type, data) {
     if (type === "agent.stream.lost") {
       for (const piece of this.#pieces.values()) {
-        if (piece.message.role === "assistant" && !piece.whole) piece.message = { ...piece.message, content: "… " };
+        if (piece.message.role !== "assistant" || piece.whole) continue;
+        piece.message = { ...piece.message, content: "… " };
+        piece.cut = true;
       }
     } else if (!this.#shown.messages.some((message) => message.id === data.message_id)) {
       const before = this.#pieces.get(data.message_id);
-      const text = before?.attempt === data.attempt ? before?.message.content ?? "" : "";
+      const same = before?.attempt === data.attempt ? before : undefined;
       if (!before && !data.content) return;
-      this.#piece(data.message_id, "assistant", text + data.content, {}, Infinity, data);
+      this.#piece(data.message_id, "assistant", (same?.message.content ?? "") + data.content, {}, Infinity, data, same?.cut);
     }
     this._show();
   }
@@ -502,7 +505,7 @@ export class SteptrailSession extends Followed {
         }
         break;
       case "agent.step.completed":
-        if (!isKnown && this.#endStep(data.step_number, version) && !data.has_tool_calls) void this.refresh();
+        if (!isKnown && this.#endStep(data.step_number, version) && data.has_text) void this.refresh();
         break;
       default: // a type that this client does not know
     }
@@ -514,7 +517,7 @@ export class SteptrailSession extends Followed {
     for (const piece of this.#pieces.values()) {
       if (piece.message.role === "assistant" && piece.step === step) {
         piece.until = Math.min(piece.until, version);
-        isWhole ||= piece.whole;
+        isWhole ||= piece.whole && !piece.cut;
       }
     }
     return !isWhole;
@@ -530,13 +533,13 @@ export class SteptrailSession extends Followed {
   /**
    * @param {string} id @param {"assistant" | "tool"} role @param {string} content
    * @param {import("../../docs/ui/steptrail-ui").UiMetadata} metadata @param {number} until
-   * @param {{ step_number: number, attempt: number, is_complete: boolean }} data
+   * @param {{ step_number: number, attempt: number, is_complete: boolean }} data @param {boolean} [cut]
    */
-  #piece(id, role, content, metadata, until, data) {
+  #piece(id, role, content, metadata, until, data, cut = false) {
     const timestamp = this.#pieces.get(id)?.message.timestamp ?? new Date().toISOString();
     const message = { id, role, content, timestamp, metadata, ephemeral: /** @type {const} */ (true) };
     const { step_number: step, attempt, is_complete: whole } = data;
-    this.#pieces.set(id, { message, until, step, attempt, whole });
+    this.#pieces.set(id, { message, until, step, attempt, whole, cut });
   }
 
   _show() {

@@ -101,6 +101,7 @@ def _step_completed(config: BroadcastConfig, event: steps.AgentStepCompleted) ->
     return STEP_COMPLETED, {
         "step_number": event.step,
         "has_tool_calls": event.has_tool_calls,
+        "has_text": event.has_text,
         "errors": event.errors,
         "finish_reason": event.finish_reason,
         "usage": {**event.usage.to_dict(), "total": event.usage.total},

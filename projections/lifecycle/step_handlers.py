@@ -99,6 +99,7 @@ def _step_completed(moment: Moment, event: stored.StepCompleted) -> LifecycleEve
         **moment.head(),
         step=event.number,
         has_tool_calls=step.has_tool_calls,
+        has_text=bool(step.text),
         error_messages=tuple(each.error.message for each in step.errors),
         usage=step.usage,
         finish_reason=step.finish_reason and step.finish_reason.value,

@@ -27,6 +27,7 @@ class AgentStepCompleted(RunEvent):
 
     step: int
     has_tool_calls: bool
+    has_text: bool
     error_messages: tuple[str, ...] = field(repr=False)
     usage: Usage
     finish_reason: str | None
@@ -41,6 +42,7 @@ class AgentStepCompleted(RunEvent):
         return {
             "step": self.step,
             "hasToolCalls": self.has_tool_calls,
+            "hasText": self.has_text,
             "errors": self.errors,
             "errorMessages": list(self.error_messages),
             "usage": {**self.usage.to_dict()},

@@ -202,3 +202,43 @@ def test_text_that_was_cut_off_is_gone_when_the_run_pauses_and_comes_anew_when_i
     """)
     going = "in_progress"
     assert said["seen"] == [[going], [going, "It "], [going, "It is"], [status], [going], [going, "It is"]]
+
+
+WRITTEN = {"message_id": "s:1:1", "content": "in it.", "is_complete": True, "step_number": 1, "attempt": 1}
+CHUNK = {"event": "agent.stream.chunk", "sequence": "4.1", "previous": "4.1", "data": WRITTEN}
+LOST: dict[str, Any] = {"event": "agent.stream.lost", "sequence": "4.1", "previous": "4.1", "data": {}}
+
+
+@pytest.mark.parametrize(
+    ("has_text", "seen", "fetched"),
+    [
+        (True, [], 1),  # written between the moment the line opened and the one from which pieces came
+        (True, [CHUNK], 0),
+        (True, [{**CHUNK, "data": {**WRITTEN, "is_complete": False}}], 1),
+        (True, [{**CHUNK, "data": {**WRITTEN, "is_complete": False}}, LOST, CHUNK], 1),
+        (False, [], 0),
+    ],
+    ids=["nothing", "all", "no end", "a gap", "no text"],
+)
+def test_the_text_of_a_step_with_calls_that_was_not_seen_whole_is_fetched(
+    has_text: bool, seen: list[dict[str, Any]], fetched: int
+) -> None:
+    data = {"step_number": 1, "has_tool_calls": True, "has_text": has_text}
+    ended = {"event": "agent.step.completed", "sequence": "9.1", "previous": "4.1", "data": data}
+    said = played(f"""
+      stored.status = "in_progress";
+      let fetches = 0;
+      const answer = answering(open);
+      const fetch = (address) => {{ fetches += !String(address).includes("/events"); return answer(address); }};
+      follow({{ fetch }});
+      await settled();
+      say(started("4.1", null));
+      for (const body of {json.dumps(seen)}) say(body);
+      await settled();
+      const before = fetches;
+      stored.version = 9;
+      say({json.dumps(ended)});
+      await settled();
+      const said = {{ fetched: fetches - before }};
+    """)
+    assert said == {"fetched": fetched}

@@ -119,12 +119,14 @@ async def test_a_step_that_is_completed() -> None:
     assert first == {
         "step_number": 1,
         "has_tool_calls": True,
+        "has_text": False,
         "errors": 2,
         "finish_reason": "tool_calls",
         "usage": usage,
         "duration_ms": 0,
     }
-    assert (second["has_tool_calls"], second["errors"], second["finish_reason"]) == (False, 0, "stop")
+    assert (second["has_tool_calls"], second["has_text"]) == (False, True)
+    assert (second["errors"], second["finish_reason"]) == (0, "stop")
 
 
 async def test_a_tool_that_starts_is_told_with_a_summary_of_its_arguments() -> None:

@@ -92,12 +92,13 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         {
             "step": 1,
             "has_tool_calls": True,
+            "has_text": False,
             "error_messages": ("s3cret",),
             "usage": Usage(output=5),
             "finish_reason": "stop",
             "duration_ms": 75_000,
         },
-        "step hasToolCalls errors errorMessages usage finishReason durationMs",
+        "step hasToolCalls hasText errors errorMessages usage finishReason durationMs",
         "step 1 completed [75000ms] (tokens: 5, errors: 1)",
     ),
     (
