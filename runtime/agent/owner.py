@@ -16,7 +16,6 @@ from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Perform, Segment
 
@@ -41,7 +40,6 @@ class SessionOwner:
             environment,
             stream_of(session),
             alone=self.performed_by(None),
-            below=partial(control_of, environment),
             on_commit=on_commit,
         )
 

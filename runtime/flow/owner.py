@@ -18,7 +18,6 @@ from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Perform, Segment
 
@@ -47,7 +46,6 @@ class FlowOwner:
             environment,
             flow_stream(flow_id),
             alone=self.performed_by(None),
-            below=partial(control_of, environment),
             on_commit=on_commit,
         )
 

@@ -1,7 +1,6 @@
 """A toy, an agent and a workflow are all machines, on both stores."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, cast
 
 from steptrail import Agent, AgentBuilder, ToolEffect, tool
@@ -24,7 +23,7 @@ from steptrail.runtime.flow.control import brought
 from steptrail.runtime.flow.owner import FlowOwner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.kinds import KINDS, Kind, control_of
+from steptrail.runtime.kernel.kinds import KINDS, Kind
 from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
@@ -63,9 +62,7 @@ def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any
     def performing(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
         return ToyPerformer(segment, None)
 
-    return StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](
-        TOY, environment, stream, alone=performing, below=partial(control_of, environment)
-    )
+    return StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](TOY, environment, stream, alone=performing)
 
 
 class _ToyExplainer:
