@@ -11,11 +11,13 @@ from typing import TypeVar
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal, fold_stream
 from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
 from steptrail.runtime.kernel.stream_commands import StreamCommands
 from steptrail.runtime.kernel.stream_lease import LOOKS, hold_lease
@@ -30,6 +32,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
     """All that a process can do with one stream. Keeps no connection and no lease between two calls.
 
     `alone` makes a performer that has none of the code that the stream was started with, and only closes what is open.
+    `on_update` is told of the live updates of the runs that are driven here.
     """
 
     def __init__(
@@ -40,9 +43,12 @@ class StreamControl(StreamCommands[S, C, E, F]):
         *,
         alone: Perform[S, E, F],
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        on_update: OnUpdate | None = None,
     ) -> None:
         super().__init__(machine, environment, stream, on_commit=on_commit)
-        self._alone = alone
+        if on_update is not None:
+            a_plain_function(on_update, "`on_update`")
+        self._alone, self._on_update = alone, on_update
         self._left_at: int | None = None
         """The version at which this process left the stream the last time."""
 
@@ -193,7 +199,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         seen = journal.committed.version
         # What another run of this stream left behind, whose owner died or was cancelled first, is not that of the next.
         await self._stop_children(journal.committed)
-        segment = await open_segment(self.machine, journal, begin, took_over=took_over)
+        segment = await open_segment(self.machine, journal, begin, self._env, self._on_update, took_over=took_over)
         if segment is None:
             self._left_at = journal.committed.version
             return journal.committed if self._left_at == seen else None
