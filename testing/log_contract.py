@@ -15,7 +15,7 @@ from steptrail.domain.kernel.log_page import LogEntry, LogPage
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit, StreamHead
 from steptrail.domain.shared.summary import RunSummary
 from steptrail.runtime.kernel.ports import EventStore
-from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, run_on
+from steptrail.testing.store_samples import Noted, Opener, Written, closing, commit_of, on_a_store, run_on
 
 _STREAM = "agent:followed"
 _OTHER = "agent:other"
@@ -31,150 +31,130 @@ _PATIENCE = 60.0
 class LogContract:
     """The log as one process sees it: its end, parts of it, and waiting for more."""
 
-    def test_the_log_ends_at_its_newest_event(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            assert await store.last_position() == 0
-            for stream in (_STREAM, _OTHER):
-                await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
-                assert await store.last_position() == [position async for position, _, _ in store.log()][-1]
+    @on_a_store
+    async def test_the_log_ends_at_its_newest_event(self, store: EventStore) -> None:
+        assert await store.last_position() == 0
+        for stream in (_STREAM, _OTHER):
+            await store.append(stream, EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+            assert await store.last_position() == [position async for position, _, _ in store.log()][-1]
 
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_the_log_can_be_cut_down_to_a_stream(self, store: EventStore) -> None:
+        first = await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+        await store.append(_OTHER, EMPTY_STREAM, commit_of("c2", Noted(), Written()))
+        await store.append(_STREAM, first, commit_of("c3", Noted(), Written()))
+        everything = [entry async for entry in store.log()]
+        mine = [entry for entry in everything if entry[1] == _STREAM]
+        assert [record.version for _, _, record in mine] == [1, 2, 3, 4]
+        assert [entry async for entry in store.log(stream=_STREAM)] == mine
+        assert [entry async for entry in store.log(stream=_STREAM, after=mine[1][0])] == mine[2:]
+        assert [entry async for entry in store.log(stream=_STREAM, types=[Written.TYPE])] == mine[1::2]
+        assert [entry async for entry in store.log(stream="agent:follow")] == []
 
-    def test_the_log_can_be_cut_down_to_a_stream(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            first = await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
-            await store.append(_OTHER, EMPTY_STREAM, commit_of("c2", Noted(), Written()))
-            await store.append(_STREAM, first, commit_of("c3", Noted(), Written()))
-            everything = [entry async for entry in store.log()]
-            mine = [entry for entry in everything if entry[1] == _STREAM]
-            assert [record.version for _, _, record in mine] == [1, 2, 3, 4]
-            assert [entry async for entry in store.log(stream=_STREAM)] == mine
-            assert [entry async for entry in store.log(stream=_STREAM, after=mine[1][0])] == mine[2:]
-            assert [entry async for entry in store.log(stream=_STREAM, types=[Written.TYPE])] == mine[1::2]
-            assert [entry async for entry in store.log(stream="agent:follow")] == []
-
-        run_on(opener, scenario)
-
-    def test_what_has_grown_is_told_with_the_newest_versions(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            assert await store.grown(0) == (0, {})
-            first = await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
-            middle = await store.last_position()
-            await store.append(_OTHER, EMPTY_STREAM, commit_of("c2", Noted()))
-            await store.append(_STREAM, first, commit_of("c3", Noted()))
-            end = await store.last_position()
-            assert await store.grown(0) == await store.grown(middle) == (end, {_STREAM: 3, _OTHER: 1})
-            assert await store.grown(end - 1) == (end, {_STREAM: 3})
-            assert await store.grown(end) == (end, {})
-
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_what_has_grown_is_told_with_the_newest_versions(self, store: EventStore) -> None:
+        assert await store.grown(0) == (0, {})
+        first = await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written()))
+        middle = await store.last_position()
+        await store.append(_OTHER, EMPTY_STREAM, commit_of("c2", Noted()))
+        await store.append(_STREAM, first, commit_of("c3", Noted()))
+        end = await store.last_position()
+        assert await store.grown(0) == await store.grown(middle) == (end, {_STREAM: 3, _OTHER: 1})
+        assert await store.grown(end - 1) == (end, {_STREAM: 3})
+        assert await store.grown(end) == (end, {})
 
     @pytest.mark.parametrize("limit", [0, 1, 499, 500, 501, 1000, 1200, 5000])
-    def test_the_log_can_be_read_a_part_at_a_time(self, opener: Opener, limit: int) -> None:
-        async def scenario(store: EventStore) -> None:
-            for stream in (_STREAM, _OTHER):
-                await store.append(stream, EMPTY_STREAM, commit_of("c", *(Noted(number=i) for i in range(600))))
-            everything = [entry async for entry in store.log()]
-            assert [entry async for entry in store.log(limit=limit)] == everything[:limit]
+    @on_a_store
+    async def test_the_log_can_be_read_a_part_at_a_time(self, store: EventStore, limit: int) -> None:
+        for stream in (_STREAM, _OTHER):
+            await store.append(stream, EMPTY_STREAM, commit_of("c", *(Noted(number=i) for i in range(600))))
+        everything = [entry async for entry in store.log()]
+        assert [entry async for entry in store.log(limit=limit)] == everything[:limit]
 
-        run_on(opener, scenario)
-
-    def test_a_page_of_the_log_is_what_the_log_yields_there(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            for stream in (_STREAM, _OTHER):
-                await store.append(stream, EMPTY_STREAM, commit_of("c", Noted(), Written(), Noted()))
-            everything = [entry async for entry in store.log()]
-            middle = everything[1][0]
-            last = everything[-1].position
-            assert await store.log_page(0, 6) == LogPage(everything, 6, last, is_end=False)
-            assert await store.log_page(0, 100) == LogPage(everything, 6, last, is_end=True)
-            assert await store.log_page(middle, 3) == LogPage(everything[2:5], 3, everything[4].position, is_end=False)
-            assert (await store.log_page(middle, 3, types=[Written.TYPE])).items == everything[4:5]
-            assert (await store.log_page(middle, 3, stream=_STREAM)).items == everything[2:3]
-            assert await store.log_page(last, 3) == LogPage([], 0, last, is_end=True)
-            lazy = await store.log_page(middle, 3, is_lazy=True)
-            assert lazy[1:] == (3, everything[4].position, False)
-            assert await asyncio.to_thread(lambda: [*lazy.items]) == everything[2:5]
-
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_a_page_of_the_log_is_what_the_log_yields_there(self, store: EventStore) -> None:
+        for stream in (_STREAM, _OTHER):
+            await store.append(stream, EMPTY_STREAM, commit_of("c", Noted(), Written(), Noted()))
+        everything = [entry async for entry in store.log()]
+        middle = everything[1][0]
+        last = everything[-1].position
+        assert await store.log_page(0, 6) == LogPage(everything, 6, last, is_end=False)
+        assert await store.log_page(0, 100) == LogPage(everything, 6, last, is_end=True)
+        assert await store.log_page(middle, 3) == LogPage(everything[2:5], 3, everything[4].position, is_end=False)
+        assert (await store.log_page(middle, 3, types=[Written.TYPE])).items == everything[4:5]
+        assert (await store.log_page(middle, 3, stream=_STREAM)).items == everything[2:3]
+        assert await store.log_page(last, 3) == LogPage([], 0, last, is_end=True)
+        lazy = await store.log_page(middle, 3, is_lazy=True)
+        assert lazy[1:] == (3, everything[4].position, False)
+        assert await asyncio.to_thread(lambda: [*lazy.items]) == everything[2:5]
 
     @pytest.mark.parametrize("types", [(), (Noted.TYPE, Written.TYPE)])
     @pytest.mark.parametrize("stream", [None, _STREAM])
-    def test_a_page_without_heads_says_the_same_of_all_else(
-        self, opener: Opener, types: Sequence[str], stream: str | None
+    @on_a_store
+    async def test_a_page_without_heads_says_the_same_of_all_else(
+        self, store: EventStore, types: Sequence[str], stream: str | None
     ) -> None:
-        async def scenario(store: EventStore) -> None:
-            for each in (_STREAM, _OTHER):
-                await store.append(each, EMPTY_STREAM, commit_of("c", Noted(), Written(data=[7]), Noted()))
+        for each in (_STREAM, _OTHER):
+            await store.append(each, EMPTY_STREAM, commit_of("c", Noted(), Written(data=[7]), Noted()))
 
-            def said(page: LogPage) -> list[tuple[int, str, int, int, object]]:
-                entries = [item for item in page.items if isinstance(item, LogEntry)]
-                return [(at, of, record.version, record.at, record.event) for at, of, record in entries]
+        def said(page: LogPage) -> list[tuple[int, str, int, int, object]]:
+            entries = [item for item in page.items if isinstance(item, LogEntry)]
+            return [(at, of, record.version, record.at, record.event) for at, of, record in entries]
 
-            whole = await store.log_page(1, 10, types=types, stream=stream)
-            assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
-            assert whole.size == (5 if stream is None else 2)
+        whole = await store.log_page(1, 10, types=types, stream=stream)
+        assert said(await store.log_page(1, 10, types=types, stream=stream, heads=False)) == said(whole)
+        assert whole.size == (5 if stream is None else 2)
 
-        run_on(opener, scenario)
-
-    def test_a_record_that_cannot_be_read_is_told_in_its_turn_with_its_position(
-        self, opener: Opener, monkeypatch: pytest.MonkeyPatch
+    @on_a_store
+    async def test_a_record_that_cannot_be_read_is_told_in_its_turn_with_its_position(
+        self, store: EventStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        async def scenario(store: EventStore) -> None:
-            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written(), Noted(), Written()))
-            positions = [position async for position, _, _ in store.log()]
-            monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
-            seen: list[int | None] = []
-            async for position, _, _ in store.log(limit=3, on_corrupt=lambda error: seen.append(error.position)):
-                seen.append(position)
-            assert seen == positions[:3]
-            for heads in (True, False):
-                page = await store.log_page(0, 3, heads=heads)
-                assert [isinstance(item, CorruptRecord) for item in page.items] == [False, True, False]
-                assert [item.position for item in page.items] == positions[:3]
-            with pytest.raises(CorruptRecord) as caught:
-                _ = [entry async for entry in store.log()]
-            assert (caught.value.position, caught.value.version) == (positions[1], 2)
+        await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted(), Written(), Noted(), Written()))
+        positions = [position async for position, _, _ in store.log()]
+        monkeypatch.delitem(EVENT_TYPES, Written.TYPE)
+        seen: list[int | None] = []
+        async for position, _, _ in store.log(limit=3, on_corrupt=lambda error: seen.append(error.position)):
+            seen.append(position)
+        assert seen == positions[:3]
+        for heads in (True, False):
+            page = await store.log_page(0, 3, heads=heads)
+            assert [isinstance(item, CorruptRecord) for item in page.items] == [False, True, False]
+            assert [item.position for item in page.items] == positions[:3]
+        with pytest.raises(CorruptRecord) as caught:
+            _ = [entry async for entry in store.log()]
+        assert (caught.value.position, caught.value.version) == (positions[1], 2)
 
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_who_reads_while_others_write_sees_whole_commits_and_none_of_them_late(
+        self, store: EventStore
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            for stream in _STREAMS:
+                group.create_task(_append_threes(store, stream))
+            group.create_task(_follow_all(store))
+            group.create_task(_look_at_all(store))
 
-    def test_who_reads_while_others_write_sees_whole_commits_and_none_of_them_late(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            async with asyncio.TaskGroup() as group:
-                for stream in _STREAMS:
-                    group.create_task(_append_threes(store, stream))
-                group.create_task(_follow_all(store))
-                group.create_task(_look_at_all(store))
+    @on_a_store
+    async def test_a_wait_for_what_stands_there_already_is_none(self, store: EventStore) -> None:
+        looked = await store.last_position()
+        await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+        await _ends(store, looked)
 
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_a_wait_ends_with_the_next_commit(self, store: EventStore) -> None:
+        head = EMPTY_STREAM
+        for i in range(20):
+            waits = [asyncio.create_task(_ends(store, await store.last_position())) for _ in range(3)]
+            await asyncio.sleep(0.002 * (i % 3))
+            head = await store.append(_STREAM, head, commit_of(f"c{i}", Noted()))
+            await asyncio.gather(*waits)
 
-    def test_a_wait_for_what_stands_there_already_is_none(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            looked = await store.last_position()
-            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
-            await _ends(store, looked)
-
-        run_on(opener, scenario)
-
-    def test_a_wait_ends_with_the_next_commit(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            head = EMPTY_STREAM
-            for i in range(20):
-                waits = [asyncio.create_task(_ends(store, await store.last_position())) for _ in range(3)]
-                await asyncio.sleep(0.002 * (i % 3))
-                head = await store.append(_STREAM, head, commit_of(f"c{i}", Noted()))
-                await asyncio.gather(*waits)
-
-        run_on(opener, scenario)
-
-    def test_a_wait_ends_at_its_timeout(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
-            async with asyncio.timeout(_PATIENCE):
-                for timeout in (0.0, 0.01, 0.1):
-                    await store.wait_past(await store.last_position(), timeout=timeout)
-
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_a_wait_ends_at_its_timeout(self, store: EventStore) -> None:
+        await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+        async with asyncio.timeout(_PATIENCE):
+            for timeout in (0.0, 0.01, 0.1):
+                await store.wait_past(await store.last_position(), timeout=timeout)
 
     def test_nothing_is_missed_between_a_look_and_the_wait_after_it(self, opener: Opener) -> None:
         store = opener()
@@ -187,17 +167,15 @@ class LogContract:
         asyncio.run(closing(store, scenario))
         writer.join()
 
-    def test_a_wait_that_was_cancelled_leaves_the_others_waiting(self, opener: Opener) -> None:
-        async def scenario(store: EventStore) -> None:
-            given_up, kept = (asyncio.create_task(_ends(store, 0)) for _ in range(2))
-            await asyncio.sleep(0.01)
-            given_up.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await given_up
-            await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
-            await kept
-
-        run_on(opener, scenario)
+    @on_a_store
+    async def test_a_wait_that_was_cancelled_leaves_the_others_waiting(self, store: EventStore) -> None:
+        given_up, kept = (asyncio.create_task(_ends(store, 0)) for _ in range(2))
+        await asyncio.sleep(0.01)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        await store.append(_STREAM, EMPTY_STREAM, commit_of("c1", Noted()))
+        await kept
 
     def test_closing_ends_a_wait_and_leaves_no_thread(self, opener: Opener) -> None:
         async def scenario(store: EventStore) -> None:

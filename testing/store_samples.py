@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, TypeVar
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, ClassVar, TypeVar
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import Event, EventKind
@@ -55,3 +57,17 @@ async def closing(store: EventStore, scenario: Callable[[EventStore], Awaitable[
         return await scenario(store)
     finally:
         await store.close()
+
+
+def on_a_store(scenario: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Make a test of a method that plays a scenario: it is given a store of its own, and after that its fixtures."""
+    this, _, *fixtures = signature(scenario).parameters.values()
+
+    @wraps(scenario)
+    def test(self: object, opener: Opener, **given: Any) -> None:
+        run_on(opener, partial(scenario, self, **given))
+
+    # pytest reads here which fixtures a test needs.
+    opener = Parameter("opener", Parameter.POSITIONAL_OR_KEYWORD)
+    test.__signature__ = Signature([this, opener, *fixtures])  # type: ignore[attr-defined]
+    return test

@@ -6,6 +6,7 @@ is about: whether an input was answered before, what a key was used for, and how
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import structs
@@ -32,8 +33,8 @@ from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
 from steptrail.runtime.agent.given import a_history, refuse_context
-from steptrail.runtime.agent.owner import AgentStream, SessionOwner
-from steptrail.runtime.agent.performer import waits_for_somebody_else
+from steptrail.runtime.agent.owner import AgentStream, session_stream
+from steptrail.runtime.agent.performer import Runner, waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.live_updates import OnUpdate
@@ -62,8 +63,7 @@ class SessionControl:
         on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._session = environment, session
-        self._owner = SessionOwner(environment, session, on_commit, on_update)
-        self.stream: AgentStream = self._owner.stream
+        self.stream: AgentStream = session_stream(environment, session, on_commit, on_update)
 
     async def run(
         self,
@@ -216,7 +216,7 @@ class SessionControl:
     ) -> RunResult[Any] | None:
         """Begin an execution and drive it to its end; None when the session has grown since the journal read it."""
         refuse_context(agent, journal.committed, command.context)
-        performed = self._owner.performed_by(agent)
+        performed = partial(Runner, agent)
         ended = await self.stream.own_as_seen(journal, lambda state, took_over: (command,), performed, looks=looks)
         return None if ended is None else RunResult(ended, typed=agent.output)
 
@@ -409,8 +409,7 @@ class SessionControl:
                 why = f"the agent is not the recorded one: {changes}"
                 raise CommandRejected("resume", self._session, why)
             refuse_context(agent, state, context)
-            performed = self._owner.performed_by(agent)
-            ended = await self.stream.own_as_seen(journal, begin, performed, take_over=take_over)
+            ended = await self.stream.own_as_seen(journal, begin, partial(Runner, agent), take_over=take_over)
             if ended is not None:
                 return ended
             journal = await journal.reloaded()

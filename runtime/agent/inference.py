@@ -6,24 +6,24 @@ from functools import partial
 
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.effects import CallModel, StartInference
-from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceStarted
+from steptrail.domain.agent.events import AgentEvent, InferenceCompleted, InferenceFailed, InferenceStarted
 from steptrail.domain.agent.interruptions import model_interrupted
+from steptrail.domain.agent.state import AgentState
 from steptrail.domain.failures import ErrorType
 from steptrail.domain.inference import ModelDelta, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.live import OutputPartial, ReplyDelta
 from steptrail.domain.output import OutputMode
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import is_out_of_time, within
 from steptrail.runtime.agent.partial_output import PartialOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.run_log import call_failed
 from steptrail.runtime.kernel.asked_model import ShowPiece, checked_reply, reply_of
-from steptrail.runtime.kernel.faults import Reach
-from steptrail.runtime.kernel.live_updates import OnUpdate, Watching, tell
-from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
+from steptrail.runtime.kernel.live_updates import OnUpdate, tell
+from steptrail.runtime.kernel.running_effects import Cut, Deaf
+from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.time_bound import TimeBound
 
 _MODEL = -1
@@ -36,11 +36,9 @@ _PATIENCE_SECONDS = 1.0
 class Inference:
     """Makes the model calls of one session."""
 
-    def __init__(
-        self, journal: AgentJournal, agent: AnyAgent, flight: InFlight, reach: Reach, watching: Watching
-    ) -> None:
-        self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
-        self._watching = watching
+    def __init__(self, segment: Segment[AgentState, AgentEvent], agent: AnyAgent) -> None:
+        self._journal, self._agent, self._flight = segment.journal, agent, segment.flight
+        self._reach, self._watching = segment.environment.reach, segment.watcher
         self.requests = Requests()
 
     def not_asked(self, due: StartInference, error: Exception) -> None:

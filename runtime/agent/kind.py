@@ -19,7 +19,7 @@ from steptrail.domain.agent.step import CallStatus
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.agent.owner import AgentStream, SessionOwner
+from steptrail.runtime.agent.owner import AgentStream, session_stream
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
@@ -35,7 +35,7 @@ _ENDS_OF_EFFECTS = (
 
 
 def _control(environment: Environment, stream: str) -> AgentStream:
-    return SessionOwner(environment, session_of(stream), None, None).stream
+    return session_stream(environment, session_of(stream))
 
 
 def _in_flight(state: AgentState) -> Sequence[str]:

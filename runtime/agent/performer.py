@@ -4,7 +4,7 @@ The runner has no state beside the journal, so running and resuming are the same
 outside the process are durable before it happens: the journal is flushed before each such effect.
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -21,14 +21,13 @@ from steptrail.domain.agent.effects import (
     StartInference,
     TakeDecision,
 )
-from steptrail.domain.agent.events import HooksRan, ToolExecutionStarted, WaitStarted
+from steptrail.domain.agent.events import AgentEvent, HooksRan, ToolExecutionStarted, WaitStarted
 from steptrail.domain.agent.means import NO_MEANS, Means
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.waiting import owner_stays_for
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.kernel.event import is_world_fact
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.resources import open_again_at
 from steptrail.runtime.agent import run_log
 from steptrail.runtime.agent.agent import AnyAgent
@@ -40,12 +39,10 @@ from steptrail.runtime.agent.output import AgentOutput
 from steptrail.runtime.agent.request import Requests
 from steptrail.runtime.agent.resources import PATIENCE, NeverOpened, OpenResources
 from steptrail.runtime.agent.tool_calls import ToolCalls
-from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.faults import Reach
-from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
-from steptrail.runtime.kernel.running_effects import Cut, InFlight
+from steptrail.runtime.kernel.running_effects import Cut
+from steptrail.runtime.kernel.segment import Segment
 
 _NEED_AN_AGENT = (StartInference, CallModel, JudgeAnswer, RunCalls, ScheduleToolRetry)
 _NEED_RESOURCES = (RunHooks, StartInference, CallModel, JudgeAnswer, RunCalls)
@@ -57,32 +54,17 @@ def waits_for_somebody_else(wait: KeepWaiting, state: AgentState, now: int) -> b
 
 
 class Runner:
-    """Performs the effects of one session that this process owns. Without an agent it can only close what is open.
+    """Performs the effects of one session that this process owns. Without an agent it can only close what is open."""
 
-    `forget` drops the live updates that are kept for followers. It is called when this process is done with the run.
-    """
-
-    def __init__(
-        self,
-        journal: AgentJournal,
-        agent: AnyAgent | None,
-        flight: InFlight,
-        *,
-        reach: Reach,
-        watching: Watching,
-        child_of: Callable[[ParentRef], ChildPlace],
-        forget: Callable[[], None],
-        draw: Callable[[], float],
-    ) -> None:
-        self._journal, self._agent, self._reach, self._forget = journal, agent, reach, forget
+    def __init__(self, agent: AnyAgent | None, segment: Segment[AgentState, AgentEvent]) -> None:
+        journal = segment.journal
+        self._agent, self._segment, self._journal, self._flight = agent, segment, journal, segment.flight
+        self._reach, self._means = segment.environment.reach, _means(journal, agent)
         self._place: LogPlace | None = None
-        self._inference = Inference(journal, agent, flight, reach, watching) if agent is not None else None
+        self._inference = Inference(segment, agent) if agent is not None else None
         requests = self._inference.requests if self._inference is not None else Requests()
-        self._flight, self._means = flight, _means(journal, agent)
-        self._judges = judges_of(journal, agent, requests, draw, self._means)
-        self._tools = (
-            ToolCalls(journal, agent, flight, reach, watching, self._means, child_of) if agent is not None else None
-        )
+        self._judges = judges_of(journal, agent, requests, segment.environment.draw, self._means)
+        self._tools = ToolCalls(segment, agent, self._means) if agent is not None else None
         self._unopened = agent.resources if agent is not None else None
         self._resources: OpenResources | None = None
 
@@ -102,7 +84,7 @@ class Runner:
                     await self._resources.close()
             finally:
                 log_place.reset(place)
-                self._forget()
+                self._segment.forget()
         run_log.ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: Effect, /) -> bool:

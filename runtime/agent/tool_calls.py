@@ -5,7 +5,6 @@ A tool affects the run only by its outcome: the outcome is shown to the model, a
 
 import asyncio
 import threading
-from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -35,7 +34,6 @@ from steptrail.domain.shared.run import CutBy
 from steptrail.domain.tools import ToolEffect, result_text
 from steptrail.domain.usage import BilledUsage
 from steptrail.runtime.agent.agent import AnyAgent
-from steptrail.runtime.agent.agent_journal import AgentJournal
 from steptrail.runtime.agent.capture import capture
 from steptrail.runtime.agent.deadline import first_of, is_out_of_time, shortest, within as left_within
 from steptrail.runtime.agent.run_log import RUNS, call_failed
@@ -50,10 +48,10 @@ from steptrail.runtime.agent.tool_port import (
     ToolTimedOut,
 )
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.faults import Reach
-from steptrail.runtime.kernel.live_updates import Watching, tell
+from steptrail.runtime.kernel.live_updates import tell
 from steptrail.runtime.kernel.log_context import LogPlace, within
-from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
+from steptrail.runtime.kernel.running_effects import Cut, Deaf
+from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.thread_calls import call_in_loop
 
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT})
@@ -86,18 +84,11 @@ class _Classify:
 class ToolCalls:
     """Runs the tool calls of one session."""
 
-    def __init__(
-        self,
-        journal: AgentJournal,
-        agent: AnyAgent,
-        flight: InFlight,
-        reach: Reach,
-        watching: Watching,
-        means: Means,
-        child_of: Callable[[ParentRef], ChildPlace],
-    ) -> None:
-        self._journal, self._agent, self._flight, self._reach = journal, agent, flight, reach
-        self._watching, self._means, self._child_of = watching, means, child_of
+    def __init__(self, segment: Segment[AgentState, AgentEvent], agent: AnyAgent, means: Means) -> None:
+        self._journal, self._agent, self._flight, self._means = segment.journal, agent, segment.flight, means
+        self._reach, self._watching = segment.environment.reach, segment.watcher
+        metadata = segment.journal.committed.metadata
+        self._child_of = partial(ChildPlace.below, segment.environment, metadata, takes_over=segment.took_over)
 
     async def run(self, calls: RunCalls) -> None:
         """Run these calls, whose start is recorded, and record the outcomes of those that end first."""

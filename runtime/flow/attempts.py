@@ -1,6 +1,5 @@
 """Makes the tries of nodes as effects: each is recorded before it is made, and when it ends, in whatever way."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,7 +31,6 @@ from steptrail.domain.flow.seeing import seen_by
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.kernel.machine import CallInFlight
-from steptrail.domain.live import Place
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
@@ -48,11 +46,9 @@ from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.run_log import could_not_run
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.faults import Reach
-from steptrail.runtime.kernel.journal import Journal
-from steptrail.runtime.kernel.live_updates import Watching
 from steptrail.runtime.kernel.log_context import LogPlace, within
-from steptrail.runtime.kernel.running_effects import Cut, Deaf, InFlight
+from steptrail.runtime.kernel.running_effects import Cut, Deaf
+from steptrail.runtime.kernel.segment import Segment
 from steptrail.runtime.kernel.time_bound import TimeBound
 
 _MAY_FAIL_LATE = frozenset({ToolEffect.READ, ToolEffect.IDEMPOTENT, ToolEffect.KEYED})
@@ -73,20 +69,11 @@ class _Began:
 class Attempts:
     """Makes the tries of the nodes of one run."""
 
-    def __init__(
-        self,
-        journal: Journal[FlowState, FlowEvent],
-        flow: BuiltWorkflow,
-        flight: InFlight,
-        reach: Reach,
-        means: FlowMeans,
-        child_of: Callable[[ParentRef], ChildPlace],
-        *,
-        watching: Watching,
-        forget: Callable[[Place], None],
-    ) -> None:
-        self._journal, self._flow, self._flight, self._reach, self._means = journal, flow, flight, reach, means
-        self._child_of, self._watching, self._forget = child_of, watching, forget
+    def __init__(self, segment: Segment[FlowState, FlowEvent], flow: BuiltWorkflow, means: FlowMeans) -> None:
+        self._journal, self._flow, self._flight, self._means = segment.journal, flow, segment.flight, means
+        self._reach, self._watching, self._forget = segment.environment.reach, segment.watcher, segment.forget
+        metadata = segment.journal.committed.metadata
+        self._child_of = partial(ChildPlace.below, segment.environment, metadata, takes_over=segment.took_over)
         self._prepared: dict[TaskKey, NodeCall] = {}
         self._cut_for: dict[TaskKey, CutReason] = {}
         self.resources: object = None

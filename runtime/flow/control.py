@@ -5,6 +5,7 @@ is about.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionBusy
@@ -31,7 +32,8 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.given import a_flag
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
-from steptrail.runtime.flow.owner import FlowOwner, OnFlowCommit
+from steptrail.runtime.flow.owner import OnFlowCommit, flow_control
+from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on
 from steptrail.runtime.flow.workflow import BuiltWorkflow
@@ -65,8 +67,7 @@ class FlowControl:
         on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._means = environment, means
-        self._owner = FlowOwner(environment, flow_id, means, on_commit, on_update)
-        self.stream = self._owner.stream
+        self.stream = flow_control(environment, flow_id, means, on_commit, on_update)
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
         """Start an execution, go on with the one that has this input, or return where that one ended or waits.
@@ -86,10 +87,11 @@ class FlowControl:
         journal = await self.stream.journal()
         if start.key is not None:
             was_accepted(journal.committed, start)  # refuses the key of another input or workflow
+        performed = partial(FlowRunner, flow, self._means)
         while True:
             before = journal.committed.version
             try:
-                state = await self.stream.own(begin, self._owner.performed_by(flow), key=start.key, journal=journal)
+                state = await self.stream.own(begin, performed, key=start.key, journal=journal)
                 return FlowResult(state, stored=state.version <= before and not state.is_open)
             except SessionBusy:
                 journal = await journal.reloaded()
@@ -139,7 +141,7 @@ class FlowControl:
                 return ()
             return (reopening,)
 
-        journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
+        journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         state = await self.stream.own(begin, performed, take_over=take_over, journal=journal, obeys_pause=obeys_pause)
         return FlowResult(state)
 
@@ -173,7 +175,7 @@ class FlowControl:
             by=by,
             key=key,
         )
-        journal, performed = await self.stream.existing(), self._owner.performed_by(flow)
+        journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         seen = journal.committed.fold.executions
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:

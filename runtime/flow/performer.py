@@ -5,7 +5,7 @@ leads to an effect outside the process is durable before it happens.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from steptrail.domain.agent.means import Means
@@ -28,9 +28,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, of_try
 from steptrail.domain.flow.waits import stays_for
 from steptrail.domain.kernel.event import is_world_fact
-from steptrail.domain.live import Place
 from steptrail.domain.shared.events import WaitStarted
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.domain.shared.resources import open_again_at
 from steptrail.runtime.agent.resources import PATIENCE, Opener, OpenResources
 from steptrail.runtime.agent.run_log import resources_failed
@@ -40,13 +38,10 @@ from steptrail.runtime.flow.evaluating import evaluated
 from steptrail.runtime.flow.means import FlowMeans
 from steptrail.runtime.flow.run_log import began, ended, tried_again
 from steptrail.runtime.flow.workflow import BuiltWorkflow
-from steptrail.runtime.kernel.child_place import ChildPlace
-from steptrail.runtime.kernel.faults import Reach
-from steptrail.runtime.kernel.journal import Journal
-from steptrail.runtime.kernel.live_updates import Watching
+from steptrail.runtime.kernel.kinds import control_of
 from steptrail.runtime.kernel.log_context import LogPlace, log_place
 from steptrail.runtime.kernel.news import wait_for_news
-from steptrail.runtime.kernel.running_effects import InFlight
+from steptrail.runtime.kernel.segment import Segment
 
 _NEED_CODE = (Evaluate, StartTasks, Await)
 _MOST_UNSTORED = 200
@@ -54,33 +49,12 @@ _MOST_UNSTORED = 200
 
 
 class FlowRunner:
-    """Performs the effects of one run that this process owns. Without a workflow it can only close what is open.
+    """Performs the effects of one run that this process owns. Without a workflow it can only close what is open."""
 
-    `forget` drops the live updates that are kept for followers, of one place or of all.
-    """
-
-    def __init__(
-        self,
-        journal: Journal[FlowState, FlowEvent],
-        flow: BuiltWorkflow | None,
-        flight: InFlight,
-        means: FlowMeans,
-        *,
-        reach: Reach,
-        draw: Callable[[], float],
-        child_of: Callable[[ParentRef], ChildPlace],
-        watching: Watching,
-        forget: Callable[[Place | None], None],
-        stop_below: Callable[[Sequence[str], str], Awaitable[None]],
-    ) -> None:
-        self._journal, self._flow, self._flight, self._means = journal, flow, flight, means
-        self._reach, self._draw = reach, draw
-        self._forget, self._stop_below, self._stopped = forget, stop_below, 0
-        self._attempts = (
-            Attempts(journal, flow, flight, reach, means, child_of, watching=watching, forget=forget)
-            if flow is not None
-            else None
-        )
+    def __init__(self, flow: BuiltWorkflow | None, means: FlowMeans, segment: Segment[FlowState, FlowEvent]) -> None:
+        self._flow, self._means, self._segment, self._env = flow, means, segment, segment.environment
+        self._journal, self._flight, self._stopped = segment.journal, segment.flight, 0
+        self._attempts = Attempts(segment, flow, means) if flow is not None else None
         self._resources: OpenResources | None = None
         self._unopened = flow.resources if flow is not None else None
         self._grace: tuple[int, float] | None = None
@@ -99,7 +73,7 @@ class FlowRunner:
                     await self._resources.close()
             finally:
                 log_place.reset(place)
-                self._forget(None)
+                self._segment.forget()
         ended(self._journal.committed)
 
     def is_for_somebody_else(self, effect: FlowEffect, /) -> bool:
@@ -150,7 +124,7 @@ class FlowRunner:
                     await self._cut(effect, attempts)
             case RestUntil(until=until) if until is not None:
                 if await journal.flush():
-                    await wait_for_news(journal, until, self._reach)
+                    await wait_for_news(journal, until, self._env.reach)
             case _:
                 raise AssertionError(f"{effect} is not for this process")
 
@@ -160,7 +134,8 @@ class FlowRunner:
         left = state.run.left if state.run is not None else ()
         if len(left) > self._stopped and await self._journal.flush():
             given_up, self._stopped = left[self._stopped :], len(left)
-            await self._stop_below(given_up, f"flow {state.flow_id} goes on without it")
+            this = control_of(self._env, self._journal.stream)
+            await this.stop_below(given_up, f"flow {state.flow_id} goes on without it")
 
     async def _open(self, opener: Opener) -> None:
         """Open the resources of the run, once. When that fails, the run waits, and leaves the next try to a resume."""
@@ -200,7 +175,7 @@ class FlowRunner:
         run, graph = state.at_work()
         task, node = run.tasks[key], working_node(graph.node(key[0]), key[2])
         asked = task.landing.error.retry_after if isinstance(task.landing, NodeAttemptFailed) else None
-        draw = self._draw()
+        draw = self._env.draw()
         delay = node.retry.delay(max(1, task.failures), draw, asked)
         again = NodeRetryScheduled(
             **of_try(key, task.attempt + 1),

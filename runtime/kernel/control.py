@@ -6,15 +6,18 @@ once, by the process that asks for it. Everything that was read before the lease
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal, fold_stream
+from steptrail.runtime.kernel.kinds import control_of
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
 from steptrail.runtime.kernel.stream_commands import StreamCommands
 from steptrail.runtime.kernel.stream_lease import LOOKS, hold_lease
@@ -29,7 +32,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
     """All that a process can do with one stream. Keeps no connection and no lease between two calls.
 
     `alone` makes a performer that has none of the code that the stream was started with, and only closes what is open.
-    `below` returns the control of a stream that this one began.
+    `on_update` is told of the live updates of the runs that are driven here.
     """
 
     def __init__(
@@ -39,11 +42,13 @@ class StreamControl(StreamCommands[S, C, E, F]):
         stream: str,
         *,
         alone: Perform[S, E, F],
-        below: "Callable[[str], StreamControl[Any, Any, Any, Any]]",
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
+        on_update: OnUpdate | None = None,
     ) -> None:
         super().__init__(machine, environment, stream, on_commit=on_commit)
-        self._alone, self._below = alone, below
+        if on_update is not None:
+            a_plain_function(on_update, "`on_update`")
+        self._alone, self._on_update = alone, on_update
         self._left_at: int | None = None
         """The version at which this process left the stream the last time."""
 
@@ -172,7 +177,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         journal = await self.append(await self.existing(), command)
         for child in self._control.children(journal.committed):
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that is not paused
-                await self._below(child).unpause(Unpause(by=command.by, reason=command.reason))
+                await control_of(self._env, child).unpause(Unpause(by=command.by, reason=command.reason))
         return journal.committed
 
     async def _reloaded(self, journal: Journal[S, E]) -> Journal[S, E]:
@@ -194,7 +199,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         seen = journal.committed.version
         # What another run of this stream left behind, whose owner died or was cancelled first, is not that of the next.
         await self._stop_children(journal.committed)
-        segment = await open_segment(self.machine, journal, begin, took_over=took_over)
+        segment = await open_segment(self.machine, journal, begin, self._env, self._on_update, took_over=took_over)
         if segment is None:
             self._left_at = journal.committed.version
             return journal.committed if self._left_at == seen else None
@@ -246,7 +251,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """Ask the streams that this one began to pause or stop as well: one that works begins nothing more then."""
         for child in self._control.children(state):
             with suppress(SessionNotFound, CommandRejected):  # one that has not begun, and one that has ended
-                await self._below(child).request(type(command)(by=command.by, reason=command.reason))
+                await control_of(self._env, child).request(type(command)(by=command.by, reason=command.reason))
 
     async def tidy_up(self, journal: Journal[S, E]) -> None:
         """Stop what the run left open, if this process may: what another one owns, or may write, is left to that."""
@@ -279,7 +284,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """Tell whether the newest run of a stream below began after the run of this one had ended: by hand."""
         # One that was erased, one of an unknown kind; and what cannot be read now is not stopped either.
         with suppress(SessionNotFound, CommandRejected, StoreError):
-            below = self._below(stream)
+            below = control_of(self._env, stream)
             began_at, _ = below.machine.control.began_and_ended((await below.journal()).committed)
             return ended_at is not None and began_at is not None and began_at > ended_at
         return False
@@ -288,7 +293,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         """Stop streams that this one began and does not need any more. What does not succeed is done at its end."""
         for each in streams:
             with suppress(SessionNotFound, SessionBusy, CommandRejected, StoreError):
-                below = self._below(each)
+                below = control_of(self._env, each)
                 try:
                     await below.request(Stop(by=by, reason=reason))
                 except CommandRejected:

@@ -10,10 +10,13 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import Leave, OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.machine import FoldedState, Machine
+from steptrail.domain.live import Place
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.collector import collector_seldom
 from steptrail.runtime.kernel.drive import Performer, drive
+from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal
+from steptrail.runtime.kernel.live_updates import OnUpdate
 from steptrail.runtime.kernel.running_effects import InFlight
 
 S = TypeVar("S", bound=FoldedState)
@@ -27,13 +30,24 @@ _log = logging.getLogger("steptrail.runs")
 class Segment(NamedTuple, Generic[S, E]):
     """An open segment, as a performer needs it.
 
-    `journal` records its events, and `flight` holds the effects that are running. `took_over` says that the stream was
-    taken from a live owner.
+    `journal` records its events, and `flight` holds the effects that are running. `on_update` is the watcher that the
+    caller of the run gave. `took_over` says that the stream was taken from a live owner.
     """
 
     journal: Journal[S, E]
     flight: InFlight
+    environment: Environment
+    on_update: OnUpdate | None
     took_over: bool
+
+    def watcher(self) -> OnUpdate | None:
+        """Return what tells live updates to all who watch the stream now; None when nobody does."""
+        journal = self.journal
+        return self.environment.watcher(journal.stream, self.on_update, lambda: journal.committed.version)
+
+    def forget(self, place: Place | None = None) -> None:
+        """Drop the live updates that are kept for followers, of one place or of all."""
+        self.environment.fanout.forget(self.journal.stream, place)
 
 
 Perform: TypeAlias = Callable[[Segment[S, E]], Performer[F]]
@@ -48,7 +62,13 @@ another process has appended before the segment was stored.
 
 
 async def open_segment(
-    machine: Machine[S, C | OwnersCommand, E, F], journal: Journal[S, E], begin: Begin[S, C], *, took_over: bool = False
+    machine: Machine[S, C | OwnersCommand, E, F],
+    journal: Journal[S, E],
+    begin: Begin[S, C],
+    environment: Environment,
+    on_update: OnUpdate | None,
+    *,
+    took_over: bool = False,
 ) -> Segment[S, E] | None:
     """Open a segment with the commands of `begin`, and store its beginning; None when that leaves nothing to store.
 
@@ -72,7 +92,8 @@ async def open_segment(
                 await _leave(machine, journal)
             raise
         if is_stored:
-            return Segment(journal, InFlight(journal, machine.control.stop_grace), took_over)
+            flight = InFlight(journal, machine.control.stop_grace)
+            return Segment(journal, flight, environment, on_update, took_over)
 
 
 async def drive_segment(

@@ -19,12 +19,15 @@ from steptrail.domain.messages import Message
 from steptrail.errors import Backoff
 from steptrail.projections.kinds import PROJECTIONS, Bill, KindProjections
 from steptrail.projections.lifecycle import RunEvent
-from steptrail.runtime.agent.owner import SessionOwner
+from steptrail.runtime.agent.owner import session_stream
+from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.flow.control import brought
-from steptrail.runtime.flow.owner import FlowOwner
+from steptrail.runtime.flow.means import WITHOUT
+from steptrail.runtime.flow.owner import flow_control
+from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.kinds import KINDS, Kind, control_of
+from steptrail.runtime.kernel.kinds import KINDS, Kind
 from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.segment import Segment
 from steptrail.testing import call, say
@@ -63,9 +66,7 @@ def _alone(environment: Environment, stream: str) -> StreamControl[Any, Any, Any
     def performing(segment: Segment[Toy, ToyEvent]) -> ToyPerformer:
         return ToyPerformer(segment, None)
 
-    return StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](
-        TOY, environment, stream, alone=performing, below=partial(control_of, environment)
-    )
+    return StreamControl[Toy, ToyCommand, ToyEvent, ToyEffect](TOY, environment, stream, alone=performing)
 
 
 class _ToyExplainer:
@@ -172,7 +173,7 @@ def counting(world: World, *, asks: bool) -> Agent:
 class TestAgents(ForkingContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         agent = counting(world, asks=asks)
-        owner = SessionOwner(environment, SessionId(name), None, None)
+        stream = session_stream(environment, SessionId(name))
 
         def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
             start = Start(
@@ -187,7 +188,7 @@ class TestAgents(ForkingContract):
         def fork(digest: str) -> ForkSession:
             return ForkSession(by="ana", digest=digest)
 
-        return Subject(owner.stream, begin, owner.performed_by(agent), approve, fork)
+        return Subject(stream, begin, partial(Runner, agent), approve, fork)
 
 
 def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
@@ -208,7 +209,7 @@ def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
 class TestFlows(MachineContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         flow = counting_flow(world, asks=asks)
-        owner = FlowOwner(environment, name)
+        stream = flow_control(environment, name)
 
         def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
             start = StartFlow(flow=brought(flow), worker=environment.worker, options=RunOptions(), by="ana", key=key)
@@ -219,4 +220,4 @@ class TestFlows(MachineContract):
             assert task.approval is not None
             return ApproveCall(approval_id=task.approval.id, by="ana", at=environment.clock.utc())
 
-        return Subject(owner.stream, begin, owner.performed_by(flow), approve)
+        return Subject(stream, begin, partial(FlowRunner, flow, WITHOUT), approve)

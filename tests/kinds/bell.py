@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 from steptrail.domain.agent.events import (
@@ -31,7 +30,7 @@ from steptrail.projections.lifecycle import RunEvent
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.drive import Performer
 from steptrail.runtime.kernel.environment import Environment
-from steptrail.runtime.kernel.kinds import Kind, control_of
+from steptrail.runtime.kernel.kinds import Kind
 from steptrail.runtime.kernel.live_updates import writes_nothing
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.segment import Segment
@@ -248,8 +247,7 @@ def _writing(bell: Bell) -> Writing:
 
 
 def _control(environment: Environment, stream: str) -> StreamControl[Bell, Stop, BellEvent, str]:
-    below = partial(control_of, environment)
-    return StreamControl[Bell, Stop, BellEvent, str](BELL, environment, stream, alone=_alone, below=below)
+    return StreamControl[Bell, Stop, BellEvent, str](BELL, environment, stream, alone=_alone)
 
 
 KIND = Kind(machine=BELL, control=_control, in_flight=_in_flight, writing=_writing, settles=_settles)
