@@ -135,18 +135,6 @@ async def read_run(
     )
 
 
-async def read_head(
-    trail: Steptrail,
-    row: RunSummary,
-    masking: Masking,
-    store: str | None,
-    execution: int | None,
-    explainers: Explainers,
-) -> Told:
-    """Read the head of a run. Raises `ConfigurationError` when there is no such execution, and `CorruptRecord`."""
-    return told(row.stream, await explanation_of(trail, row, execution, explainers), masking, store)
-
-
 async def explanation_of(
     trail: Steptrail, row: RunSummary, execution: int | None, explainers: Explainers
 ) -> Explanation:
