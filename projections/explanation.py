@@ -23,7 +23,6 @@ from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.standing import kind_below
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
-from steptrail.domain.base import full_form
 from steptrail.domain.continuation.decision import ContinuationDecision
 from steptrail.domain.continuation.evaluation import ContinuationEvaluation
 from steptrail.domain.errors import ConfigurationError
@@ -31,18 +30,16 @@ from steptrail.domain.failures import StepError
 from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.output import OutputVerdict
 from steptrail.domain.policy.resolver import decisive
 from steptrail.domain.prices import Cost
 from steptrail.domain.secrets import without_secret_values
-from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
 from steptrail.projections.advice import Advice, advise
 from steptrail.projections.camel_form import camel_fields
-from steptrail.projections.rendering import crash_text, error_data, many, request_data
-from steptrail.projections.same_failure import SameFailure
+from steptrail.projections.rendering import crash_text, damage_text, error_data, many
+from steptrail.projections.run_explanation import RunExplanation
 
 _SHOWN_CHARACTERS = 300
 """How much of a rejected answer is told."""
@@ -71,68 +68,36 @@ class ShadowStop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentExplanation:
-    """The whole answer. `events` maps what happened to the version of its event in the stream.
+class AgentExplanation(RunExplanation):
+    """The whole answer.
 
     `error` is what it failed of, or waits to try again. `retry_of` is the execution that this one retries, `retried_as`
-    the one that retries this; `is_newest` says that none came after it. `is_owned` says whether a process runs it, None
-    when that cannot be told, `is_crashed` that it is open and none does, and `crash` where: on which worker, in
-    which step and calls. `worker` is the process that ran it last. `waits` are what it waits for, with their times.
-    `damage` is why no more than the events before it could be read. `rejected_answer` is the beginning of the answer on
-    which it failed, as the model gave it. `context` is what was said of the run, without the values of keys that mean a
-    secret. `same_failure` says how often its failure has come lately, None where read models do not know. `state` is
-    what all of it was read from.
+    the one that retries this. `rejected_answer` is the beginning of the answer on which it failed, as the model gave
+    it. `context` is what was said of the run, without the values of keys that mean a secret.
     """
 
     session_id: str
-    execution_id: str | None
-    status: ExecutionStatus
-    stop_reason: str | None
     answered: bool
-    verdict: str
     decided_by: ContinuationEvaluation | None
     votes: tuple[ContinuationEvaluation, ...]
     shadow_stops: tuple[ShadowStop, ...]
     spent: Spent
     advice: Advice | None
-    waits_for: str | None
     awaiting_approval: tuple[ToolExecution, ...]
-    events: dict[str, int]
     error: StepError | None = None
-    paused: Request | None = None
-    unpaused: Request | None = None
-    stop_requested: Request | None = None
     retry_of: str | None = None
     retried_as: str | None = None
-    is_newest: bool = True
-    is_owned: bool | None = None
-    is_crashed: bool = False
-    crash: str | None = None
-    worker: str | None = None
-    waits: tuple[Wait, ...] = ()
-    damage: str | None = None
     rejected_answer: str | None = None
     context: JsonValue = None
-    same_failure: SameFailure | None = None
     state: AgentState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
         return {
             "sessionId": self.session_id,
-            "executionId": self.execution_id,
-            "status": self.status.value,
-            "stopReason": self.stop_reason,
+            **self._standing(),
             "answered": self.answered,
-            "verdict": self.verdict,
-            "crashed": self.is_crashed,
-            "crash": self.crash,
-            "worker": self.worker,
-            "damage": self.damage,
             "error": error_data(self.error),
-            "pausedBy": request_data(self.paused),
-            "unpausedBy": request_data(self.unpaused),
-            "stopRequestedBy": request_data(self.stop_requested),
             "resolvedBy": self.decided_by.criterion_class if self.decided_by else None,
             "evaluations": [vote.to_dict() for vote in self.votes],
             "shadowStops": [
@@ -141,15 +106,11 @@ class AgentExplanation:
             "spent": camel_fields(self.spent),
             "continuesWith": [change.text for change in self.advice.changes] if self.advice else [],
             "wouldContinue": self.advice.would_continue if self.advice else None,
-            "waitsFor": self.waits_for,
-            "waits": [full_form(wait) for wait in self.waits],
             "approvals": [_approval_data(call) for call in self.awaiting_approval],
-            "events": dict(self.events),
             "retryOf": self.retry_of,
             "retriedAs": self.retried_as,
             "rejectedAnswer": self.rejected_answer,
             "context": self.context,
-            "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
 
 
@@ -270,7 +231,7 @@ class AgentExplainer:
             status=state.status,
             stop_reason=state.stop_reason.value if state.stop_reason else None,
             answered=state.answered,
-            verdict=_verdict(state, decided_by, owned=owned) + _damaged(state, damage),
+            verdict=_verdict(state, decided_by, owned=owned) + damage_text(state.version, damage),
             decided_by=decided_by,
             votes=outcome.evaluations if outcome else (),
             shadow_stops=tuple(self._shadow_stops.values()),
@@ -321,10 +282,6 @@ def _rejected_answer(state: AgentState) -> str | None:
     answers = (call for call in step.tool_executions if call.phase is CallPhase.REJECTED)
     said = next((result_text(call.arguments or call.call.raw) for call in answers), step.text)
     return said if len(said) <= _SHOWN_CHARACTERS else f"{said[:_SHOWN_CHARACTERS]}…"
-
-
-def _damaged(state: AgentState, damage: str | None) -> str:
-    return "" if damage is None else f"; damaged: so it stood after event {state.version}, and {damage}"
 
 
 def _retried_as(started: Sequence[ExecutionStarted], state: AgentState) -> str | None:

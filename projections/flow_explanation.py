@@ -35,15 +35,14 @@ from steptrail.domain.flow.waits import first_awaited, kind_of
 from steptrail.domain.instants import instant_text, seconds_between, to_datetime
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.record import Recorded
-from steptrail.domain.kernel.standing import Wait
 from steptrail.domain.prices import Cost
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.tools import ToolEffect
 from steptrail.projections.camel_form import camel_fields
 from steptrail.projections.looked_at import looked_at
-from steptrail.projections.rendering import crash_text, many, request_data
-from steptrail.projections.same_failure import SameFailure
+from steptrail.projections.rendering import crash_text, damage_text, many
+from steptrail.projections.run_explanation import RunExplanation
 
 _NEWEST = b"\n"
 """In no stored event: of events of this type, the newest is all that is told of."""
@@ -110,26 +109,18 @@ class FlowAttempt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowExplanation:
-    """The whole answer. `events` maps what happened to the version of its event in the stream.
+class FlowExplanation(RunExplanation):
+    """The whole answer.
 
     `error` is the failure that ended the run, and `rule` the setting by which it did. `attempts` are the tries of that
     visit, or item; `looked_at` are the variables that it looked at, if it is one of a gate or a guardian. `interrupted`
     are the tries of all others that were cut off, and `kept` the results that stood in for a try. `recorded` are the
-    failures after which the run went on. `not_reached` names the nodes that no visit was
-    opened of. `is_owned` says whether a process runs it, None when that cannot be told, `is_crashed` that it is open
-    and none does, and `crash` where: on which worker, in which tries. `worker` is the process that ran it last.
-    `damage` is why no more than the events before it could be read. `same_failure` says how often its failure has come
-    lately, None where read models do not know.
+    failures after which the run went on. `not_reached` names the nodes that no visit was opened of.
     """
 
     flow_id: str
     name: str
-    execution_id: str | None
-    status: ExecutionStatus
-    stop_reason: str | None
     resolved_by: str | None
-    verdict: str
     error: NodeError | None
     rule: str | None
     looked_at: Mapping[str, JsonValue]
@@ -140,19 +131,6 @@ class FlowExplanation:
     recorded: tuple[NodeError, ...]
     not_reached: tuple[str, ...]
     spent: FlowSpent
-    waits: tuple[Wait, ...]
-    waits_for: str | None
-    events: dict[str, int]
-    paused: Request | None = None
-    unpaused: Request | None = None
-    stop_requested: Request | None = None
-    is_newest: bool = True
-    is_owned: bool | None = None
-    is_crashed: bool = False
-    crash: str | None = None
-    worker: str | None = None
-    damage: str | None = None
-    same_failure: SameFailure | None = None
     state: FlowState = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, JsonValue]:
@@ -160,15 +138,8 @@ class FlowExplanation:
         return {
             "flowId": self.flow_id,
             "name": self.name,
-            "executionId": self.execution_id,
-            "status": self.status.value,
-            "stopReason": self.stop_reason,
+            **self._standing(),
             "resolvedBy": self.resolved_by,
-            "verdict": self.verdict,
-            "crashed": self.is_crashed,
-            "crash": self.crash,
-            "worker": self.worker,
-            "damage": self.damage,
             "error": None if self.error is None else full_form(self.error),
             "rule": self.rule,
             "lookedAt": dict(self.looked_at),
@@ -179,13 +150,6 @@ class FlowExplanation:
             "recorded": [full_form(error) for error in self.recorded],
             "notReached": list(self.not_reached),
             "spent": camel_fields(self.spent),
-            "waitsFor": self.waits_for,
-            "waits": [full_form(wait) for wait in self.waits],
-            "pausedBy": request_data(self.paused),
-            "unpausedBy": request_data(self.unpaused),
-            "stopRequestedBy": request_data(self.stop_requested),
-            "events": dict(self.events),
-            "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
         }
 
 
@@ -430,10 +394,8 @@ def _below(task: Task) -> str:
 
 
 def _verdict(state: FlowState, *, is_crashed: bool, damage: str | None) -> str:
-    said = verdict_of(state)
-    if is_crashed:
-        said = f"{said}; its process died: no process runs it"
-    return said if damage is None else f"{said}; damaged: so it stood after event {state.version}, and {damage}"
+    died = "; its process died: no process runs it" if is_crashed else ""
+    return f"{verdict_of(state)}{died}{damage_text(state.version, damage)}"
 
 
 def verdict_of(state: FlowState) -> str:

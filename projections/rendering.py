@@ -31,6 +31,11 @@ def crash_text(worker: str, doing: Sequence[str]) -> str:
     return f"on {worker or 'an unknown worker'}, in {few(doing, _MOST_DOING)}"
 
 
+def damage_text(version: int, damage: str | None) -> str:
+    """Return the end of a verdict on a stream of which no more than the events up to a version could be read."""
+    return "" if damage is None else f"; damaged: so it stood after event {version}, and {damage}"
+
+
 def few(names: Sequence[str], most: int) -> str:
     """Return the first of some names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final
 
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.projections.camel_form import camel_fields
 
 LATELY: Final = timedelta(days=7)
@@ -31,15 +30,3 @@ class SameFailure:
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
         return camel_fields(self)
-
-
-@runtime_checkable
-class TellsSameFailure(Protocol):
-    """An explanation that has a place for how often its failure has come lately. It is a dataclass."""
-
-    @property
-    def status(self) -> ExecutionStatus: ...  # noqa: D102 - its own names
-    @property
-    def same_failure(self) -> SameFailure | None: ...  # noqa: D102
-    @property
-    def state(self) -> Any: ...  # noqa: D102

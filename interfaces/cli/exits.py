@@ -1,6 +1,9 @@
 """Exit codes, and the refusals that become one line on standard error."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -33,6 +36,15 @@ class Exit(IntEnum):
 
 class Refusal(Exception):
     """The command cannot be carried out as it was given. The text is one line that says what to do."""
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Raise `Refusal` where a file cannot be written inside of this block."""
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def exit_of(result: RunResult[Any]) -> Exit:

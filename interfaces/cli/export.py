@@ -1,16 +1,17 @@
 """`export`: a session as a file that can be read, shared and replayed, as a test that replays it, or as spans."""
 
 import argparse
-import asyncio
+from functools import partial
 from pathlib import Path
 
 from steptrail.domain.agent.events import ExecutionStarted
 from steptrail.domain.agent.ids import STREAM_PREFIX as AGENTS
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.asking import in_store
+from steptrail.interfaces.cli.exits import Exit, Refusal, writing
 from steptrail.interfaces.cli.exporting_spans import add_span_options, spans_exported
 from steptrail.interfaces.cli.output import Output
-from steptrail.interfaces.cli.parser import Commands, a_path, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, a_path, prefix
 from steptrail.interfaces.cli.written_test import module_name, written_test
 from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.loading import load_agent
@@ -55,7 +56,7 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
         raise Refusal("--follow, --no-steps, --content, --flavour and --trace-per are for spans: add --otlp")
     if arguments.agent is not None and not arguments.as_test:
         raise Refusal("--agent is for a test: add --as-test")
-    recording = asyncio.run(_read(arguments))
+    recording = in_store(arguments, partial(_read, arguments))
     out: Path | None = arguments.out
     if arguments.as_test:
         if not isinstance(recording, Recording):
@@ -65,21 +66,21 @@ def _export(arguments: argparse.Namespace, output: Output) -> int:
         for line in recording.lines():
             output.json_text(line.decode().rstrip("\n"))
         return Exit.OK
-    _saved(recording, out)
+    with writing(out):
+        recording.save(out)
     _told(output, [out], recording)
     return Exit.OK
 
 
-async def _read(arguments: argparse.Namespace) -> Recording | FlowRecording:
-    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        handle = await trail.find_any(arguments.id)
-        records, stream = await handle.history(), handle.stream_id
-        if stream.startswith(FLOWS):
-            name = (await handle.state()).name
-            return redact_flow(FlowRecording(handle.id, name, records), arguments.redact)
-        if stream.startswith(AGENTS):
-            return redact(Recording(handle.id, records), arguments.redact)
-        raise Refusal(f"{name_of(stream)} is of a kind that cannot be exported")
+async def _read(arguments: argparse.Namespace, trail: Steptrail) -> Recording | FlowRecording:
+    handle = await trail.find_any(arguments.id)
+    records, stream = await handle.history(), handle.stream_id
+    if stream.startswith(FLOWS):
+        name = (await handle.state()).name
+        return redact_flow(FlowRecording(handle.id, name, records), arguments.redact)
+    if stream.startswith(AGENTS):
+        return redact(Recording(handle.id, records), arguments.redact)
+    raise Refusal(f"{name_of(stream)} is of a kind that cannot be exported")
 
 
 def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output) -> int:
@@ -95,20 +96,12 @@ def _as_test(arguments: argparse.Namespace, recording: Recording, output: Output
     if test.exists():
         raise Refusal(f"{test} is there already, and may have been edited: remove it, or choose another --out")
     beside = test.with_suffix(".jsonl")
-    _saved(recording, beside)
-    try:
+    with writing(beside):
+        recording.save(beside)
+    with writing(test):
         test.write_text(written_test(recording, test, beside, arguments.agent), encoding="utf-8")
-    except OSError as error:
-        raise Refusal(f"{test} cannot be written: {error.strerror or error}") from error
     _told(output, [test, beside], recording)
     return Exit.OK
-
-
-def _saved(recording: Recording | FlowRecording, path: Path) -> None:
-    try:
-        recording.save(path)
-    except OSError as error:
-        raise Refusal(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _told(output: Output, files: list[Path], recording: Recording | FlowRecording) -> None:

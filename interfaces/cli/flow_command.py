@@ -10,7 +10,7 @@ from steptrail.domain.errors import InvalidWorkflow
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.by_prefix import prefix_of
-from steptrail.interfaces.cli.exits import Exit, Refusal
+from steptrail.interfaces.cli.exits import Exit, Refusal, writing
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.cli.parser import FORMS, Commands, a_path, store_of, use_option
 from steptrail.interfaces.python.flow_files import (
@@ -99,10 +99,8 @@ def _draw(arguments: argparse.Namespace, output: Output) -> int:
     if out is None:
         output.text(text.rstrip("\n"))
         return Exit.OK
-    try:
+    with writing(out):
         out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Refusal(f"{out} cannot be written: {error.strerror or error}") from error
     output.line(f"wrote {out}")
     return Exit.OK
 

@@ -4,15 +4,17 @@ import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.tools import result_text
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.going_on import answers_to, store_given, typed, valued
 from steptrail.interfaces.cli.listing import PAGE, paged, place_of
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, store_of
+from steptrail.interfaces.cli.parser import Commands
 from steptrail.interfaces.python.lists import open_questions
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -35,7 +37,7 @@ def register(commands: Commands) -> None:
 
 def _inbox(arguments: argparse.Namespace, output: Output) -> int:
     try:
-        asyncio.run(_watched(arguments, output) if arguments.watch else _listed(arguments, output))
+        in_store(arguments, partial(_watched if arguments.watch else _listed, arguments, output))
     except (KeyboardInterrupt, asyncio.CancelledError):
         if not arguments.watch:
             raise
@@ -50,9 +52,8 @@ async def _asked(trail: Steptrail, arguments: argparse.Namespace) -> tuple[Seque
     return [each for each in found if each.stream in streams[:limit]], len(streams) > limit
 
 
-async def _listed(arguments: argparse.Namespace, output: Output) -> None:
-    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        found, is_cut = await _asked(trail, arguments)
+async def _listed(arguments: argparse.Namespace, output: Output, trail: Steptrail) -> None:
+    found, is_cut = await _asked(trail, arguments)
     if output.as_json:
         output.data([_data(question, store_given(arguments)) for question in found])
         return
@@ -67,34 +68,33 @@ async def _listed(arguments: argparse.Namespace, output: Output) -> None:
         output.note(f"steptrail: there are more: `{typed(store_given(arguments), 'inbox', options=(*limit, *after))}`")
 
 
-async def _watched(arguments: argparse.Namespace, output: Output) -> None:
+async def _watched(arguments: argparse.Namespace, output: Output, trail: Steptrail) -> None:
     store, known = store_given(arguments), dict[tuple[str, str], Question]()
     was_cut = False
-    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
-        while True:
-            # The end of the log is asked first: what is stored after that look is looked at in the next round.
-            position = await trail.store.last_position()
-            asked, is_cut = await _asked(trail, arguments)
-            found = {(question.stream, question.id): question for question in asked}
-            for key in [key for key in known if key not in found]:
-                # Where not all are looked at, it may only have made room for newer ones.
-                if not is_cut or not await _is_asked(trail, known[key]):
-                    _print_gone(output, known.pop(key))
-            count = Counter(stream for stream, _ in found)
-            for key in [key for key in reversed(found) if key not in known]:
-                known[key] = found[key]
-                if output.as_json:
-                    output.data({"asked": _data(found[key], store)}, indent=False)
-                else:
-                    _print_question(output, found[key], store, of=count[key[0]])
-            if is_cut and not was_cut:
-                looked = many(arguments.limit, "session")
-                output.note(f"steptrail: {looked} at a time, and there are more: `--limit` looks at more")
-            was_cut = is_cut
-            if output.is_gone:
-                return
-            await asyncio.sleep(_REST_SECONDS)
-            await trail.store.wait_past(position, timeout=_LOOK_SECONDS)
+    while True:
+        # The end of the log is asked first: what is stored after that look is looked at in the next round.
+        position = await trail.store.last_position()
+        asked, is_cut = await _asked(trail, arguments)
+        found = {(question.stream, question.id): question for question in asked}
+        for key in [key for key in known if key not in found]:
+            # Where not all are looked at, it may only have made room for newer ones.
+            if not is_cut or not await _is_asked(trail, known[key]):
+                _print_gone(output, known.pop(key))
+        count = Counter(stream for stream, _ in found)
+        for key in [key for key in reversed(found) if key not in known]:
+            known[key] = found[key]
+            if output.as_json:
+                output.data({"asked": _data(found[key], store)}, indent=False)
+            else:
+                _print_question(output, found[key], store, of=count[key[0]])
+        if is_cut and not was_cut:
+            looked = many(arguments.limit, "session")
+            output.note(f"steptrail: {looked} at a time, and there are more: `--limit` looks at more")
+        was_cut = is_cut
+        if output.is_gone:
+            return
+        await asyncio.sleep(_REST_SECONDS)
+        await trail.store.wait_past(position, timeout=_LOOK_SECONDS)
 
 
 async def _is_asked(trail: Steptrail, question: Question) -> bool:

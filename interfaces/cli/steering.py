@@ -1,12 +1,13 @@
 """`pause`, `stop`, `requeue`, `approve` and the like: commands to a session or a run from any process."""
 
 import argparse
-import asyncio
 from collections.abc import Awaitable, Callable
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Union
 
 from steptrail.domain.flow.ids import STREAM_PREFIX as FLOWS
 from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit, Refusal
 from steptrail.interfaces.cli.going_on import GivenWords, WayOn, store_given
 from steptrail.interfaces.cli.kinds import kind_shown
@@ -18,7 +19,6 @@ from steptrail.interfaces.cli.parser import (
     json_object,
     json_value,
     prefix,
-    store_of,
     who,
 )
 from steptrail.interfaces.cli.summaries import how_it_stopped
@@ -36,14 +36,19 @@ AnyResult: TypeAlias = Union[RunResult[Any], "FlowResult"]
 Steered: TypeAlias = Union[Session, "Flow"]
 Carry: TypeAlias = Callable[[Steered], Awaitable[AnyResult]]
 
+_STEERING = {
+    "pause": "Pause session or run ID at the next safe point; what is running may end.",
+    "stop": "Stop session or run ID for good.",
+    "unpause": "Lift the pause of session or run ID: a worker goes on with it.",
+    "requeue": "Have a worker retry session or run ID, which came to no answer.",
+}
+"""The commands that say nothing but who and why, each the name of a method of the handle."""
+
 
 def register(commands: Commands) -> None:
     """Add the commands."""
-    pause = commands.add("pause", _pause, "Pause session or run ID at the next safe point; what is running may end.")
-    stop = commands.add("stop", _stop, "Stop session or run ID for good.")
-    unpause = commands.add("unpause", _unpause, "Lift the pause of session or run ID: a worker goes on with it.")
-    requeue = commands.add("requeue", _requeue, "Have a worker retry session or run ID, which came to no answer.")
-    for parser in (pause, unpause, stop, requeue):
+    for name, says in _STEERING.items():
+        parser = commands.add(name, _steer, says)
         parser.add_argument("id", metavar="ID", type=prefix)
         parser.add_argument("--reason", help="why, for the record")
         by_option(parser)
@@ -69,20 +74,9 @@ def register(commands: Commands) -> None:
     approve.add_argument("--digest", help="only if its arguments have this digest, as `why` prints it")
 
 
-def _pause(arguments: argparse.Namespace, output: Output) -> int:
-    return carried_out(arguments, output, lambda session: session.pause(reason=arguments.reason, by=arguments.by))
-
-
-def _unpause(arguments: argparse.Namespace, output: Output) -> int:
-    return carried_out(arguments, output, lambda session: session.unpause(reason=arguments.reason, by=arguments.by))
-
-
-def _requeue(arguments: argparse.Namespace, output: Output) -> int:
-    return carried_out(arguments, output, lambda session: session.requeue(reason=arguments.reason, by=arguments.by))
-
-
-def _stop(arguments: argparse.Namespace, output: Output) -> int:
-    return carried_out(arguments, output, lambda session: session.stop(reason=arguments.reason, by=arguments.by))
+def _steer(arguments: argparse.Namespace, output: Output) -> int:
+    command = methodcaller(arguments.command, reason=arguments.reason, by=arguments.by)
+    return carried_out(arguments, output, command)
 
 
 def _settle(arguments: argparse.Namespace, output: Output) -> int:
@@ -140,14 +134,13 @@ def _is_flow(handle: AnyHandle) -> "TypeGuard[Flow]":
 def carried_out(arguments: argparse.Namespace, output: Output, carry: Carry) -> int:
     """Carry a command to a stream out, from any process, and print what came of it."""
 
-    async def carried() -> tuple[str, AnyResult]:
-        async with Steptrail.open(store_of(arguments), create=False, engine=engine_of(arguments)) as trail:
-            handle = await trail.find_any(arguments.id)
-            if isinstance(handle, Session) or _is_flow(handle):
-                return handle.stream_id, await carry(handle)
-            raise Refusal(f"{name_of(handle.stream_id)} is of a kind that takes no commands here")
+    async def carried(trail: Steptrail) -> tuple[str, AnyResult]:
+        handle = await trail.find_any(arguments.id)
+        if isinstance(handle, Session) or _is_flow(handle):
+            return handle.stream_id, await carry(handle)
+        raise Refusal(f"{name_of(handle.stream_id)} is of a kind that takes no commands here")
 
-    stream, result = asyncio.run(carried())
+    stream, result = in_store(arguments, carried, read_only=False, engine=engine_of(arguments))
     shown = kind_shown(stream)
     if output.as_json:
         output.data(shown.result_data(result))

@@ -2,15 +2,17 @@
 
 import argparse
 import asyncio
+from functools import partial
 
 from steptrail.domain.errors import CorruptRecord
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.erasure import Erased
 from steptrail.domain.kernel.log_page import LogEntry
+from steptrail.interfaces.cli.asking import in_store
 from steptrail.interfaces.cli.exits import Exit
 from steptrail.interfaces.cli.kinds import summary_of
 from steptrail.interfaces.cli.output import Output, one_line
-from steptrail.interfaces.cli.parser import Commands, count, prefix, store_of
+from steptrail.interfaces.cli.parser import Commands, count, prefix
 from steptrail.interfaces.cli.summaries import clock_time, record_data
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -32,36 +34,35 @@ def register(commands: Commands) -> None:
 
 def _tail(arguments: argparse.Namespace, output: Output) -> int:
     try:
-        asyncio.run(_tailed(arguments, output))
+        in_store(arguments, partial(_tailed, arguments, output))
     except (KeyboardInterrupt, asyncio.CancelledError):
         if not arguments.follow:
             raise
     return Exit.OK
 
 
-async def _tailed(arguments: argparse.Namespace, output: Output) -> None:
+async def _tailed(arguments: argparse.Namespace, output: Output, trail: Steptrail) -> None:
     after: int = arguments.after
-    async with Steptrail.open(store_of(arguments), create=False, read_only=True) as trail:
 
-        def note(error: CorruptRecord) -> None:
-            output.note(f"steptrail: {one_line(str(error))}")
+    def note(error: CorruptRecord) -> None:
+        output.note(f"steptrail: {one_line(str(error))}")
 
-        session = None if arguments.id is None else name_of((await trail.find_any(arguments.id)).stream_id)
-        if session is not None:
-            await trail.check_not_erased(session)
-        begin = after if session is None else 0
-        # What is wrong with one session keeps nobody from seeing the others; of itself it shows no more than was right.
-        leave_out = note if session is None else None
-        following = trail.subscribe(begin, session=session, follow=arguments.follow, on_corrupt=leave_out)
-        async with following as entries:
-            async for entry in entries:
-                number = entry.position if session is None else entry.record.version
-                if number > after:
-                    _print(output, number, entry)
-                if session is not None and isinstance(entry.record.event, Erased):
-                    await trail.check_not_erased(session)  # nothing comes after this
-                if output.is_gone:
-                    return
+    session = None if arguments.id is None else name_of((await trail.find_any(arguments.id)).stream_id)
+    if session is not None:
+        await trail.check_not_erased(session)
+    begin = after if session is None else 0
+    # What is wrong with one session keeps nobody from seeing the others; of itself it shows no more than was right.
+    leave_out = note if session is None else None
+    following = trail.subscribe(begin, session=session, follow=arguments.follow, on_corrupt=leave_out)
+    async with following as entries:
+        async for entry in entries:
+            number = entry.position if session is None else entry.record.version
+            if number > after:
+                _print(output, number, entry)
+            if session is not None and isinstance(entry.record.event, Erased):
+                await trail.check_not_erased(session)  # nothing comes after this
+            if output.is_gone:
+                return
 
 
 def _print(output: Output, number: int, entry: LogEntry) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from steptrail.domain.errors import ConfigurationError, ProjectionStopped, StoreError
 from steptrail.domain.shared.run import ExecutionStatus
@@ -12,14 +12,15 @@ from steptrail.infrastructure.views.views import Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
 from steptrail.interfaces.python.views_of_runs import views_of_runs
 from steptrail.projections.asking.filters import RunFilter
-from steptrail.projections.same_failure import LATELY, SameFailure, TellsSameFailure
+from steptrail.projections.run_explanation import RunExplanation
+from steptrail.projections.same_failure import LATELY, SameFailure
 from steptrail.runtime.kernel.ports import EventStore
 
 _PATIENCE_SECONDS: Final = 0.5
 """So long the read models are brought up to date for this. What is not counted then is not told."""
 
 
-X = TypeVar("X", bound=TellsSameFailure)
+X = TypeVar("X", bound=RunExplanation)
 
 
 async def same_failure(asked: AskingRuns, stream: str, ordinal: int) -> SameFailure | None:
@@ -48,8 +49,7 @@ async def with_same_failure(explanation: X, store: EventStore, stream: str, now:
                         await views.catch_up()
                 asked = AskingRuns(partial(_as_it_is, views), store, lambda: now)
                 found = await same_failure(asked, stream, explanation.state.fold.executions)
-                changed: Any = replace(cast("Any", explanation), same_failure=found)
-                return cast("X", changed)
+                return replace(explanation, same_failure=found)
         finally:
             await views.close()
     return explanation

@@ -13,7 +13,7 @@ from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.python.explaining import explained
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.kinds import Explanation
-from steptrail.projections.same_failure import TellsSameFailure
+from steptrail.projections.run_explanation import RunExplanation
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.history import history, history_of_types, typed_records
@@ -105,7 +105,7 @@ class Handle(Generic[S, E, X_co]):
         """
         now = self._env.clock.utc()
         found = await explained(self._env.store, self.stream_id, now=now, execution=execution)
-        if isinstance(found, TellsSameFailure) and found.status is ExecutionStatus.FAILED:
+        if isinstance(found, RunExplanation) and found.status is ExecutionStatus.FAILED:
             from steptrail.interfaces.python.failing_alike import with_same_failure
 
             return cast("X_co", await with_same_failure(found, self._env.store, self.stream_id, now))

@@ -4,7 +4,7 @@ A row of an answer holds the columns of its commit where it is the first event o
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -18,9 +18,6 @@ from steptrail.infrastructure.store.core.blobs import Blob
 from steptrail.infrastructure.store.core.digest import ChainRow
 from steptrail.infrastructure.store.core.index import IndexRow
 from steptrail.infrastructure.store.core.log_watch import LogWatch
-
-if TYPE_CHECKING:
-    from eventsourcing.persistence import ApplicationRecorder, Subscription
 
 STRAY = "#"
 """Begins what stands for the id of a stream that has lost it; its number follows. No stream of ours has such an id."""
@@ -180,10 +177,6 @@ class Recorder(Protocol):
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         ...
 
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[ApplicationRecorder]":
-        """Return a subscription of the library to the events after position `gt`."""
-        ...
-
     def close(self) -> None:
-        """Close every connection and end every subscription. Safe to call twice."""
+        """Close the watch and every connection. Safe to call twice."""
         ...

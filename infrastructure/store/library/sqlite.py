@@ -64,14 +64,11 @@ class SQLiteEventRecorder(SQLiteApplicationRecorder, SqliteRecorder):
         *,
         connections: Connections | None = None,
         store: str | None = None,
-        watch: LogWatch | None = None,
     ) -> None:
         super().__init__(datastore, events_table_name)
-        name, in_memory = datastore.pool.db_name, datastore.pool.is_sqlite_memory_mode
-        if watch is None and in_memory:
-            watch = LogWatch(self.select_last_position, poll=None)
-        used = connections or _connections(datastore)
-        SqliteRecorder.__init__(self, name, used, store=store or name, watch=watch)
+        pool, used = datastore.pool, connections or _connections(datastore)
+        watch = LogWatch(self.select_last_position, poll=None) if pool.is_sqlite_memory_mode else None
+        SqliteRecorder.__init__(self, used, store=store or pool.db_name, watch=watch)
 
     def construct_create_table_statements(self) -> list[str]:
         """Return what makes an empty database a store."""
@@ -205,20 +202,6 @@ def recorder_in_memory(patience: float) -> SQLiteEventRecorder:
     connections = PooledConnections(datastore, patience=patience)
     connections.write(lambda connection: initialise(connection, ":memory:"))
     return SQLiteEventRecorder(datastore, connections=connections, store=":memory:")
-
-
-def subscription(
-    database: str,
-    connections: Connections,
-    gt: int | None,
-    topics: Sequence[str],
-    *,
-    store: str,
-    watch: LogWatch,
-) -> Subscription[ApplicationRecorder]:
-    """Return a subscription to what is read through `connections`. It ends with the watch."""
-    datastore = SQLiteDatastore(database, originator_id_type="text")
-    return SQLiteEventRecorder(datastore, connections=connections, store=store, watch=watch).subscribe(gt, topics)
 
 
 class PooledConnections:

@@ -57,7 +57,7 @@ def open_file(path: Path, durability: Durability, patience: float, *, create: bo
     except StoreError:
         connections.close()
         raise
-    recorder = SqliteRecorder(file_uri(path, "rw"), connections, store=name, is_quiet=QuietFiles(path))
+    recorder = SqliteRecorder(connections, store=name, is_quiet=QuietFiles(path))
     return RecorderEventStore(recorder, FileLeases(path, patience=patience), name=name)
 
 
@@ -71,7 +71,7 @@ def open_for_reading(path: Path, patience: float) -> RecorderEventStore:
             raise translate(error, str(path)) from error
         if not version:
             raise _empty(path)
-    recorder = SqliteRecorder(file_uri(path, "ro"), connections, store=str(path), is_quiet=QuietFiles(path))
+    recorder = SqliteRecorder(connections, store=str(path), is_quiet=QuietFiles(path))
     return RecorderEventStore(recorder, NoLeases(path, patience=patience), name=str(path))
 
 

@@ -1,11 +1,8 @@
-"""The questions of the event store, put to SQLite.
-
-The event-store library has no part in them, and is not imported before somebody asks for its subscription.
-"""
+"""The questions of the event store, put to SQLite. The event-store library has no part in them."""
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from steptrail.domain.errors import StoreError
 from steptrail.domain.kernel.erasure import Erasure
@@ -40,9 +37,6 @@ from steptrail.infrastructure.store.sqlite.events_of_stream import (
     NEWEST_VERSION,
     OF_STREAM,
 )
-
-if TYPE_CHECKING:
-    from eventsourcing.persistence import ApplicationRecorder, Subscription
 
 _POLL_SECONDS = 0.05
 """How soon a commit of another process is noticed."""
@@ -90,20 +84,18 @@ T = TypeVar("T")
 class SqliteRecorder:
     """Rows in and out of the tables of a store. Takes ownership of the connections.
 
-    `database` is what SQLite calls it, `store` what its user does. Without a `watch` it has one of its own, which looks
-    for the commits of other processes unless `is_quiet` says that there are none.
+    `store` is what its user calls it. Without a `watch` it has one of its own, which looks for the commits of other
+    processes unless `is_quiet` says that there are none.
     """
 
     def __init__(
         self,
-        database: str,
         connections: Connections,
         *,
         store: str,
         watch: LogWatch | None = None,
         is_quiet: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.database = database
         self._connections, self._store = connections, store
         self._writer = CommitWriter(connections, store)
         self.auxiliary = SqliteAuxiliaryTables(connections, store)
@@ -295,14 +287,8 @@ class SqliteRecorder:
         )
         return [ChainRow(*row) for row in rows]
 
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> "Subscription[ApplicationRecorder]":
-        """Return a subscription of the library to the events after position `gt`, of this process and of others."""
-        from steptrail.infrastructure.store.library.sqlite import subscription
-
-        return subscription(self.database, self._connections, gt, topics, store=self._store, watch=self.watch)
-
     def close(self) -> None:
-        """Close every connection and end every subscription. Safe to call twice."""
+        """Close the watch and every connection. Safe to call twice."""
         self.watch.close()
         self._connections.close()
 

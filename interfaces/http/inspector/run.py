@@ -22,8 +22,8 @@ from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.python.explaining import Explainers, explained
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.decision_panel import DecisionPanel, decision_panel
-from steptrail.projections.kinds import Explanation
 from steptrail.projections.masking import Masking
+from steptrail.projections.run_explanation import RunExplanation
 from steptrail.runtime.kernel.lists import listed_runs
 from steptrail.runtime.kernel.ports import EventStore
 
@@ -107,8 +107,7 @@ async def read_run(
         explanation = await explanation_of(trail, row, asked.execution, explainers)
         head = told(row.stream, explanation, masking, store)
         damage = head.damage
-        state_of_kind = cast("Any", explanation).state
-        agent = state_of_kind if isinstance(state_of_kind, AgentState) else None
+        agent = explanation.state if isinstance(explanation.state, AgentState) else None
     except CorruptRecord as error:
         damage = str(error)
     count = await trail.store.version(row.stream)
@@ -135,21 +134,9 @@ async def read_run(
     )
 
 
-async def read_head(
-    trail: Steptrail,
-    row: RunSummary,
-    masking: Masking,
-    store: str | None,
-    execution: int | None,
-    explainers: Explainers,
-) -> Told:
-    """Read the head of a run. Raises `ConfigurationError` when there is no such execution, and `CorruptRecord`."""
-    return told(row.stream, await explanation_of(trail, row, execution, explainers), masking, store)
-
-
 async def explanation_of(
     trail: Steptrail, row: RunSummary, execution: int | None, explainers: Explainers
-) -> Explanation:
+) -> RunExplanation:
     """Return the explanation of an execution, None for the newest. Use it before anything else is awaited.
 
     Raises `ConfigurationError` when there is no such execution, and `CorruptRecord`.
@@ -159,9 +146,9 @@ async def explanation_of(
         trail.store, row.stream, now=now, execution=None if is_newest else execution, explainers=explainers
     )
     # By its number the newest is asked for as such, which is much quicker. Meanwhile another one may have begun.
-    if is_newest and cast("Any", found).state.fold.executions != execution:
+    if is_newest and cast("RunExplanation", found).state.fold.executions != execution:
         found = await explained(trail.store, row.stream, now=now, execution=execution)
-    return found
+    return cast("RunExplanation", found)
 
 
 async def _window(

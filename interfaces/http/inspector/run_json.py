@@ -8,8 +8,8 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.bodies import LARGE, abridged
 from steptrail.interfaces.http.inspector.told import asked_text, told
-from steptrail.projections.kinds import Explanation
 from steptrail.projections.masking import Masking
+from steptrail.projections.run_explanation import RunExplanation
 
 _NO_CONTENT: Final = frozenset(
     {
@@ -24,7 +24,7 @@ _OF_A_VOTE: Final = frozenset({"criterionClass", "criterion", "decision", "stopR
 _VOTES: Final = frozenset({"evaluations", "shadowStops", "stubborn"})
 
 
-def run_json(stream: str, explained: Explanation, masking: Masking, store: str | None) -> dict[str, JsonValue]:
+def run_json(stream: str, explained: RunExplanation, masking: Masking, store: str | None) -> dict[str, JsonValue]:
     """Return the explanation of a run as JSON, as it may be shown.
 
     Values of more than 8 kB are cut: `leftOut` has the path of each in this JSON, and its size in characters.

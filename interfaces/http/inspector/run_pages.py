@@ -19,10 +19,10 @@ from steptrail.interfaces.http.inspector.finding import LONGEST_WANTED, find
 from steptrail.interfaces.http.inspector.lists import forks_of, runs_below
 from steptrail.interfaces.http.inspector.minimap import minimap
 from steptrail.interfaces.http.inspector.place import execution_in, place_of
-from steptrail.interfaces.http.inspector.run import Asked, RunView, explanation_of, read_head, read_run
+from steptrail.interfaces.http.inspector.run import Asked, RunView, explanation_of, read_run
 from steptrail.interfaces.http.inspector.run_json import run_json
 from steptrail.interfaces.http.inspector.state import state_at
-from steptrail.interfaces.http.inspector.told import Told
+from steptrail.interfaces.http.inspector.told import Told, told
 from steptrail.interfaces.http.inspector.tree_bill import tree_bill, way_down
 from steptrail.interfaces.http.inspector.ways import ways_to_steer
 from steptrail.interfaces.http.inspector.words import pretty
@@ -151,7 +151,8 @@ class RunPages(Answering):
         row = await self.row_named(named if ordinal is None else name, access)
         count = await self.trail.store.version(row.stream)
         try:
-            head = await read_head(self.trail, row, self.masking, self.store, ordinal, self.explainers)
+            explanation = await explanation_of(self.trail, row, ordinal, self.explainers)
+            head = told(row.stream, explanation, self.masking, self.store)
         except ConfigurationError:
             raise NotThere from None
         except CorruptRecord:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from steptrail.domain.agent.retrying import can_be_retried
 from steptrail.domain.agent.state import AgentState
@@ -13,11 +13,12 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.kinds import kind_shown
 from steptrail.interfaces.http.inspector.words import Status, duration, status_word, usd
-from steptrail.projections.kinds import PROJECTIONS, Explanation
+from steptrail.projections.kinds import PROJECTIONS
 from steptrail.projections.looked_at import looked_at_text
 from steptrail.projections.masking import Masking
 from steptrail.projections.questions import Question
 from steptrail.projections.rendering import after_step, many, owner_text
+from steptrail.projections.run_explanation import RunExplanation
 
 _Data: TypeAlias = Mapping[str, JsonValue]
 
@@ -46,14 +47,13 @@ class Told:
     damage: str | None
 
 
-def told(stream: str, explained: Explanation, masking: Masking, store: str | None) -> Told:
+def told(stream: str, explained: RunExplanation, masking: Masking, store: str | None) -> Told:
     """Return what is said of a run, as it may be shown. `store` is the address that commands have to name."""
-    of_kind: Any = explained
-    status, is_newest = cast("ExecutionStatus", of_kind.status), cast("bool", of_kind.is_newest)
+    status, is_newest = explained.status, explained.is_newest
     data = kind_shown(stream).why_data(explained, store)
     projections = PROJECTIONS.of(stream)
-    asked = projections.questions(stream, of_kind.state) if projections is not None and is_newest else ()
-    in_time = [each for each in asked if each.is_open_at(of_kind.state.as_of)]
+    asked = projections.questions(stream, explained.state) if projections is not None and is_newest else ()
+    in_time = [each for each in asked if each.is_open_at(explained.state.as_of)]
     expired = [each for each in asked if each not in in_time]
     is_open = status in {
         ExecutionStatus.PENDING,
@@ -67,8 +67,8 @@ def told(stream: str, explained: Explanation, masking: Masking, store: str | Non
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
         is_open=is_open,
         is_newest=is_newest,
-        can_be_retried=is_newest and _can_be_retried(of_kind.state),
-        execution=of_kind.execution_id,
+        can_be_retried=is_newest and _can_be_retried(explained.state),
+        execution=explained.execution_id,
         facts=tuple(_facts(data, masking)),
         command=command if isinstance(command, str) else "",
         questions=in_time,

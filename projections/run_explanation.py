@@ -1,0 +1,62 @@
+"""What is said alike of an execution of an agent and of a workflow: where it stands, and who had a say in that."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from steptrail.domain.base import full_form
+from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.standing import Wait
+from steptrail.domain.shared.requests import Request
+from steptrail.domain.shared.run import ExecutionStatus
+from steptrail.projections.rendering import request_data
+from steptrail.projections.same_failure import SameFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunExplanation:
+    """The part of an answer that agents and workflows share; see `Explanation` for the fields of every kind.
+
+    `is_newest` says that no execution came after this one. `crash` says of one that has crashed on which worker, and
+    what that was doing; `worker` is the process that ran it last. `waits` are what it waits for, with their times.
+    `same_failure` says how often its failure has come lately, None where read models do not know. `state` is what all
+    of it was read from.
+    """
+
+    execution_id: str | None
+    status: ExecutionStatus
+    stop_reason: str | None
+    verdict: str
+    waits_for: str | None
+    waits: tuple[Wait, ...] = ()
+    events: dict[str, int]
+    paused: Request | None = None
+    unpaused: Request | None = None
+    stop_requested: Request | None = None
+    is_newest: bool = True
+    is_owned: bool | None = None
+    is_crashed: bool = False
+    crash: str | None = None
+    worker: str | None = None
+    damage: str | None = None
+    same_failure: SameFailure | None = None
+    state: Any = field(repr=False, compare=False)
+
+    def _standing(self) -> dict[str, JsonValue]:
+        """Return these fields as JSON."""
+        return {
+            "executionId": self.execution_id,
+            "status": self.status.value,
+            "stopReason": self.stop_reason,
+            "verdict": self.verdict,
+            "crashed": self.is_crashed,
+            "crash": self.crash,
+            "worker": self.worker,
+            "damage": self.damage,
+            "pausedBy": request_data(self.paused),
+            "unpausedBy": request_data(self.unpaused),
+            "stopRequestedBy": request_data(self.stop_requested),
+            "waitsFor": self.waits_for,
+            "waits": [full_form(wait) for wait in self.waits],
+            "events": dict(self.events),
+            "sameFailure": self.same_failure.to_dict() if self.same_failure else None,
+        }
