@@ -226,3 +226,17 @@ async def test_a_handle_of_the_other_kind_names_the_one_that_has_the_id() -> Non
                 await ask()
         with pytest.raises(SessionNotFound, match=r"the id is that of an agent's session: `trail\.session\(id\)`"):
             await trail.flow("a").state()
+
+
+def test_tools_of_which_one_is_refused_are_all_left_out_and_can_be_given_again() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "42"
+
+    builder = AgentBuilder("a").with_model(ScriptedModel(["Hi."]))
+    with pytest.raises(ConfigurationError):
+        builder.with_tools(look, cast("Any", "no tool"))
+    with pytest.raises(ConfigurationError):
+        builder.with_tools(look, look)
+    assert [*builder.with_tools(look).build().tools] == ["look"]
