@@ -9,7 +9,6 @@ from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import SessionId, stream_of
 from steptrail.domain.agent.machine import AGENT
 from steptrail.domain.agent.state import AgentState
-from steptrail.domain.kernel.given import a_plain_function
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.performer import Runner
@@ -17,7 +16,7 @@ from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Perform, Segment
 
 AgentStream: TypeAlias = StreamControl[AgentState, Command, AgentEvent, Effect]
@@ -33,9 +32,7 @@ class SessionOwner:
         on_commit: OnCommit | None,
         on_update: OnUpdate | None,
     ) -> None:
-        if on_update is not None:
-            a_plain_function(on_update, "`on_update`")
-        self._env, self._on_update = environment, on_update
+        self._env, self._on_update = environment, watcher_of(on_update)
         self.stream: AgentStream = AgentStream(
             AGENT,
             environment,

@@ -10,7 +10,6 @@ from steptrail.domain.flow.events import FlowEvent
 from steptrail.domain.flow.ids import flow_stream
 from steptrail.domain.flow.machine import FLOW
 from steptrail.domain.flow.state import FlowState
-from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
 from steptrail.runtime.flow.performer import FlowRunner
@@ -19,7 +18,7 @@ from steptrail.runtime.kernel.child_place import ChildPlace
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Perform, Segment
 
 FlowStream: TypeAlias = StreamControl[FlowState, FlowCommand, FlowEvent, FlowEffect]
@@ -39,9 +38,7 @@ class FlowOwner:
         on_commit: OnFlowCommit | None = None,
         on_update: OnUpdate | None = None,
     ) -> None:
-        if on_update is not None:
-            a_plain_function(on_update, "`on_update`")
-        self._env, self._means, self._on_update = environment, means, on_update
+        self._env, self._means, self._on_update = environment, means, watcher_of(on_update)
         self.stream: FlowStream = FlowStream(
             FLOW,
             environment,
