@@ -104,14 +104,14 @@ class Settings(Value, frozen=True, omit_defaults=False):
                 self.refuse(field, f"Expected {wanted}")
         try:
             checked = msgspec.convert(self, _twin(type(self)), from_attributes=True)
-        except UnicodeEncodeError:
-            self.refuse(_no_unicode_in(self), "Expected valid Unicode")
         except msgspec.ValidationError as error:
             place, fault = place_and_fault(error)
             field = place.partition("[")[0].partition(".")[0]
             if fault.startswith("Invalid enum value"):
                 fault = f"Expected one of {', '.join(_choices(_types(type(self))[field]))}"
             self.refuse(field, fault)
+        except ValueError:
+            self.refuse(*_incomparable_in(self))
         for name in self.__struct_fields__:
             value = getattr(checked, name)
             if type(value) is float and not math.isfinite(value):
@@ -217,11 +217,11 @@ def refuse_wrong_types(given: Struct) -> None:
         raise ConfigurationError(f"{name}: Expected {wanted}, got `{type(getattr(given, name)).__name__}`")
     try:
         msgspec.convert(given, _twin(type(given)), from_attributes=True)
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{_no_unicode_in(given)}: Expected valid Unicode") from None
     except msgspec.ValidationError as error:
         place, fault = place_and_fault(error)
         raise ConfigurationError(f"{place}: {fault}") from None
+    except ValueError:
+        raise ConfigurationError(": ".join(_incomparable_in(given))) from None
 
 
 def _values_of_another_class(given: Struct) -> Iterator[tuple[str, str]]:
@@ -246,16 +246,17 @@ def _fields_of_values(kind: type[Struct]) -> tuple[tuple[str, tuple[type, ...]],
     return tuple(found)
 
 
-def _no_unicode_in(given: Struct) -> str:
-    """Return the first field with a text that cannot be compared with its type, because it is not valid Unicode."""
+def _incomparable_in(given: Struct) -> tuple[str, str]:
+    """Return the first field that cannot be compared with its type, for half a character or a signalling NaN."""
     for name, kind in _types(type(given)).items():
         try:
             msgspec.convert(getattr(given, name), kind, from_attributes=True)
-        except UnicodeEncodeError:
-            return name
         except msgspec.ValidationError:
             continue
-    raise AssertionError("every text is valid Unicode")
+        except ValueError as error:
+            is_text = isinstance(error, UnicodeEncodeError)
+            return name, "Expected valid Unicode" if is_text else "Expected a finite number"
+    raise AssertionError("every text is valid Unicode, and every number one that can be compared")
 
 
 @cache

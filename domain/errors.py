@@ -59,6 +59,12 @@ if TYPE_CHECKING:
 _SHOWN = 100
 
 
+_OTHER_HANDLES = {
+    "agent": ", but the id is that of an agent's session: `trail.session(id)`",
+    "flow": ", but the id is that of a workflow's run: `trail.flow(id)`",
+}
+
+
 def shown(text: str) -> str:
     """Return a text as an error repeats it: in quotes, and cut when it is long."""
     if len(text) <= _SHOWN:
@@ -154,12 +160,16 @@ class ExecutionFailed(SteptrailError):
 
 
 class SessionNotFound(SteptrailError):
-    """There is no session, or other run, of this name. A stream is called by its name: that of an agent by its id."""
+    """There is no session, or other run, of this name. A stream is called by its name: that of an agent by its id.
 
-    def __init__(self, name: str) -> None:
+    `other` is a stream that there is, of another kind and with the same id.
+    """
+
+    def __init__(self, name: str, other: str | None = None) -> None:
         self.session = stream_name(name)
         self._kind = "run" if ":" in self.session else "session"
-        super().__init__(f"there is no {self._kind} {shown(self.session)} in this store")
+        instead = _OTHER_HANDLES.get(other.partition(":")[0], "") if other is not None else ""
+        super().__init__(f"there is no {self._kind} {shown(self.session)} in this store{instead}")
 
 
 class SessionErased(SessionNotFound):

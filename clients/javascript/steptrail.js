@@ -181,6 +181,9 @@ class Followed {
     throw new Error(`nobody takes ${stored}`);
   }
 
+  /** Shows nothing of what was stored: it has been erased. */
+  _gone() {}
+
   /** Begins anew with what is not stored: what will be written is sent from its beginning. */
   _begun() {}
 
@@ -258,6 +261,12 @@ class Followed {
   /** Notes that the server says no, or that there is nothing. @param {Response} answer */
   #isRefused(answer) {
     this._missing = answer.status === 404;
+    if (this._missing && this._stored !== null) {
+      this._stored = this._status = null;
+      this._statusAt = 0;
+      this.#remember(null);
+      this._gone();
+    }
     if (answer.status < 400 || answer.status >= 500) return false;
     this.#turnedAway(this._missing ? null : answer.statusText || String(answer.status));
     return true;
@@ -460,6 +469,11 @@ export class SteptrailSession extends Followed {
     return stored.version >= seen;
   }
 
+  _gone() {
+    this.#shown = { version: -1, messages: [] };
+    this.#pieces.clear();
+  }
+
   _begun() {
     for (const [key, piece] of this.#pieces) {
       if (piece.message.role === "assistant" && !piece.whole) this.#pieces.delete(key);
@@ -610,6 +624,11 @@ export class SteptrailFlow extends Followed {
     if (stored.stop_reason !== undefined) this.#writing.clear();
     this._show();
     return stored.version >= seen;
+  }
+
+  _gone() {
+    this.#run = null;
+    this.#writing.clear();
   }
 
   _begun() {

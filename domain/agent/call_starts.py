@@ -6,6 +6,7 @@ from steptrail.domain.agent.call_phases import CANCELLABLE
 from steptrail.domain.agent.events import AgentEvent, ToolCallCancelled, ToolExecutionFailed, ToolExecutionStarted
 from steptrail.domain.agent.fold import ExecutionFold
 from steptrail.domain.agent.ids import ExecutionId, effect_id
+from steptrail.domain.agent.interruptions import runs_again
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.agent.step import ToolExecution
 from steptrail.domain.errors import ArgumentsAltered
@@ -40,6 +41,14 @@ def refuse_altered(call: ToolExecution, state: AgentState) -> None:
     """Raise `ArgumentsAltered` for a call whose arguments are not those that were approved, or that it began with."""
     if (since := call.altered_since) is not None:
         raise ArgumentsAltered(state.agent_id, call.name, _effect_of(state, call), since)
+
+
+def refuse_altered_again(state: AgentState) -> None:
+    """Raise `ArgumentsAltered` when the next segment would start a call that `refuse_altered` refuses."""
+    if state.execution is not None:
+        for call in state.tool_executions:
+            if call.phase in CANCELLABLE or runs_again(state.execution, call):
+                refuse_altered(call, state)
 
 
 def _start(

@@ -24,7 +24,7 @@ from steptrail.domain.agent.events.execution import Override
 from steptrail.domain.agent.forking import why_no_fork
 from steptrail.domain.agent.given_history import in_order, refuse_disorder
 from steptrail.domain.agent.ids import SessionId, execution_id
-from steptrail.domain.agent.interruptions import was_productive
+from steptrail.domain.agent.interruptions import forgone, was_productive
 from steptrail.domain.agent.next_calls import paused
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.agent.retrying import why_no_retry
@@ -233,7 +233,7 @@ def _leave(state: AgentState, at: int) -> tuple[AgentEvent, ...]:
     if not state.is_open or state.phase in {Phase.PAUSED, Phase.UNPAUSED}:
         return ()
     requested, by, reason = asked_by_leaving(state.pause_request)
-    return (*requested, paused(state.fold.step, at, by=by, reason=reason))
+    return (*forgone(state), *requested, paused(state.fold.step, at, by=by, reason=reason))
 
 
 def _fork(state: AgentState, command: Fork) -> tuple[AgentEvent, ...]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.deadline import Deadline
 from steptrail.domain.agent.events import AgentEvent, InferenceInterrupted, ToolExecutionInterrupted
 from steptrail.domain.agent.events.inference import InterruptionReason
@@ -62,6 +63,23 @@ def _what_follows(
         return Then.RERUN
     spec = execution.agent.tool(call.name)
     return Then(spec.on_unknown) if spec is not None else Then.TELL
+
+
+def forgone(state: AgentState) -> tuple[ToolExecutionInterrupted, ...]:
+    """Return the events of calls that are recorded as begun and were not, when the owner leaves and all others ended.
+
+    Nothing of them is unknown, so each runs another time, whatever its effect.
+    """
+    return tuple(
+        ToolExecutionInterrupted(position=call.position, reason="cancelled", then=Then.RERUN, duration_seconds=0.0)
+        for call in state.tool_executions
+        if call.phase is CallPhase.RUNNING
+    )
+
+
+def runs_again(execution: ExecutionFold, call: ToolExecution) -> bool:
+    """Tell whether a call that a crash cut off starts again with the next segment."""
+    return call.phase is CallPhase.RUNNING and _what_follows(execution, call, "crash", None) is Then.RERUN
 
 
 def restated(state: AgentState, event: AgentEvent) -> AgentEvent:

@@ -24,6 +24,16 @@ def interrupted(
     )
 
 
+def forgone(task: Task, reason: CutReason) -> NodeAttemptInterrupted:
+    """Return the event of a try that is recorded as begun and was not.
+
+    Nothing of it is unknown, so it may be made another time, whatever its effect.
+    """
+    return NodeAttemptInterrupted(
+        **of_try(task.key, task.attempt), reason=reason, then=NodeThen.RERUN, duration_seconds=0.0
+    )
+
+
 def then_after(run: RunFold, node: Node, task: Task, reason: CutReason) -> NodeThen:
     """Return what follows when a try of this task is cut off for such a reason."""
     if run.ended_by is not None:

@@ -15,7 +15,9 @@ from steptrail.domain.flow.commands import (
     SettleNode,
     StartFlow,
 )
+from steptrail.domain.flow.cutting import forgone
 from steptrail.domain.flow.events import (
+    CutReason,
     ExecutionPaused,
     FlowEvent,
     FlowResumed,
@@ -251,4 +253,7 @@ def _leave(state: FlowState) -> tuple[FlowEvent, ...]:
     if not state.is_open or state.phase in {RunPhase.PAUSED, RunPhase.UNPAUSED}:
         return ()
     requested, by, reason = asked_by_leaving(state.pause_request)
-    return (*requested, ExecutionPaused(by=by, reason=reason, step_seconds=0.0))
+    # All tries that were made have ended when the owner leaves.
+    running = state.run.running() if state.run is not None else ()
+    never_made = [forgone(task, CutReason.CANCELLED) for task in running if not task.in_doubt]
+    return (*never_made, *requested, ExecutionPaused(by=by, reason=reason, step_seconds=0.0))

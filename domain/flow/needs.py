@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from steptrail.domain.flow.kinds.values import TYPES, has_type, number_in
+from steptrail.domain.flow.kinds.values import TYPES, has_type, number_in, text_of
 from steptrail.domain.json_value import JsonValue
 
 _EXTENT: Final = ("min", "max")
@@ -60,6 +60,9 @@ def wrong_setting(of: str, operation: str, given: Mapping[str, JsonValue]) -> tu
     for name, value in given.items():
         if value is not None and (what := _wrong(name, value)) is not None:
             return name, f"Expected {what}, not {value!r:.100}"
+    least, most = (number_in(given.get(name)) for name in _EXTENT)
+    if least is not None and most is not None and least > most:
+        return "min", f"Expected a number up to 'max', {text_of(most)}, not {text_of(least)}"
     return None
 
 

@@ -89,6 +89,8 @@ class Stop(_Asked, frozen=True, kw_only=True):
 class Leave(Struct, frozen=True, kw_only=True):
     """Close the open segment at the instant `at` (microseconds of UTC), because its owner was cancelled.
 
+    All that the owner has begun has ended, and its ends are recorded.
+
     A machine answers with a pause by the person who has asked for one, else by `CALLER`, or with no events when no
     segment is open.
     """

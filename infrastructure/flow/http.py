@@ -50,7 +50,7 @@ class HttpxClient:
             # Their messages repeat the URL or a header.
             raise NodeFault(FailureClass.CONFIG, "the request cannot be sent as it is written") from None
         except httpx.DecodingError:
-            raise NodeFault(FailureClass.TOOL, "the answer cannot be decoded") from None
+            raise NodeFault(FailureClass.VALIDATION, "the answer cannot be decoded") from None
         except httpx.TransportError as error:
             raise ConnectionError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
         finally:

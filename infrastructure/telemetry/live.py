@@ -7,11 +7,13 @@ lost; `steptrail export --otlp` makes the same spans of the log.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Recorded
+from steptrail.domain.newest import Newest
 from steptrail.infrastructure.telemetry.span_folds import SpanFolds
 from steptrail.projections.telemetry import Span
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -28,14 +30,14 @@ class LiveSpans:
         self._folds, self._tell = folds, tell
         self._commits: deque[tuple[str, Sequence[Recorded[Event]]]] = deque(maxlen=most)
         self._task: asyncio.Task[None] | None = None
-        self._dropped = set[str]()
-        """The streams of commits that were dropped and are to be told when these grow."""
+        self._dropped = Newest[str, None](folds.remembered)
+        """The streams of commits that were dropped and are to be told when these grow, of those that the folds know."""
         self._has_dropped = False
 
     def committed(self, stream: str, records: Sequence[Recorded[Event]]) -> None:
         """Be told of a durable commit. The oldest is dropped when too many wait."""
         if len(self._commits) == self._commits.maxlen:
-            self._dropped.add(self._commits[0][0])
+            self._dropped.keep(self._commits[0][0], None)
             if not self._has_dropped:
                 _log.warning("more commits wait for their spans than are kept: some spans are told late, or not at all")
             self._has_dropped = True
@@ -56,9 +58,19 @@ class LiveSpans:
             stream, records = self._commits.popleft()
             # What other processes committed between two commits of this one they tell themselves.
             has_dropped = stream in self._dropped
-            self._dropped.discard(stream)
-            try:
-                for span in await self._folds.apply(stream, records, tells_missed=has_dropped):
+            self._dropped.pop(stream, None)
+            spans: tuple[Span, ...] = ()
+            with _logged(stream):
+                spans = await self._folds.apply(stream, records, tells_missed=has_dropped)
+            for span in spans:
+                with _logged(stream):
                     self._tell(span)
-            except Exception as error:
-                log_raised(_log, error, "spans of %s were not told", stream, level=logging.ERROR)
+
+
+@contextmanager
+def _logged(stream: str) -> Generator[None]:
+    """Log an exception, and go on: one span that cannot be told costs no other."""
+    try:
+        yield
+    except Exception as error:
+        log_raised(_log, error, "spans of %s were not told", stream, level=logging.ERROR)

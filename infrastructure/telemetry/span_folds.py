@@ -47,8 +47,8 @@ class SpanFolds:
         self._store, self._parts = store, parts
         self._trace_per: TracePer = trace_per
         self._content = SpanContent(masking, _asked) if masking is not None else None
-        most = _REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT
-        self._folds = Newest[str, SpanFold | None](remembered or most)
+        self.remembered = remembered or (_REMEMBERED if masking is None else _REMEMBERED_WITH_CONTENT)
+        self._folds = Newest[str, SpanFold | None](self.remembered)
         """The stream that grew last is the last one. None stands for a stream that cannot be read."""
 
     async def apply(

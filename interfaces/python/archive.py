@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import orjson
 
@@ -186,18 +187,17 @@ async def _archive(store: EventStore, path: Path, stream: str) -> None:
         "digest": digest.hex(),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
-        there = await asyncio.to_thread(Archived.load, path)
-        if there.stream != stream or there.digest != await store.digest(stream, there.events):
-            raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
-    beside = path.with_name(f"{path.name}.new")
+    beside = path.with_name(f"{uuid4().hex}.new")
     try:
         await _write_and_prove(store, beside, stream, header)
-        beside.replace(path)
-    except BaseException:
+        if not _is_named(beside, path):
+            # Some systems do not tell A from a in the name of a file, and several stores may have one archive.
+            there = await asyncio.to_thread(Archived.load, path)
+            if there.stream != stream or there.digest != await store.digest(stream, there.events):
+                raise NotARecording(f"{path} holds another session, or one of another store: choose another folder")
+            beside.replace(path)
+    finally:
         beside.unlink(missing_ok=True)
-        raise
     await asyncio.to_thread(_sync_folder, path.parent)
 
 
@@ -213,6 +213,19 @@ async def _write_and_prove(store: EventStore, beside: Path, stream: str, header:
         await asyncio.to_thread(os.fsync, file.fileno())
     # What is erased next is nowhere else: it is read from the file first, and proved.
     await asyncio.to_thread(Archived.load, beside)
+
+
+def _is_named(beside: Path, path: Path) -> bool:
+    """Give a file its name; tell whether that was free. Another store may be writing the same name at this moment."""
+    try:
+        os.link(beside, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without links
+        if path.exists():
+            return False
+        beside.replace(path)
+    return True
 
 
 def _sync_folder(folder: Path) -> None:

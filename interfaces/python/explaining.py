@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from steptrail.domain.errors import ConfigurationError, CorruptRecord, SessionNotFound, StoreError
+from steptrail.domain.errors import ConfigurationError, CorruptRecord, StoreError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.machine import Machine
 from steptrail.domain.kernel.record import Recorded, StreamHead
@@ -13,7 +13,7 @@ from steptrail.domain.newest import Newest
 from steptrail.projections.kinds import PROJECTIONS, Explainer, ExplainerOfState, Explanation
 from steptrail.runtime.kernel.collector import collector_off
 from steptrail.runtime.kernel.history import LARGE_PAGE, pages
-from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.kinds import KINDS, not_found
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.snapshots import Snapshots
 
@@ -106,7 +106,7 @@ async def explained(
                 raise
             explainer, damage = await told(at=error.version - 1), str(error)
         if not explainer.version:
-            raise SessionNotFound(stream)
+            raise await not_found(store, stream)
         owned = await store.is_leased(stream)
         # Who lets go of the lease has stored its last event before: a run that has ended meanwhile is no crash.
         if owned is not False or damage is not None or await store.version(stream) <= explainer.version:

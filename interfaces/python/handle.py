@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from steptrail.domain.errors import ConfigurationError, SessionNotFound
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_whole
@@ -18,7 +18,7 @@ from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.history import history, history_of_types, typed_records
 from steptrail.runtime.kernel.journal import fold_stream
-from steptrail.runtime.kernel.kinds import KINDS, types_of_events
+from steptrail.runtime.kernel.kinds import KINDS, not_found, types_of_events
 
 S = TypeVar("S", bound=FoldedState)
 E = TypeVar("E", bound=Event)
@@ -51,7 +51,7 @@ class Handle(Generic[S, E, X_co]):
             a_whole(at, "`at`, a version,")
         state, _ = await fold_stream(self._machine, self._env.store, self.stream_id, at=at)
         if not state.version and at != 0:
-            raise SessionNotFound(self.stream_id)
+            raise await not_found(self._env.store, self.stream_id)
         if at is not None and at > state.version:
             name = name_of(self.stream_id)
             raise ConfigurationError(f"session {name!r} has {state.version} events: `at` takes a number up to that")
@@ -81,7 +81,7 @@ class Handle(Generic[S, E, X_co]):
 
     async def _of_what_is_there(self, found: Sequence[Recorded[E]]) -> Sequence[Recorded[E]]:
         if not found and not await self._env.store.version(self.stream_id):
-            raise SessionNotFound(self.stream_id)
+            raise await not_found(self._env.store, self.stream_id)
         return found
 
     def follow(self, *, after: int = 0, forever: bool = False) -> Following:

@@ -95,14 +95,16 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
     def with_tools(self, *tools: RunnableTool) -> Self:
         """Add tools. Raises `ConfigurationError` for an object that is no tool, and for a name that is taken."""
+        known = dict(self._tools)
         for tool in tools:
             try:
                 name = spec_of_tool(tool).name
             except ConfigurationError as error:
                 raise ConfigurationError(f"agent {self._name!r}: {error}") from None
-            if name in self._tools:
+            if name in known:
                 raise ConfigurationError(f"agent {self._name!r} has two tools named {name!r}")
-            self._tools[name] = tool
+            known[name] = tool
+        self._tools = known
         return self
 
     def with_tool_choice(self, choice: ToolChoiceName, *, parallel: bool | None = None) -> Self:

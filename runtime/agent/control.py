@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import structs
 from msgspec.structs import replace
 
+from steptrail.domain.agent.call_starts import refuse_altered_again
 from steptrail.domain.agent.commands import Command, Fork, Resume, Retry, Send, Start
 from steptrail.domain.agent.config import changes_between
 from steptrail.domain.agent.decide import decide
@@ -390,6 +391,8 @@ class SessionControl:
             resume = AGENT.control.reopen(state, self._env.worker, took_over)
             if not isinstance(resume, Resume):
                 return ()
+            if state.stop_request is None:
+                refuse_altered_again(state)  # before a segment is begun, which would count as a crash
             brought = replace(
                 resume,
                 agent=agent.snapshot,

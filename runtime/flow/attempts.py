@@ -6,16 +6,14 @@ from functools import partial
 from steptrail.domain.digests import digest_of
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.concluding import over_item_budget, time_left_us
-from steptrail.domain.flow.cutting import interrupted
+from steptrail.domain.flow.cutting import forgone, interrupted
 from steptrail.domain.flow.events import (
     CutReason,
     FlowEvent,
     NodeAttemptCompleted,
     NodeAttemptFailed,
-    NodeAttemptInterrupted,
     NodeAttemptStarted,
     NodeAttemptSuspended,
-    NodeThen,
 )
 from steptrail.domain.flow.failing import stream_kind, working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
@@ -111,17 +109,11 @@ class Attempts:
                 self._begin(key)
 
     def forgo(self, keys: tuple[TaskKey, ...], reason: CutReason) -> bool:
-        """Record of tries that have not begun that they are not made after all; tell whether there were any.
-
-        Nothing of them is unknown, so each may be made another time, whatever its effect.
-        """
+        """Record of tries that have not begun that they are not made after all; tell whether there were any."""
         left = [key for key in keys if key not in self._flight]
         for key in left:
             self._prepared.pop(key, None)
-            tried = of_try(key, self._place(key)[0].tasks[key].attempt)
-            self._journal.record(
-                NodeAttemptInterrupted(**tried, reason=reason, then=NodeThen.RERUN, duration_seconds=0.0)
-            )
+            self._journal.record(forgone(self._place(key)[0].tasks[key], reason))
         return bool(left)
 
     def cut(self, keys: tuple[TaskKey, ...], reason: CutReason) -> None:

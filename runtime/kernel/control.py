@@ -11,13 +11,12 @@ from typing import TypeVar
 from steptrail.domain.errors import CommandRejected, SessionBusy, SessionNotFound, StoreError, StoreReadOnly
 from steptrail.domain.kernel.commands import CALLER, OwnersCommand, Pause, Stop, Unpause
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.kernel.machine import FoldedState, Machine
 from steptrail.domain.kernel.record import Recorded
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.journal import Journal, fold_stream
 from steptrail.runtime.kernel.kinds import control_of
-from steptrail.runtime.kernel.live_updates import OnUpdate
+from steptrail.runtime.kernel.live_updates import OnUpdate, watcher_of
 from steptrail.runtime.kernel.segment import Begin, Perform, drive_segment, open_segment
 from steptrail.runtime.kernel.stream_commands import StreamCommands
 from steptrail.runtime.kernel.stream_lease import LOOKS, hold_lease
@@ -46,9 +45,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
         on_update: OnUpdate | None = None,
     ) -> None:
         super().__init__(machine, environment, stream, on_commit=on_commit)
-        if on_update is not None:
-            a_plain_function(on_update, "`on_update`")
-        self._alone, self._on_update = alone, on_update
+        self._alone, self._on_update = alone, watcher_of(on_update)
         self._left_at: int | None = None
         """The version at which this process left the stream the last time."""
 

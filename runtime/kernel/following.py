@@ -9,7 +9,7 @@ may come later than that event; then it is dropped.
 from collections import deque
 from typing import TypeAlias
 
-from steptrail.domain.errors import ConfigurationError, SessionNotFound
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_flag, a_whole
 from steptrail.domain.kernel.record import Recorded
@@ -17,7 +17,7 @@ from steptrail.domain.live import LiveUpdate, UpdatesLost
 from steptrail.domain.shared.events import ExecutionFinished
 from steptrail.runtime.kernel.channel import Seat, take_seat
 from steptrail.runtime.kernel.iteration import Iteration
-from steptrail.runtime.kernel.kinds import KINDS
+from steptrail.runtime.kernel.kinds import KINDS, not_found
 from steptrail.runtime.kernel.live_fanout import LiveFanout
 from steptrail.runtime.kernel.live_inbox import LiveInbox
 from steptrail.runtime.kernel.ports import EventStore
@@ -74,7 +74,7 @@ class Following(Iteration[Followed]):
         try:
             standing = await seat.standing()
             if not standing.version:
-                raise SessionNotFound(self._stream)
+                raise await not_found(self._store, self._stream)
         except BaseException:
             self._fanout.leave(inbox)
             seat.leave()

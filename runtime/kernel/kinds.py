@@ -7,8 +7,8 @@ the stream's id.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from steptrail.domain.errors import CommandRejected, ConfigurationError
-from steptrail.domain.kernel.by_prefix import ByPrefix
+from steptrail.domain.errors import CommandRejected, ConfigurationError, SessionNotFound
+from steptrail.domain.kernel.by_prefix import ByPrefix, id_of
 from steptrail.domain.kernel.event import EVENT_TYPES, Event
 from steptrail.domain.kernel.given import a_row
 from steptrail.domain.kernel.machine import Machine
@@ -17,6 +17,7 @@ from steptrail.domain.live import Place, Writing
 if TYPE_CHECKING:
     from steptrail.runtime.kernel.control import StreamControl
     from steptrail.runtime.kernel.environment import Environment
+    from steptrail.runtime.kernel.ports import EventStore
 
 _Control: TypeAlias = "StreamControl[Any, Any, Any, Any]"
 
@@ -55,6 +56,15 @@ def types_of_events(given: Iterable[str], what: str) -> tuple[str, ...]:
 
 def _unknown(types: Iterable[object]) -> Sequence[str]:
     return sorted(repr(name) for name in types if not isinstance(name, str) or name not in EVENT_TYPES)
+
+
+async def not_found(store: "EventStore", stream: str) -> SessionNotFound:
+    """Return the error for a stream that is not there. It names the kind that has a stream of this id."""
+    for prefix in KINDS:
+        other = prefix + id_of(stream)
+        if other != stream and await store.version(other):
+            return SessionNotFound(stream, other)
+    return SessionNotFound(stream)
 
 
 def control_of(environment: "Environment", stream: str) -> _Control:

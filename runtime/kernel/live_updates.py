@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.live import LiveUpdate, OutputPartial, Progress, TextDelta, UpdatesLost
 from steptrail.domain.storable import as_unicode, is_unicode
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -30,6 +31,27 @@ def tell(watcher: OnUpdate, update: LiveUpdate) -> None:
         watcher(_readable(update))
     except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
         log_raised(_log, error, "a watcher failed on a live update of session %s", update.session_id)
+
+
+def watcher_of(on_update: OnUpdate | None) -> OnUpdate | None:
+    """Return the watcher that a caller gave, whose failures are logged once for each type of update.
+
+    Raises `ConfigurationError` for what is no plain function.
+    """
+    if on_update is None:
+        return None
+    watcher, failed_on = a_plain_function(on_update, "`on_update`"), set[type[LiveUpdate]]()
+
+    def watch(update: LiveUpdate) -> None:
+        try:
+            watcher(update)
+        except (Exception, asyncio.CancelledError) as error:
+            if type(update) not in failed_on:
+                failed_on.add(type(update))
+                said = "a watcher failed on %s of session %s; further failures on that are not logged"
+                log_raised(_log, error, said, type(update).__name__, update.session_id)
+
+    return watch
 
 
 def _readable(update: LiveUpdate) -> LiveUpdate:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased, SessionNotFound
+from steptrail.domain.errors import CommandRejected, ConcurrencyConflict, SessionErased
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.given import a_plain_function
@@ -13,6 +13,7 @@ from steptrail.domain.kernel.standing import StandingState
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ids import new_id
 from steptrail.runtime.kernel.journal import Journal, append, fold_stream
+from steptrail.runtime.kernel.kinds import not_found
 
 S = TypeVar("S", bound=FoldedState)
 C = TypeVar("C")
@@ -48,7 +49,7 @@ class StreamCommands(Generic[S, C, E, F]):
         """Return a journal of the stream, or raise `SessionNotFound`."""
         journal = await self.journal()
         if self._control.standing(journal.committed).state is StandingState.ABSENT:
-            raise SessionNotFound(self.stream)
+            raise await not_found(self._env.store, self.stream)
         return journal
 
     async def has_grown_since(self, journal: Journal[S, E]) -> bool:
@@ -94,7 +95,7 @@ class StreamCommands(Generic[S, C, E, F]):
         store, prefix = self._env.store, self.machine.stream_prefix
         state, _ = await fold_stream(self.machine, store, self.stream, at=at, is_sound=True)
         if self._control.standing(state).state is StandingState.ABSENT:
-            raise SessionNotFound(self.stream)
+            raise await not_found(self._env.store, self.stream)
         if at is not None and at != state.version:
             raise CommandRejected("fork", self._id, f"it has {state.version} events and not {at}")
         digest = await store.digest(self.stream, state.version)

@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 from ag_ui.core import RunAgentInput
+from httpx import ASGITransport, AsyncClient
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
+from starlette.routing import Mount
 
 from steptrail.agui import AguiApp, AguiCaller, agui_app
 from steptrail.errors import ConfigurationError
 from steptrail.workflow import Workflow
-from tests.agui.pages import ana, asking, ending, front, user, yes
+from tests.agui.pages import Front, ana, asking, ending, front, user, yes
 from tests.runner.kit import agent_of, trail_of
+from tests.unit.agui.client import Client
 
 MARK = "hunter2"
 
@@ -69,6 +74,21 @@ async def test_who_is_unknown_by_the_headers_is_turned_away_before_a_byte_of_the
             page.http.headers["authorization"] = "ana"
             await page.run(user("hello"))
             assert asked == ["t"]
+
+
+@pytest.mark.parametrize("by", ["authenticate", "authorize"])
+@pytest.mark.parametrize("is_mounted", [False, True])
+async def test_an_exception_of_http_is_the_answer_itself(by: str, is_mounted: bool) -> None:
+    def refuse(*_: object) -> Any:
+        raise HTTPException(401, "Who are you?", {"www-authenticate": "Basic"})
+
+    async with trail_of() as trail:
+        app = agui_app(trail, agent_of(["Hi."]).build(), **{"authorize": ana, by: refuse})
+        served = Starlette(routes=[Mount("/", app)]) if is_mounted else app
+        async with app, AsyncClient(transport=ASGITransport(served), base_url="http://test") as http:
+            answer = await Front(http, Client()).post(user("hello"))
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Basic")
+    assert answer.json() == {"error": "Who are you?"}
 
 
 @pytest.mark.parametrize(

@@ -215,13 +215,30 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(server: Server)
     server.answers["/long"] = [(200, {}, fits), (200, {}, longer)]
     result = await ask(server.url + "/long")
     assert result.output == {"status": 200, "body": fits.decode()}
-    assert failure_in(await ask(server.url + "/long")) == (FailureClass.TOOL, 200)
+    assert failure_in(await ask(server.url + "/long")) == (FailureClass.VALIDATION, 200)
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        ({}, b"x" * (MOST_BYTES + 1)),
+        ({"content-type": "application/json"}, b"{"),
+        ({"content-encoding": "gzip"}, b"no"),
+    ],
+)
+async def test_a_success_that_cannot_be_read_is_not_sent_again_with_the_failures_of_the_other_side(
+    server: Server, unreadable: tuple[dict[str, str], bytes]
+) -> None:
+    server.answers["/done"] = [(200, *unreadable)] * 3
+    retry = RetryPolicy(max_attempts=3, backoff=0.0, retry_on=(FailureClass.TOOL, FailureClass.UNAVAILABLE))
+    assert failure_in(await ask(server.url + "/done", body="pay", retry=retry))[0] is FailureClass.VALIDATION
+    assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("content", [b"{", b"NaN", b"[" * 100_000])
 async def test_an_answer_that_is_not_the_json_it_says_is_a_failure(server: Server, content: bytes) -> None:
     server.answers["/odd"] = [(200, {"content-type": "application/problem+json"}, content)]
-    assert failure_in(await ask(server.url + "/odd")) == (FailureClass.TOOL, 200)
+    assert failure_in(await ask(server.url + "/odd")) == (FailureClass.VALIDATION, 200)
 
 
 async def test_an_answer_without_a_body_is_a_success(server: Server) -> None:

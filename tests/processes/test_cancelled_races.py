@@ -13,11 +13,15 @@ from steptrail.domain.agent.events import (
     ToolExecutionStarted,
 )
 from steptrail.domain.errors import StoreUnavailable
+from steptrail.domain.flow.events import NodeAttemptStarted
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.record import Commit
+from steptrail.domain.tools import ToolEffect
+from steptrail.infrastructure.tools import tool
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.testing.scripted_model import call, say
+from steptrail.testing.scripted_model import ScriptedModel, call, say
+from steptrail.workflow import Workflow
 from tests.processes.scene import NAME, Scene, agent_of, idle, pausing, quiet
 
 
@@ -148,3 +152,38 @@ async def test_cancelling_again_and_again_does_not_keep_a_run_from_pausing() -> 
             running.cancel()
     assert running.cancelled()
     assert (await scene.other.state()).status == "paused"
+
+
+@pytest.mark.parametrize("kind", ["agent", "flow"])
+async def test_a_tool_whose_start_is_stored_while_the_caller_is_cancelled_has_not_begun_and_runs_later(
+    kind: str,
+) -> None:
+    scene, sent = Scene(), list[str]()
+
+    @tool(effect=ToolEffect.UNSAFE)
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return "sent"
+
+    agent = AgentBuilder("races").with_model(ScriptedModel([call("send", to="ana"), "done"])).with_tools(send).build()
+    flow = Workflow("letters").tool("send", send, args={"to": "{{ input.to }}"}).build()
+    running: asyncio.Task[object]
+
+    async def cancel() -> None:
+        running.cancel()
+        await asyncio.sleep(0)
+
+    started = ToolExecutionStarted if kind == "agent" else NodeAttemptStarted
+    scene.once_before(started, cancel)
+    work = scene.owner.run(agent, "Go.", session=NAME) if kind == "agent" else None
+    running = asyncio.create_task(work or scene.owner.run(flow, {"to": "ana"}, session=NAME))
+    await asyncio.wait({running})
+    assert running.cancelled()
+    assert sent == []
+    if kind == "agent":
+        result = await scene.owner.session(NAME).resume(agent)
+        assert result.output == "done"
+    else:
+        assert (await scene.owner.flow(NAME).resume(flow)).status == "completed"
+    assert sent == ["ana"]

@@ -5,6 +5,7 @@ of its own fits.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 
@@ -157,3 +158,21 @@ async def test_what_a_person_edited_and_what_is_tried_again_runs_as_ever() -> No
             await trail.session("s").resume(bank.agent())
         result = await again_on(trail).session("s").resume(bank.agent())
         assert (result.status, bank.paid) == ("completed", [2, 2])
+
+
+@pytest.mark.parametrize("point", ["nowhere", "before-tool"])
+async def test_a_session_that_is_refused_stays_as_it_was_and_can_be_stopped(point: str) -> None:
+    bank = Bank(ToolEffect.IDEMPOTENT, approval=point == "nowhere")
+    async with trail_of(reach=crash_at(point)) as trail:
+        with nullcontext() if point == "nowhere" else pytest.raises(Crash):
+            asked = await trail.run(bank.agent(), "Pay", session="s")
+            await trail.session("s").approve(asked.state.open_approvals[0].id, by="ana")
+        stored = len(await trail.session("s").events())
+        alter(trail, more_cents)
+        for _ in range(4):
+            with pytest.raises(ArgumentsAltered):
+                await again_on(trail).session("s").resume(bank.agent())
+        assert len(await trail.session("s").events()) == stored
+        await again_on(trail).session("s").stop(by="ana")
+        assert not (await again_on(trail).session("s").state()).is_open
+    assert bank.paid == []

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -212,3 +213,30 @@ def test_an_error_about_a_session_speaks_of_no_command_and_repeats_no_more_than_
     assert str(missing.value) == "there is no session 'nobody' in this store"
     long: SteptrailError = SessionNotFound("x" * 10_000_000)
     assert len(str(long)) < 300
+
+
+async def test_a_handle_of_the_other_kind_names_the_one_that_has_the_id() -> None:
+    flow = Workflow("w").noop("only").build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(flow, {}, session="f")
+        await trail.run(AgentBuilder("a").with_model(ScriptedModel(["Hi."])).build(), "go", session="a")
+        session = trail.session("f")
+        for ask in (session.state, session.events, session.why, partial(session.stop, by="ana")):
+            with pytest.raises(SessionNotFound, match=r"the id is that of a workflow's run: `trail\.flow\(id\)`"):
+                await ask()
+        with pytest.raises(SessionNotFound, match=r"the id is that of an agent's session: `trail\.session\(id\)`"):
+            await trail.flow("a").state()
+
+
+def test_tools_of_which_one_is_refused_are_all_left_out_and_can_be_given_again() -> None:
+    @tool
+    def look() -> str:
+        """Look."""
+        return "42"
+
+    builder = AgentBuilder("a").with_model(ScriptedModel(["Hi."]))
+    with pytest.raises(ConfigurationError):
+        builder.with_tools(look, cast("Any", "no tool"))
+    with pytest.raises(ConfigurationError):
+        builder.with_tools(look, look)
+    assert [*builder.with_tools(look).build().tools] == ["look"]

@@ -14,6 +14,7 @@ from steptrail.domain.kernel.erasure import Erasure
 from steptrail.errors import ConfigurationError, NotARecording, SessionErased
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.main import main
+from steptrail.interfaces.python import archive
 from steptrail.interfaces.python.archive import Archived, file_of, unarchived
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.ports import EventStore
@@ -256,3 +257,31 @@ async def test_a_file_of_another_session_is_never_replaced_and_one_of_less_of_th
         assert report.erased == ()
         assert "holds another session, or one of another store" in report.kept[0][1]
     assert Archived.load(file) == whole
+
+
+async def test_of_two_stores_that_archive_the_same_id_at_one_moment_one_keeps_its_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, both_write, write = ManualClock(), asyncio.Barrier(2), archive._write_and_prove  # pyright: ignore[reportPrivateUsage]
+
+    async def beside_the_other(*args: Any) -> None:
+        await both_write.wait()
+        await write(*args)
+        await both_write.wait()
+
+    monkeypatch.setattr(archive, "_write_and_prove", beside_the_other)
+    async with (
+        Steptrail.open("sqlite:///:memory:", clock=clock) as one,
+        Steptrail.open("sqlite:///:memory:", clock=clock) as two,
+    ):
+        said = {one: "One.", two: "Two."}
+        for trail, text in said.items():
+            await trail.run(agent_of([text]).build(), "hi", session="s1")
+        clock.advance(2 * 86_400)
+        retained = [trail.retain(older_than=DAY, archive=tmp_path, dry_run=False) for trail in said]
+        erased = [trail for trail, done in zip(said, await asyncio.gather(*retained), strict=True) if done.erased]
+        (kept,) = {one, two} - {*erased}
+        assert (await kept.session("s1").state()).output == said[kept]
+    (file,) = tmp_path.iterdir()
+    assert file.read_text().count(said[erased[0]])
+    assert not file.read_text().count(said[kept])

@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +262,37 @@ async def test_what_cannot_be_told_harms_no_run() -> None:
     async with Steptrail.open("sqlite:///:memory:", telemetry=Telemetry(processor=Broken(exporter))) as trail:
         result = await trail.run(family(), "go")
     assert result.answered
+
+
+async def test_a_span_that_cannot_be_told_costs_no_other_of_its_commit() -> None:
+    told: list[Span] = []
+
+    def tell(span: Span) -> None:
+        told.append(span)
+        if len(told) == 1:
+            raise RuntimeError("no")
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(family(), "go", session="s")
+        live = LiveSpans(SpanFolds(trail.store), tell)
+        live.committed("agent:s", await trail.session("s").history())
+        await live.aclose()
+        assert told == [span for span in await recorded(trail) if span.attributes["steptrail.session.id"] == "s"]
+
+
+async def test_no_more_dropped_streams_are_kept_than_folds() -> None:
+    class Name(str):
+        """A name whose end can be seen."""
+
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        live = LiveSpans(SpanFolds(trail.store, remembered=2), lambda _: None, most=1)
+        names = [Name(f"agent:{number}") for number in range(9)]
+        kept = [weakref.ref(name) for name in names]
+        for name in names:
+            live.committed(name, [])
+        del name
+        names.clear()
+        assert sum(each() is not None for each in kept) == 3  # two that were dropped, and one that waits
 
 
 def test_the_address_is_that_of_a_receiver_or_of_its_traces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,8 @@ WRONG: Sequence[Callable[[Any], Any]] = (
     lambda views: views.wait(timeout=float("nan")),
     lambda views: views.wait(timeout=0),
     lambda views: views.wait(timeout=-1),
+    lambda views: views.wait(timeout=float("inf")),
+    lambda views: views.wait(timeout=True),
     lambda views: views.prune(older_than=1),
     lambda views: views.prune(older_than=timedelta(days=1), dry_run=None),
 )

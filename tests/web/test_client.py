@@ -112,6 +112,41 @@ def test_a_fetch_that_is_one_too_many_ends_no_line_that_is_open() -> None:
     assert said == {"asked": ["3"], "waits": [2000], "busy": [True, "Too Many Requests"], "now": [True, None]}
 
 
+@pytest.mark.parametrize("told_by", ["what is stored", "the stream"])
+def test_what_is_gone_is_shown_no_more_and_what_only_the_page_knows_stays_before_the_first_message(
+    told_by: str,
+) -> None:
+    said = played(f"""
+      let isThere = false;
+      const pages = [];
+      stored.messages = [{{ id: "m1", role: "user", content: "secret" }}];
+      const events = answering(() => (isThere ? open() : no(404, "Not Found")));
+      const fetch = async (address) => {{
+        if (String(address).includes("/events")) return events(address);
+        const isGone = !isThere && (told_by === "what is stored" || pages.length === 0);
+        return isGone ? no(404, "Not Found") : new Response(JSON.stringify(stored));
+      }};
+      const told_by = {json.dumps(told_by)};
+      const session = follow({{ fetch }}, (messages) => pages.push(messages.map((each) => each.content)));
+      session.note("not sent");
+      await new Promise(setImmediate);
+      const before = [pages.at(-1), views.at(-1).missing];
+      isThere = true;
+      await settled();
+      const shown = pages.at(-1);
+      isThere = false;
+      lines.at(-1).close();
+      for (let turn = 0; turn < 50 && !views.at(-1).missing; turn++) await new Promise(setImmediate);
+      const {{ conversation, status, missing }} = views.at(-1);
+      const said = {{ before, shown, after: [pages.at(-1), conversation, status, missing] }};
+    """)
+    assert said == {
+        "before": [["not sent"], True],
+        "shown": ["not sent", "secret"],
+        "after": [[], None, None, True],
+    }
+
+
 def test_a_web_socket_that_is_refused_is_tried_ever_more_slowly_and_the_page_is_told() -> None:
     said = played("""
       class Refused { constructor() { queueMicrotask(() => this.onclose?.()); } close() {} }

@@ -79,6 +79,7 @@ class AguiApp(Closing):
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Serve a request."""
+        from starlette.exceptions import HTTPException
         from starlette.requests import ClientDisconnect
         from starlette.responses import JSONResponse
         from starlette.websockets import WebSocketClose
@@ -94,6 +95,8 @@ class AguiApp(Closing):
             answer = await self._answer(scope, receive)
         except RequestRefused as refused:
             answer = JSONResponse({"error": str(refused)}, status_code=refused.status)
+        except HTTPException as error:  # of the functions of the service, which so give an answer of their own
+            answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
         except ClientDisconnect:
             return
         await answer(scope, receive, send)

@@ -127,15 +127,17 @@ def _content(body: JsonValue) -> tuple[bytes | None, str | None]:
 
 
 def _body(answer: HttpAnswer) -> JsonValue:
+    """Return the body of a success. Raises `NodeFault` of a class that is not tried again: the work is done."""
     details: dict[str, JsonValue] = {"status": answer.status}
     if answer.content is None:
-        raise NodeFault(FailureClass.TOOL, f"the answer is longer than {MOST_BYTES} bytes", details)
+        raise NodeFault(FailureClass.VALIDATION, f"the answer is longer than {MOST_BYTES} bytes", details)
     kind, *parameters = (part.strip() for part in answer.headers.get(_TYPE, "").lower().split(";"))
     if kind.endswith(("/json", "+json")):
         try:
             return cast("JsonValue", json.loads(answer.content, parse_constant=_no_number)) if answer.content else None
         except (ValueError, RecursionError):
-            raise NodeFault(FailureClass.TOOL, f"the answer says that it is {kind}, and it is not", details) from None
+            why = f"the answer says that it is {kind}, and it is not"
+            raise NodeFault(FailureClass.VALIDATION, why, details) from None
     charset = next((text[8:].strip("\"'") for text in parameters if text.startswith("charset=")), "utf-8")
     try:
         return answer.content.decode(charset, errors="replace")

@@ -1,5 +1,6 @@
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -168,6 +169,7 @@ def test_a_misspelt_key_is_refused() -> None:
         lambda: Limits(max_steps=-1),
         lambda: Limits(max_tokens=2**64),
         lambda: Limits(timeout=float("nan")),
+        lambda: Limits(timeout=cast("Any", Decimal("sNaN"))),
         lambda: AgentBuilder("x").with_max_tokens(2**64),
         lambda: AgentBuilder("x").with_timeout(0),
     ],
