@@ -157,6 +157,11 @@ class RunFold(Struct):
         """Tell whether a person is asked about a map itself, or has said that it is to be skipped."""
         return visit.items is not None and (visit.node, visit.visit, None) in self.tasks
 
+    def rests(self, task: Task) -> bool:
+        """Tell whether a task is an item of a map about which a person is asked."""
+        visit = None if task.item is None else self.open.get(task.node)
+        return visit is not None and self.held(visit)
+
     def next_order(self) -> int:
         """Return the next number in the order of what becomes due or lands."""
         self.order += 1

@@ -86,7 +86,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     for visit in run.open.values():
         if (effect := conclude_map(run, graph, visit, now)) is not None:
             return effect
-    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not _rests(run, task)]
+    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not run.rests(task)]
     if landed:
         return conclude(run, graph, min(landed, key=_order), now)
     running = run.running()
@@ -105,11 +105,6 @@ def _paused(asked: Request) -> RecordEvents:
 
 def _order(task: Task) -> int:
     return task.order
-
-
-def _rests(run: RunFold, task: Task) -> bool:
-    """Tell whether a task is an item of a map about which a person is asked."""
-    return task.item is not None and run.held(run.open[task.node])
 
 
 def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
@@ -209,7 +204,7 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
 
 
 def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
-    tasks = [task for task in run.tasks.values() if not _rests(run, task)]
+    tasks = [task for task in run.tasks.values() if not run.rests(task)]
     again = [
         task
         for task in tasks
