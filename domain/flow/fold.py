@@ -169,14 +169,16 @@ class RunFold(Struct):
 
     def active_seconds(self, now: int) -> float:
         """Return the seconds in which any node ran, as of `now`."""
-        running = max(0, now - self.active_since) if self.active_since is not None else 0
-        return (self.active_us + running) / 1e6
+        return self.active_microseconds(now) / 1e6
+
+    def active_microseconds(self, now: int) -> int:
+        """Return the microseconds in which any node ran, as of `now`."""
+        return self.active_us + (max(0, now - self.active_since) if self.active_since is not None else 0)
 
     def stop_clock(self, at: int) -> None:
         """Count the active time up to `at`, and stop its clock."""
         if self.active_since is not None:
-            self.active_us += max(0, at - self.active_since)
-            self.active_since = None
+            self.active_us, self.active_since = self.active_microseconds(at), None
 
     def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> BilledUsage:
         """Add a bill to the run and to a visit, less what was `counted` of it before; return what was added."""

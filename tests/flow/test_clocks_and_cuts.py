@@ -6,7 +6,9 @@ from typing import Any, Literal
 import pytest
 
 from steptrail import AgentBuilder, Limits, Steptrail, ToolEffect, tool
+from steptrail.domain.flow.effects import Await
 from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
+from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -119,6 +121,30 @@ async def test_nodes_beside_each_other_use_the_time_of_the_run_once() -> None:
     assert result.status is ExecutionStatus.COMPLETED
     assert result.state.run is not None
     assert result.state.run.active_seconds(clock.utc()) == 10.0
+
+
+@pytest.mark.parametrize("held_up_by", ["no room", "a pause"])
+async def test_a_retry_whose_time_has_come_while_it_may_not_begin_has_nobody_look_again_and_again(
+    held_up_by: str,
+) -> None:
+    world, clock = World(), HandClock()
+    world.holds, world.breaks["a"] = "b", ConnectionError("away")
+    written = Workflow("t").noop("end").edge(("a", "b"), "end")
+    written.function("a", world.function("a"), retry=RetryPolicy(max_attempts=2, backoff=60.0))
+    flow = written.function("b", world.function("b")).build()
+    room = RunOptions(concurrency=1 if held_up_by == "no room" else 2)
+    async with trail_of(clock) as trail:
+        running = asyncio.create_task(trail.run(flow, session="f", options=room))
+        await world.entered.wait()
+        while not (tasks := (await trail.flow("f").state()).tasks) or tasks[0].phase is not TaskPhase.RETRYING:
+            await asyncio.sleep(0)
+        if held_up_by == "a pause":
+            await trail.flow("f").pause(by="ana")
+        state = await trail.flow("f").state()
+        assert next_effects(state, clock.utc() + 60 * 10**6) == (Await((("b", 1, None),)),)
+        world.gate.set()
+        clock.advance(60.0)
+        await running
 
 
 async def test_limits_count_anew_after_a_retry_and_tokens_go_on() -> None:
