@@ -49,6 +49,26 @@ async def test_the_time_of_a_node_counts_waits_that_ended_the_call() -> None:
     assert (result.error.failure, world.done["a"]) == (FailureClass.TIMEOUT, 1)
 
 
+@pytest.mark.parametrize("work", ["a tool", "a function"])
+async def test_what_may_happen_once_is_not_begun_without_time_and_nobody_is_asked_about_it(work: str) -> None:
+    world, clock = World(), HandClock()
+    world.fails["a"] = [ConnectionError("away")]
+    settings: Any = {"retry": RetryPolicy(max_attempts=2, backoff=60.0), "timeout": 100.0}
+    written = Workflow("t")
+    if work == "a tool":
+        written.tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}, **settings)
+    else:
+        written.function("a", world.function("a"), effect=ToolEffect.UNSAFE, **settings)
+    flow = written.build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        clock.advance(150.0)
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.FAILED, 1)
+    assert result.error is not None
+    assert (result.error.failure, result.error.message) == (FailureClass.TIMEOUT, "it did not end within 100 s")
+
+
 async def test_the_time_of_a_node_stands_still_while_the_run_is_paused() -> None:
     world, clock = World(), HandClock()
     flow = twice(world)
