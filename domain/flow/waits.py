@@ -60,7 +60,7 @@ def next_wait(run: RunFold) -> WaitStarted | None:
 
 
 def _awaited(run: RunFold) -> Iterator[tuple[Task, WaitKind]]:
-    """Yield the tasks that the run waits for, and how. Of a map that is held nothing is tried again before the answer."""
+    """Yield the tasks that the run waits for, and how. Of a map that is held, nothing goes on before the answer."""
     for task in run.tasks.values():
         kind = kind_of(task)
         if kind is not None and not (kind in {"node_retry", "child"} and run.rests(task)):
