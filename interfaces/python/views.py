@@ -11,7 +11,7 @@ from typing import Literal
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_flag, a_whole
+from steptrail.domain.kernel.given import a_flag, a_time, a_whole
 from steptrail.infrastructure.views.verifying import ViewsFault
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
@@ -98,8 +98,7 @@ class TrailViews(AskingRuns):
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"a question is a text in SQL, not a {type(text).__name__}")
-        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a question needs a timeout above 0 seconds, not {timeout!r}")
+        a_time(timeout, "the timeout of a question")
         a_whole(limit, "the `limit` of a question")
         views = await self.refreshed(fresh)
         found, as_of = await views.sql(text, values, seconds=timeout, most=limit)
@@ -113,8 +112,7 @@ class TrailViews(AskingRuns):
         """
         if position is not None:
             a_whole(position, "a position of the log")
-        if not isinstance(timeout, int | float) or not timeout > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a wait needs a timeout above 0 seconds, not {timeout!r}")
+        a_time(timeout, "the timeout of a wait")
         views = self.all
         await views.wait(await views.end() if position is None else position, timeout=timeout)
 
