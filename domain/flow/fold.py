@@ -157,6 +157,11 @@ class RunFold(Struct):
         """Tell whether a person is asked about a map itself, or has said that it is to be skipped."""
         return visit.items is not None and (visit.node, visit.visit, None) in self.tasks
 
+    def rests(self, task: Task) -> bool:
+        """Tell whether a task is an item of a map about which a person is asked."""
+        visit = None if task.item is None else self.open.get(task.node)
+        return visit is not None and self.held(visit)
+
     def next_order(self) -> int:
         """Return the next number in the order of what becomes due or lands."""
         self.order += 1
@@ -164,14 +169,16 @@ class RunFold(Struct):
 
     def active_seconds(self, now: int) -> float:
         """Return the seconds in which any node ran, as of `now`."""
-        running = max(0, now - self.active_since) if self.active_since is not None else 0
-        return (self.active_us + running) / 1e6
+        return self.active_microseconds(now) / 1e6
+
+    def active_microseconds(self, now: int) -> int:
+        """Return the microseconds in which any node ran, as of `now`."""
+        return self.active_us + (max(0, now - self.active_since) if self.active_since is not None else 0)
 
     def stop_clock(self, at: int) -> None:
         """Count the active time up to `at`, and stop its clock."""
         if self.active_since is not None:
-            self.active_us += max(0, at - self.active_since)
-            self.active_since = None
+            self.active_us, self.active_since = self.active_microseconds(at), None
 
     def charge(self, visit: VisitFold | None, bill: BilledUsage | None, counted: BilledUsage | None) -> BilledUsage:
         """Add a bill to the run and to a visit, less what was `counted` of it before; return what was added."""

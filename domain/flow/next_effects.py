@@ -86,7 +86,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
     for visit in run.open.values():
         if (effect := conclude_map(run, graph, visit, now)) is not None:
             return effect
-    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not _rests(run, task)]
+    landed = [task for task in run.tasks.values() if task.phase is TaskPhase.LANDED and not run.rests(task)]
     if landed:
         return conclude(run, graph, min(landed, key=_order), now)
     running = run.running()
@@ -96,7 +96,7 @@ def _on(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
             return effect
     elif not running:
         return _paused(run.pause_request)
-    return Await(tuple(task.key for task in running), _until(run, graph)) if running else None
+    return Await(tuple(task.key for task in running), _until(run, graph, now)) if running else None
 
 
 def _paused(asked: Request) -> RecordEvents:
@@ -105,11 +105,6 @@ def _paused(asked: Request) -> RecordEvents:
 
 def _order(task: Task) -> int:
     return task.order
-
-
-def _rests(run: RunFold, task: Task) -> bool:
-    """Tell whether a task is an item of a map about which a person is asked."""
-    return task.item is not None and run.held(run.open[task.node])
 
 
 def _in_doubt(run: RunFold, graph: Graph) -> RecordEvents | None:
@@ -132,8 +127,9 @@ def _limit(run: RunFold, now: int) -> LimitReached | None:
     if options.timeout is not None and now - run.wall_from >= round(options.timeout * 1e6):
         elapsed = f"{(now - run.wall_from) / 1e6:.3f}"
         return LimitReached(limit="timeout", scope="run", at_most=text_of(options.timeout), actual=elapsed)
-    if options.cumulative_timeout is not None and run.active_seconds(now) >= options.cumulative_timeout:
-        active = f"{run.active_seconds(now):.3f}"
+    active_us = run.active_microseconds(now)
+    if options.cumulative_timeout is not None and active_us >= round(options.cumulative_timeout * 1e6):
+        active = f"{active_us / 1e6:.3f}"
         at_most = text_of(options.cumulative_timeout)
         return LimitReached(limit="cumulative_timeout", scope="run", at_most=at_most, actual=active)
     return None
@@ -209,7 +205,7 @@ def _started(run: RunFold, graph: Graph, now: int) -> FlowEffect | None:
 
 
 def _due(run: RunFold, graph: Graph, now: int) -> Iterator[Task]:
-    tasks = [task for task in run.tasks.values() if not _rests(run, task)]
+    tasks = [task for task in run.tasks.values() if not run.rests(task)]
     again = [
         task
         for task in tasks
@@ -252,15 +248,18 @@ def _skipped(graph: Graph, node: Node, task: Task, answer: StepAnswered) -> Node
     return NodeSkipped(node=node.id, visit=task.visit, by=answer.by, reason=answer.reason, enables=taken)
 
 
-def _until(run: RunFold, graph: Graph) -> int | None:
-    """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due."""
+def _until(run: RunFold, graph: Graph, now: int) -> int | None:
+    """Return when the run has to be looked at again while nodes run: a retry, an expiry or a limit is due.
+
+    What is due already waits for room or for the end of a pause, and no time brings that about.
+    """
     ends = [end for task in run.tasks.values() if (end := waiting_until(run, task)) is not None]
     ends += deadlines(run)
     for visit in run.open.values():
         timeout = None if visit.since is None else graph.node(visit.node).timeout
         if visit.since is not None and timeout is not None:
             ends.append(visit.since + round(timeout * 1e6) - visit.used_us)
-    return min(ends, default=None)
+    return min((end for end in ends if end > now), default=None)
 
 
 def deadlines(run: RunFold) -> list[int]:

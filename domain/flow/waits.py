@@ -53,11 +53,18 @@ def waiting_until(run: RunFold, task: Task) -> int | None:
 
 def next_wait(run: RunFold) -> WaitStarted | None:
     """Return the wait of a run in which nothing can go on; None when it waits for nothing."""
-    tasks = [task for task in run.tasks.values() if kind_of(task) is not None]
-    kinds = {kind_of(task) for task in tasks}
-    ends = [end for task in tasks if (end := waiting_until(run, task)) is not None]
-    kind: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
-    return None if kind is None else WaitStarted(kind=kind, until=min(ends, default=None))
+    awaited = list(_awaited(run))
+    ends = [end for task, _ in awaited if (end := waiting_until(run, task)) is not None]
+    first = min((kind for _, kind in awaited), key=_FIRST.index, default=None)
+    return None if first is None else WaitStarted(kind=first, until=min(ends, default=None))
+
+
+def _awaited(run: RunFold) -> Iterator[tuple[Task, WaitKind]]:
+    """Yield the tasks that the run waits for, and how. Of a map that is held, nothing goes on before the answer."""
+    for task in run.tasks.values():
+        kind = kind_of(task)
+        if kind is not None and not (kind in {"node_retry", "child"} and run.rests(task)):
+            yield task, kind
 
 
 def first_awaited(tasks: Iterable[Task]) -> Task | None:
@@ -89,9 +96,8 @@ def _waits(run: RunFold) -> Iterator[Wait]:
     if run.wait is not None and run.wait.kind == "resources":
         since = run.waiting_since
         yield Wait(id=f"{run.id}:resources", kind="resources", since=since, asked_at_version=0, due_at=run.wait.until)
-    for task in run.tasks.values():
-        kind, visit = kind_of(task), run.open.get(task.node)
-        if kind is None or visit is None:
+    for task, kind in _awaited(run):
+        if (visit := run.open.get(task.node)) is None:
             continue
         name = effect_id(visit.execution, task.node, task.visit, task.item)
         if task.held is not None:

@@ -6,10 +6,9 @@ Each returns what it was given, or raises a `ConfigurationError` that names it b
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from inspect import iscoroutinefunction
-from math import inf
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from steptrail.domain.base import LARGEST
+from steptrail.domain.base import CENTURY_SECONDS, LARGEST
 from steptrail.domain.errors import ConfigurationError, NotStorable, shown
 from steptrail.domain.storable import is_unicode
 
@@ -92,12 +91,13 @@ def a_mapping(given: Mapping[K, T], what: str) -> dict[K, T]:
 
 
 def a_time(given: object, what: str, *, from_zero: bool = False) -> float:
-    """Return `given`, which must be a number of seconds above 0, or from 0."""
-    seconds = given if isinstance(given, int | float) and not isinstance(given, bool) else -inf
-    if 0 < seconds < inf or (from_zero and seconds == 0):
+    """Return `given`, which must be a number of seconds above 0, or from 0, and a century at most."""
+    seconds = given if isinstance(given, int | float) and not isinstance(given, bool) else -1
+    if 0 < seconds <= CENTURY_SECONDS or (from_zero and seconds == 0):
         return seconds
     least = "from 0" if from_zero else "above 0"
-    raise ConfigurationError(f"{what} is a number of seconds {least}, not {repr(given)[:100]}")
+    most = ", a century at most" if seconds > CENTURY_SECONDS else ""
+    raise ConfigurationError(f"{what} is a number of seconds {least}{most}, not {repr(given)[:100]}")
 
 
 def a_function(given: T, what: str) -> T:

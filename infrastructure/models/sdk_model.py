@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from steptrail.domain.errors import ConfigurationError, MissingExtra, NotStorable, StreamBroken
 from steptrail.domain.inference import FinishReason, ModelDelta, ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_mapping, a_text
+from steptrail.domain.kernel.given import a_mapping, a_text, a_time
 from steptrail.domain.secrets import hide_from_now_on, hide_keys_of, hide_values_of
 from steptrail.domain.storable import storable
 from steptrail.infrastructure.bounded_http import ASKS_FOR, bounded
@@ -65,8 +65,7 @@ class SdkModel(ABC, Generic[C]):
         if importlib.util.find_spec(self._package) is None:
             raise MissingExtra(type(self).__name__, self._package, self._package)
         refuse_reserved(parameters, self._reserved)
-        if not isinstance(timeout, int | float) or not timeout > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"the timeout of a model is a positive number of seconds, not {timeout!r}")
+        a_time(timeout, "the timeout of a model")
         for what, text in (("base_url", base_url), ("api_key", api_key)):
             if text is not None:
                 a_text(text, f"the {what} of a model")

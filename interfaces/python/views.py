@@ -97,7 +97,7 @@ class TrailViews(AskingRuns):
         `timeout` seconds.
         """
         a_text(text, "a question in SQL")
-        a_time(timeout, "`timeout`")
+        a_time(timeout, "the timeout of a question")
         a_whole(limit, "the `limit` of a question")
         views = await self.refreshed(fresh)
         found, as_of = await views.sql(text, values, seconds=timeout, most=limit)
@@ -111,7 +111,7 @@ class TrailViews(AskingRuns):
         """
         if position is not None:
             a_whole(position, "a position of the log")
-        a_time(timeout, "`timeout`")
+        a_time(timeout, "the timeout of a wait")
         views = self.all
         await views.wait(await views.end() if position is None else position, timeout=timeout)
 

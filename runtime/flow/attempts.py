@@ -37,7 +37,7 @@ from steptrail.runtime.agent.run_log import RUNS, call_failed
 from steptrail.runtime.flow.calls.making import call_of
 from steptrail.runtime.flow.calls.port import Failed, NodeCall, Outcome, Succeeded, Suspended, TimedOut, Try
 from steptrail.runtime.flow.failure_class import failure_class
-from steptrail.runtime.flow.faults import fault_info, faulty
+from steptrail.runtime.flow.faults import fault_info, faulty, never_ran
 from steptrail.runtime.flow.functions import NodeContext
 from steptrail.runtime.flow.live import ShownTry
 from steptrail.runtime.flow.means import FlowMeans
@@ -88,8 +88,10 @@ class Attempts:
             if (kept := _kept(run, graph, visit, task, call, now)) is not None:
                 self._journal.record(kept)
                 continue
-            self._prepared[key] = call
             left, effect = time_left_us(run, graph, task, now), effect_id(visit.execution, *key)
+            if self._is_late(node, task, left):
+                continue
+            self._prepared[key] = call
             runs_a_stream = stream_kind(node) is not None
             self._journal.record(
                 NodeAttemptStarted(
@@ -120,6 +122,16 @@ class Attempts:
         """Cut off tries. Their ends are recorded when they land."""
         self._cut_for.update(dict.fromkeys(keys, reason))
         self._flight.cut(keys)
+
+    def _is_late(self, node: Node, task: Task, left_us: int | None) -> bool:
+        """Tell whether there is no time for a try. That is recorded: it is not made, so its outcome is known.
+
+        A stream below may have answered in time, and is asked.
+        """
+        if left_us is None or left_us > 0 or stream_kind(node) is not None:
+            return False
+        self._journal.record(never_ran(task.key, FailureClass.TIMEOUT, _late(node), {}, task.attempt))
+        return True
 
     def _place(self, key: TaskKey) -> tuple[RunFold, Graph, VisitFold]:
         run, graph = self._journal.peek().at_work()
@@ -158,6 +170,8 @@ class Attempts:
         if call is None:
             return
         left = time_left_us(run, graph, task, now)
+        if self._is_late(node, task, left):
+            return
         timeout = None if left is None else max(0.0, left / 1e6)
         state = self._journal.peek()
         shown = ShownTry(

@@ -6,7 +6,9 @@ from typing import Any, Literal
 import pytest
 
 from steptrail import AgentBuilder, Limits, Steptrail, ToolEffect, tool
+from steptrail.domain.flow.effects import Await
 from steptrail.domain.flow.events import CutReason, NodeAttemptInterrupted, NodeRetryScheduled
+from steptrail.domain.flow.next_effects import next_effects
 from steptrail.domain.flow.task import TaskPhase
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
@@ -45,6 +47,26 @@ async def test_the_time_of_a_node_counts_waits_that_ended_the_call() -> None:
         result = await trail.flow("f").resume(flow)
     assert result.error is not None
     assert (result.error.failure, world.done["a"]) == (FailureClass.TIMEOUT, 1)
+
+
+@pytest.mark.parametrize("work", ["a tool", "a function"])
+async def test_what_may_happen_once_is_not_begun_without_time_and_nobody_is_asked_about_it(work: str) -> None:
+    world, clock = World(), HandClock()
+    world.fails["a"] = [ConnectionError("away")]
+    settings: Any = {"retry": RetryPolicy(max_attempts=2, backoff=60.0), "timeout": 100.0}
+    written = Workflow("t")
+    if work == "a tool":
+        written.tool("a", world.tool(ToolEffect.UNSAFE), args={"name": "a"}, **settings)
+    else:
+        written.function("a", world.function("a"), effect=ToolEffect.UNSAFE, **settings)
+    flow = written.build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        clock.advance(150.0)
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, world.done["a"]) == (ExecutionStatus.FAILED, 1)
+    assert result.error is not None
+    assert (result.error.failure, result.error.message) == (FailureClass.TIMEOUT, "it did not end within 100 s")
 
 
 async def test_the_time_of_a_node_stands_still_while_the_run_is_paused() -> None:
@@ -119,6 +141,30 @@ async def test_nodes_beside_each_other_use_the_time_of_the_run_once() -> None:
     assert result.status is ExecutionStatus.COMPLETED
     assert result.state.run is not None
     assert result.state.run.active_seconds(clock.utc()) == 10.0
+
+
+@pytest.mark.parametrize("held_up_by", ["no room", "a pause"])
+async def test_a_retry_whose_time_has_come_while_it_may_not_begin_has_nobody_look_again_and_again(
+    held_up_by: str,
+) -> None:
+    world, clock = World(), HandClock()
+    world.holds, world.breaks["a"] = "b", ConnectionError("away")
+    written = Workflow("t").noop("end").edge(("a", "b"), "end")
+    written.function("a", world.function("a"), retry=RetryPolicy(max_attempts=2, backoff=60.0))
+    flow = written.function("b", world.function("b")).build()
+    room = RunOptions(concurrency=1 if held_up_by == "no room" else 2)
+    async with trail_of(clock) as trail:
+        running = asyncio.create_task(trail.run(flow, session="f", options=room))
+        await world.entered.wait()
+        while not (tasks := (await trail.flow("f").state()).tasks) or tasks[0].phase is not TaskPhase.RETRYING:
+            await asyncio.sleep(0)
+        if held_up_by == "a pause":
+            await trail.flow("f").pause(by="ana")
+        state = await trail.flow("f").state()
+        assert next_effects(state, clock.utc() + 60 * 10**6) == (Await((("b", 1, None),)),)
+        world.gate.set()
+        clock.advance(60.0)
+        await running
 
 
 async def test_limits_count_anew_after_a_retry_and_tokens_go_on() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.shared.events import WaitStarted
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.errors import CommandRejected
 from steptrail.testing import ScriptedModel
@@ -135,6 +136,30 @@ async def test_a_map_of_which_an_item_has_failed_is_held_before_it_fails() -> No
         await trail.flow("f").step("m", "continue", by="ana")
         result = await trail.flow("f").resume(flow)
     assert (result.status, [error.item for error in result.errors]) == (ExecutionStatus.COMPLETED, [0])
+
+
+async def test_a_held_map_of_which_an_item_was_to_be_tried_again_waits_for_the_person_alone() -> None:
+    clock = HandClock()
+
+    async def act(_: object, context: NodeContext) -> None:
+        if context.item == 0:
+            raise ConnectionError("away")
+        while "node.retry.scheduled" not in named(await events_of(trail)):
+            await asyncio.sleep(0)
+        raise ValueError("wrong")
+
+    retry = RetryPolicy(backoff=60.0, retry_on=(FailureClass.UNAVAILABLE,))
+    flow = Workflow("t").map("m", over="items", function=act, concurrency=2, retry=retry).build()
+    async with trail_of(clock) as trail:
+        result = await trail.run(flow, vars={"items": [0, 1]}, session="f", options=AFTER)
+        assert result.state.run is not None
+        assert result.state.run.wait == WaitStarted(kind="step")
+        assert [(wait.kind, wait.due_at) for wait in result.state.run.waits] == [("step", None)]
+        clock.advance(3600.0)
+        assert await trail.due() == []
+        await trail.flow("f").step("m", "continue", by="ana")
+        ended = await trail.flow("f").resume(flow)
+    assert (ended.status, ended.error and ended.error.item) == (ExecutionStatus.FAILED, 1)
 
 
 async def test_a_map_is_held_again_by_a_retry_and_keeps_the_items_that_have_ended() -> None:

@@ -190,6 +190,7 @@ class FlowLife:
                     self.start(key)
             case Await(keys=keys, until=until):
                 assert keys, "an effect that does nothing is due again for ever"
+                assert until is None or until > self.now, "a process that waits for what has been looks again at once"
                 if self.flush():
                     self.flying.update(keys)
                     self.land(keys, until)
@@ -197,6 +198,7 @@ class FlowLife:
                 if self.flush():
                     self.cut_off(effect)
             case RestUntil(until=until):
+                assert until is None or until > self.now, "a process that waits for what has been looks again at once"
                 if self.flush():
                     self.wait(until)
 

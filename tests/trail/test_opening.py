@@ -31,6 +31,7 @@ def told(**settings: Any) -> Telemetry:
         ({"url": 5, "engine": "procrastinate"}, "not int"),
         ({"busy_timeout": "5"}, "busy_timeout is a number of seconds from 0, not '5'"),
         ({"busy_timeout": None}, "not None"),
+        ({"busy_timeout": 1e10}, "busy_timeout is a number of seconds from 0, a century at most, not 10000000000.0"),
         ({"create": "no"}, "`create` is True or False, not .?no"),
         ({"read_only": "false"}, "`read_only` is True or False, not .?false"),
         ({"live": "yes"}, "`live` is True or False, not .?yes"),

@@ -106,7 +106,7 @@ def test_parameters_that_are_not_json_are_refused_at_once() -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", None])
 def test_a_timeout_is_positive(timeout: Any) -> None:
-    with pytest.raises(ConfigurationError, match="positive number of seconds"):
+    with pytest.raises(ConfigurationError, match="a number of seconds above 0"):
         OpenAIModel("m", timeout=timeout)
 
 
@@ -181,7 +181,7 @@ def test_a_path_without_weights_is_refused(tmp_path: Path) -> None:
         ({"threads": 0}, "the threads of a local model is a number from 1"),
         ({"context": float("nan")}, "the context of a local model is a whole number, not float"),
         ({"parameters": "hot"}, "the parameters of a model are a mapping, not str"),
-        ({"timeout": "5"}, "the timeout of a model is a positive number of seconds, not '5'"),
+        ({"timeout": "5"}, "the timeout of a model is a number of seconds above 0, not '5'"),
     ],
 )
 def test_a_local_model_that_cannot_be_is_refused_at_once(given: dict[str, Any], said: str) -> None:
