@@ -8,8 +8,10 @@ from typing import Annotated, NoReturn
 from msgspec import Meta
 
 from steptrail.domain.base import Count, Settings, Value
+from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
+from steptrail.domain.storable import storable
 
 WRAPPED_IN = "value"
 """The key of an answer on the wire whose type is no object."""
@@ -97,7 +99,7 @@ class StepOutput(Value, frozen=True, kw_only=True):
 def json_in(answer: str | ToolCallPart) -> JsonValue:
     """Return the JSON of an answer: of a text, without the fences of a code block, or of the arguments of a call.
 
-    Raises `ValueError` when there is none.
+    Raises `ValueError` when there is none, or none that can be stored.
     """
     if isinstance(answer, str):
         fenced = _FENCED.fullmatch(answer)
@@ -107,10 +109,11 @@ def json_in(answer: str | ToolCallPart) -> JsonValue:
 
 def _parsed(text: str) -> JsonValue:
     try:
-        value: JsonValue = json.loads(text, parse_constant=_no_number)
+        return storable(json.loads(text, parse_constant=_no_number), "the answer")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    return value
+    except NotStorable as error:
+        raise ValueError(str(error)) from None
 
 
 def _no_number(name: str) -> NoReturn:

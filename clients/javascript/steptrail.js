@@ -475,8 +475,13 @@ export class SteptrailSession extends Followed {
   }
 
   _begun() {
+    this.#drop((piece) => !piece.whole);
+  }
+
+  /** Shows some of the text that is not stored no more. @param {(piece: Piece) => boolean} which */
+  #drop(which) {
     for (const [key, piece] of this.#pieces) {
-      if (piece.message.role === "assistant" && !piece.whole) this.#pieces.delete(key);
+      if (piece.message.role === "assistant" && which(piece)) this.#pieces.delete(key);
     }
   }
 
@@ -519,7 +524,8 @@ export class SteptrailSession extends Followed {
         }
         break;
       case "agent.step.completed":
-        if (!isKnown && this.#endStep(data.step_number, version) && data.has_text) void this.refresh();
+        if (!data.has_text) this.#drop((piece) => piece.step === data.step_number); // it broke off: nothing of it is stored
+        else if (!isKnown && this.#endStep(data.step_number, version)) void this.refresh();
         break;
       default: // a type that this client does not know
     }

@@ -21,7 +21,6 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.output import WRAPPED_IN, OutputMode, OutputProblem, OutputSpec, json_in
 from steptrail.domain.output_schema import NotStrict, object_schema, strict_schema
-from steptrail.domain.storable import storable
 from steptrail.runtime.agent.run_log import failed_vote
 from steptrail.runtime.agent.tool_port import NOTHING
 from steptrail.runtime.agent.type_variables import DataT_co, OutputT, OutputT_co, ResourcesT_co
@@ -277,11 +276,11 @@ class _Broken(Exception):
 def _said(answer: str | ToolCallPart, spec: OutputSpec) -> JsonValue:
     """Return the JSON of an answer as the model gave it. Raises `_NoFit`."""
     try:
-        return storable(spec.unwrapped(json_in(answer)), "the answer")
+        return spec.unwrapped(json_in(answer))
     except KeyError as error:
         problem = OutputProblem(at=str(error.args[0]), type="missing", message="Field required")
         raise _NoFit([problem]) from None
-    except (ValueError, NotStorable) as error:
+    except ValueError as error:
         raise _NoFit([OutputProblem(type="json_invalid", message=f"the answer is no JSON: {error}"[:300])]) from None
 
 

@@ -233,6 +233,30 @@ async def test_a_model_is_asked_and_its_usage_is_kept_and_charged_before_it_is_j
     assert "text" not in result.envelope.vars
 
 
+@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"', "9" * 5000, "[" * 100_000], ids=lambda value: value[:9])
+async def test_an_answer_that_cannot_be_kept_is_charged_and_is_no_json(value: str) -> None:
+    scripted = model(f'{{"a": {value}}}')
+    flow = Workflow("t").llm("a", scripted, prompt="x", schema={"type": "object"}, retry=1, output="said").build()
+    async with trail_of() as trail:
+        result = await trail.run(flow)
+    assert result.error is not None
+    assert (result.error.failure, len(scripted.requests)) == (FailureClass.VALIDATION, 1)
+    assert "the answer is no JSON: " in str(result.error.error)
+    assert result.usage.total == 15
+
+
+@pytest.mark.parametrize("sure", ["NaN", "1e999", "9" * 400, '"very"', "null"], ids=lambda value: value[:9])
+async def test_a_choice_counts_however_odd_it_says_how_sure_it_is(sure: str) -> None:
+    scripted, routes = model(f'{{"label": "left", "confidence": {sure}}}'), {"left": "x", "right": "y"}
+    flow = Workflow("t").llm_router("a", scripted, prompt="x", routes=routes, retry=1, output="chosen")
+    async with trail_of() as trail:
+        result = await trail.run(flow.noop("x").noop("y").edge("a", "x", "y").build())
+    assert result.status is ExecutionStatus.COMPLETED
+    chosen = result.envelope.vars["chosen"]
+    assert chosen == {"targets": ["x"], "label": "left", "reason": "left"}
+    assert (result.usage.total, len(scripted.requests)) == (15, 1)
+
+
 async def test_a_budget_of_the_run_ends_it() -> None:
     flow = Workflow("t").llm("a", model(), prompt="x").noop("b").chain("a", "b").build()
     async with trail_of() as trail:

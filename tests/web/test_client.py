@@ -277,3 +277,31 @@ def test_the_text_of_a_step_with_calls_that_was_not_seen_whole_is_fetched(
       const said = {{ fetched: fetches - before }};
     """)
     assert said == {"fetched": fetched}
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["cut off", "refused when it was whole"])
+@pytest.mark.parametrize("is_stored", [False, True], ids=["not fetched", "fetched before"])
+def test_the_text_of_a_try_that_failed_is_not_shown_beside_that_of_the_next(is_whole: bool, is_stored: bool) -> None:
+    said = played(f"""
+      stored.status = "in_progress";
+      let texts = [];
+      follow({{ fetch: answering(open) }}, (messages) => {{ texts = messages.map((each) => each.content); }});
+      await settled();
+      const wrote = (content, step, is_complete) => {{
+        const data = {{ message_id: `s:1:${{step}}`, content, is_complete, step_number: step, attempt: 1 }};
+        return {{ event: "agent.stream.chunk", sequence: "4.1", previous: "4.1", data }};
+      }};
+      const ended = {{ step_number: 1, has_tool_calls: false, has_text: false, errors: 1 }};
+      const [seen, isStored] = [[], {json.dumps(is_stored)}];
+      const before = [started("4.1", null), wrote("It is ha", 1, {json.dumps(is_whole)})];
+      const message = {{ event: "agent.message", sequence: "5.1", previous: "4.1", data: {{}} }};
+      const end = {{ event: "agent.step.completed", sequence: "9.2", previous: isStored ? "5.1" : "4.1", data: ended }};
+      for (const body of [...before, ...(isStored ? [message] : []), end, wrote("It is here.", 2, false)]) {{
+        if (body === message) stored.version = 9; // what is fetched is further than the messages are
+        say(body);
+        await settled();
+        seen.push(texts);
+      }}
+      const said = {{ seen: seen.slice(-2) }};
+    """)
+    assert said == {"seen": [[], ["It is here."]]}

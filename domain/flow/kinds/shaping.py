@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
-from steptrail.domain.errors import NotStorable
 from steptrail.domain.flow.kinds.conditions import value_of
 from steptrail.domain.flow.kinds.port import NodeFault, NodeMeans
 from steptrail.domain.flow.kinds.seen import Evaluated, Seen, needed
@@ -14,7 +13,6 @@ from steptrail.domain.flow.nodes import Expression, TransformNode
 from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.output import json_in
-from steptrail.domain.storable import storable
 
 _Object = dict[str, JsonValue]
 _Change = Callable[[_Object], _Object]
@@ -107,8 +105,8 @@ def _parsed(source: JsonValue) -> JsonValue:
     if not isinstance(source, str):
         return _refuse("the value", source)
     try:
-        return storable(json_in(source))
-    except (ValueError, NotStorable) as error:
+        return json_in(source)
+    except ValueError as error:
         raise NodeFault(FailureClass.VALIDATION, f"the text is no JSON: {error}") from None
 
 

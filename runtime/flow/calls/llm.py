@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from steptrail.domain.base import LARGEST
 from steptrail.domain.failures import ErrorInfo, ErrorType
 from steptrail.domain.flow.kinds.port import NodeFault, Schemas
 from steptrail.domain.flow.kinds.seen import Seen
@@ -15,6 +16,7 @@ from steptrail.domain.flow.route import Route
 from steptrail.domain.inference import ModelRequest
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message, MessageRole, TextPart
+from steptrail.domain.output import json_in
 from steptrail.domain.tools import ToolEffect
 from steptrail.domain.usage import BilledUsage, ModelUsage
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try, not_brought
@@ -23,7 +25,6 @@ from steptrail.runtime.kernel.ports import ModelDriver
 
 _PATIENCE_SECONDS = 1.0
 """How long a driver that was cancelled may take to end."""
-_FENCE = re.compile(r"\s*```[a-z]*\n(.*)\n```\s*", re.DOTALL)
 
 
 class LlmCall:
@@ -60,7 +61,7 @@ class LlmCall:
         if node.schema is None:
             return _succeeded(node.output, text, billed)
         try:
-            value = _json(text)
+            value = json_in(text)
         except ValueError as error:
             return _failed(FailureClass.VALIDATION, f"the answer is no JSON: {error}", billed)
         problems = self._schemas.problems(node.schema, value)
@@ -120,21 +121,16 @@ def _failed(
     return Failed(failure=failure, error=error, details=details or {}, usage=billed)
 
 
-def _json(text: str) -> JsonValue:
-    fenced = _FENCE.fullmatch(text)
-    return cast("JsonValue", json.loads(fenced[1] if fenced else text))
-
-
 def _choice(text: str, labels: tuple[str, ...]) -> tuple[str | None, str, float | None]:
     """Return the label that a model chose, why, and how sure it is: from its JSON, or the one label in its text."""
     try:
-        said = _json(text)
+        said = json_in(text)
     except ValueError:
         said = None
     if isinstance(said, dict):
-        label, confidence = said.get("label"), said.get("confidence")
-        sure = float(confidence) if isinstance(confidence, int | float) and not isinstance(confidence, bool) else None
-        reason = said.get("reason")
+        label, sure, reason = said.get("label"), said.get("confidence"), said.get("reason")
+        if isinstance(sure, bool) or not isinstance(sure, int | float) or abs(sure) > LARGEST:
+            sure = None
         return (label if isinstance(label, str) and label in labels else None), str(reason or ""), sure
     named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
     return (named[0] if len(named) == 1 else None), "", None
