@@ -22,6 +22,7 @@ from steptrail.domain.errors import StoreError
 from steptrail.runtime.kernel.cancellation import wait_through
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_reader import Watch
+from steptrail.runtime.kernel.seldom import Seldom
 
 T = TypeVar("T")
 
@@ -84,6 +85,7 @@ class InFlight:
         self._rest: asyncio.TimerHandle | None = None
         self._cut_at: float | None = None
         self._has_news = False
+        self._unread = Seldom(_log)
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._running
@@ -265,6 +267,7 @@ class InFlight:
                 before = self._journal.committed.version
                 await self._journal.fold_news()
                 self._has_news = self._has_news or self._journal.committed.version > before
+            self._unread.over()
         except StoreError as error:
             self._look_later(error)
         return self._stop_grace(self._journal.peek())
@@ -272,7 +275,7 @@ class InFlight:
     def _look_later(self, error: Exception | None) -> None:
         # This does not disturb the effects: new events are found when the end of an effect is stored.
         if error is not None:
-            _log.warning("the log could not be asked while an effect is in flight: %s", error)
+            self._unread.warn("the log could not be asked while an effect is in flight: %s", error)
         if self._rest is None:
             self._rest = asyncio.get_running_loop().call_later(_LOOK_AGAIN_SECONDS, self._end_rest)
 

@@ -12,6 +12,7 @@ from steptrail.domain.errors import StoreUnavailable
 from steptrail.domain.inference import ModelInfo, ModelReply, ModelRequest
 from steptrail.domain.kernel.record import StreamHead
 from steptrail.errors import Backoff, ErrorPolicy
+from steptrail.runtime.kernel import running_effects
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.following import Following
 from steptrail.runtime.kernel.log_reader import watch_stream
@@ -157,6 +158,38 @@ async def test_given_runs_in_flight_when_others_store_then_they_ask_nothing_and_
             model.go_on.set()
         await asyncio.gather(*runs)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_given_a_run_in_flight_when_the_store_is_away_then_that_is_told_more_and_more_seldom(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(Counting):
+        refused = 0
+
+        async def version(self, stream: str) -> int:
+            if self.fault is not None:
+                self.refused += 1
+                raise self.fault
+            return await super().version(stream)
+
+    monkeypatch.setattr(running_effects, "_LOOK_AGAIN_SECONDS", 0.01)
+    store, model = Away(), Thinking()
+    async with asyncio.timeout(PATIENCE), Steptrail(Environment(store=store)) as trail:
+        running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
+        await model.is_asked.wait()
+        for failures in (20, 40):
+            store.fault = StoreUnavailable("the server is away")
+            while store.refused < failures:
+                await asyncio.sleep(0.01)
+            store.fault = None
+            store.looked_for.clear()
+            while "agent:a" not in store.looked_for:
+                await asyncio.sleep(0.01)
+        model.go_on.set()
+        await running
+    # Each time the first and the second failure, and of the others the 4th, 8th, 16th and so on, which say so.
+    assert sum("(said" not in record.getMessage() for record in caplog.records) == 4
+    assert store.refused >= 40 > 2 * len(caplog.records)
 
 
 async def test_given_a_run_that_sits_a_wait_out_when_others_store_then_it_asks_nothing_and_a_stop_ends_the_wait() -> (
