@@ -1,10 +1,12 @@
 """Connections to PostgreSQL: one that writes, a few that read, and others for those who must not wait for these.
 
 A connection that breaks is thrown away and the next question opens a new one, so a restarted server needs no action of
-ours. A question is asked again once on a new connection, because it changes nothing; a write never is.
+ours. A question is asked again once on a new connection, because it changes nothing; a write never is, as it may have
+been stored.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +14,7 @@ from steptrail.domain.errors import StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
 from steptrail.infrastructure.store.postgres.address import PostgresAddress
 from steptrail.infrastructure.store.postgres.driver import (
+    GAVE_WAY,
     ONLY_READS,
     Connection,
     ServerFailure,
@@ -24,6 +27,9 @@ from steptrail.infrastructure.store.postgres.errors import translate, unreachabl
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+
+_TO_LET_OTHERS_PASS = (0.05, 0.2, 1.0)
+"""Seconds before each further try of a write that the server undid: at once, it would stand in the same way again."""
 
 
 class PostgresConnections:
@@ -86,9 +92,16 @@ class PostgresConnections:
     def write(self, work: Work[T]) -> T:
         """Return `work(connection)` with no other writer of this process beside it.
 
-        Raises `ServerFailure`, and `StoreUnavailable` when no connection could be made and therefore no row was
-        written.
+        It is one transaction, and is done again when the server undid it in favour of another one. Raises
+        `ServerFailure`, and `StoreUnavailable` when no connection could be made and therefore no row was written.
         """
+        for seconds in _TO_LET_OTHERS_PASS:
+            try:
+                return self._writer.run(work)
+            except ServerFailure as failure:
+                if failure.is_lost or failure.state not in GAVE_WAY:
+                    raise
+            time.sleep(seconds)
         return self._writer.run(work)
 
     def close(self) -> None:

@@ -46,6 +46,8 @@ _LONGEST_WAIT_SECONDS = 3600.0
 
 ONLY_READS = "25006"
 """The code of a server, or a connection, that takes no write."""
+GAVE_WAY = {"40001", "40P01"}
+"""The codes of a transaction that the server undid because others could not go on beside it: it may be done again."""
 _ENDED = {"57P0", "0800"}
 """How codes begin that end a connection. They may come when a statement was already committed."""
 

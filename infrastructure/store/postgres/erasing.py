@@ -6,7 +6,7 @@ are vacuumed.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, LiteralString, cast
+from typing import TYPE_CHECKING, LiteralString, NamedTuple, cast
 from uuid import uuid4
 
 from steptrail.domain.errors import ConcurrencyConflict, StoreReadOnly
@@ -58,18 +58,29 @@ def erase_streams(
     ids = list(streams)
     with together(connection):
         connection.execute(TAKE_OFF)
+        # Their places in the order in which an append takes them: first that of the commit, then the row of the stream.
+        ends = [_end(connection, each, streams[each], type_number, at, by) for each in ids]
         connection.execute(_LOCK, (ids,))
-        erased = [_erase(connection, each, streams[each], type_number, at, by, reason) for each in ids]
+        erased = [_erase(connection, end, at, by, reason) for end in ends]
         if connection.execute(_SHARED, (ids, ids, ids)).fetchone() is not None:
             raise ConcurrencyConflict(ids[0], streams[ids[0]], streams[ids[0]])
     return erased
 
 
-def _erase(
-    connection: Connection, stream: str, version: int, type_number: int, at: int, by: str, reason: str
-) -> Erasure:
+class _End(NamedTuple):
+    """The event that is left of a stream, and what was there before it."""
+
+    stream: str
+    number: int
+    version: int
+    position: int
+    events: int
+    digest: bytes
+
+
+def _end(connection: Connection, stream: str, version: int, type_number: int, at: int, by: str) -> _End:
     number, newest, events, digest = connection.execute(_FOUND, (stream,)).fetchone() or (None, None, 0, None)
-    if newest != version:
+    if number is None or newest != version:
         raise ConcurrencyConflict(stream, version, newest or 0)
     last: bytes = digest or b""
     head = CommitHead(commit_id=uuid4().hex, actor=by)
@@ -87,8 +98,13 @@ def _erase(
         "INSERT INTO steptrail.events VALUES (%s, %s, %s, %s, %s, %s, NULL)",
         (position, number, version + 1, at, type_number, state),
     )
+    return _End(stream, number, version + 1, position, events, last)
+
+
+def _erase(connection: Connection, end: _End, at: int, by: str, reason: str) -> Erasure:
+    stream, number, version, position, events, last = end
     for deletion in _DELETIONS:
-        connection.execute(deletion, (number, version + 1))
+        connection.execute(deletion, (number, version))
     # Locked first: who has just said that it refers to one, too, is seen by the next statement.
     connection.execute(f"SELECT 1 FROM steptrail.blobs WHERE {_OF_BLOBS} ORDER BY digest FOR UPDATE", (number,))  # noqa: S608
     connection.execute(

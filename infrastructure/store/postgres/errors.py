@@ -14,7 +14,7 @@ from steptrail.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from steptrail.infrastructure.store.postgres.driver import ONLY_READS, ServerFailure
+from steptrail.infrastructure.store.postgres.driver import GAVE_WAY, ONLY_READS, ServerFailure
 
 _GONE = {"3F000", "42P01", "42703", "42883"}
 """A schema, table, column or function that is not there."""
@@ -38,6 +38,8 @@ def translate(failure: ServerFailure, store: str, *, is_writing: bool = False) -
         return StoreLocked(f"the store {store} is locked by another process: nothing was written, try again")
     if state == "57014":
         return StoreAway(f"the store {store} took too long to answer{undone}, try again: {text}")
+    if state in GAVE_WAY:
+        return StoreAway(f"the server undid this in favour of others on the store {store}{undone}, try again: {text}")
     if state == ONLY_READS:
         return StoreReadOnly(f"the store {store} cannot be written: its server, or this connection, only reads")
     if state == "42501":
