@@ -13,14 +13,18 @@ from typing import Any
 import pytest
 
 from steptrail.domain.base import full_form
+from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.messages import Message
 from steptrail.infrastructure.portal import refuse_inside_a_loop
+from steptrail.interfaces.python.flow_or_agent import is_flow
 from steptrail.interfaces.python.recording import Recording
 from steptrail.interfaces.python.redaction import redact
 from steptrail.interfaces.python.sync import SyncSteptrail
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.interfaces.python.twins import BlockingClosing
 from steptrail.runtime.agent.agent import AnyAgent
+from steptrail.runtime.agent.given import a_context, a_message, an_agent
 from steptrail.runtime.agent.result import RunResult
 from steptrail.testing.difference import difference_of_values
 from steptrail.testing.mismatch import ReplayMismatch
@@ -64,9 +68,16 @@ class TestTrail(BlockingClosing):
             self._trail = Steptrail.open_sync(self.url, durability="normal")
         return self._trail
 
-    def run(self, agent: AnyAgent, input: str | Message, *, session: str | None = None) -> RunResult[Any]:  # noqa: A002 - as in `Steptrail.run`
+    def run(
+        self,
+        agent: AnyAgent,
+        input: str | Message,  # noqa: A002 - as in `Steptrail.run`
+        *,
+        session: str | None = None,
+        context: object = None,
+    ) -> RunResult[Any]:
         """Answer an input, and return where that ended."""
-        return self.trail.run(agent, input, session=session)
+        return self.trail.run(agent, input, session=session, context=context)
 
     def recording(self, session: str) -> Recording:
         """Return what is stored of a session."""
@@ -89,19 +100,29 @@ class Cassettes:
         self._records, self._redacted = records, redacted
         self._runs = 0
 
-    def run(self, agent: AnyAgent, input: str | Message, *, match: Match = "strict") -> RunResult[Any]:  # noqa: A002 - as in `Steptrail.run`
+    def run(
+        self,
+        agent: AnyAgent,
+        input: str | Message,  # noqa: A002 - as in `Steptrail.run`
+        *,
+        context: object = None,
+        match: Match = "strict",
+    ) -> RunResult[Any]:
         """Answer an input in a session of its own, and return where that ended.
 
-        A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input or a request is not
-        what was recorded, and fails the test when there is no recording. Raises `ConfigurationError` in an event loop.
+        A replay asks neither the model nor the tools. It raises `ReplayMismatch` when the input, the context or a
+        request is not what was recorded, and fails the test when there is no recording. Raises `ConfigurationError` in
+        an event loop, and for a workflow, which cannot be replayed.
         """
         refuse_inside_a_loop()
+        if is_flow(agent):
+            raise ConfigurationError("a cassette records an agent, and no workflow: `steptrail_session` has a trail")
+        given, said = a_message(input), a_context(an_agent(agent), context)
         self._runs += 1
         path = self._first if self._runs == 1 else self._first.with_stem(f"{self._first.stem}-{self._runs}")
-        given = Message.user(input) if isinstance(input, str) else input
         if self._records:
             session = f"{_SESSION}-{self._runs}"
-            result = self._trail.run(agent, given, session=session)
+            result = self._trail.run(agent, given, session=session, context=context)
             redact(self._trail.recording(session), self._redacted).save(path)
             return result
         again = f"`pytest {_OPTION} '{self._test}'`"
@@ -111,19 +132,19 @@ class Cassettes:
             )
         try:
             recording = Recording.load(path)
-            _compare_inputs(recording, given)
+            began = recording.started
+            _compare("input", full_form(began.input), full_form(given))
+            _compare("context", began.context, said)
             return asyncio.run(replay(agent, recording, match=match)).result
         except ReplayMismatch as mismatch:
             mismatch.add_note(f"The cassette is {path}. If the change is meant, {again} records it again.")
             raise
 
 
-def _compare_inputs(recording: Recording, given: Message) -> None:
-    recorded = recording.started.input
-    if recorded != given:
-        before = full_form(recorded) if recorded is not None else None
-        found = difference_of_values(before, full_form(given))
-        raise ReplayMismatch(f"the input is not the recorded one. First difference: {found}")
+def _compare(what: str, recorded: JsonValue, now: JsonValue) -> None:
+    if recorded != now:
+        found = difference_of_values(recorded, now)
+        raise ReplayMismatch(f"the {what} is not the recorded one. First difference: {found}")
 
 
 def _file_name(test: pytest.Item) -> str:

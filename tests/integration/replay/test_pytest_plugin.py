@@ -141,6 +141,46 @@ def test_given_another_input_then_the_replay_says_so(shop: pytest.Pytester) -> N
     run(shop, "-k", "1").stdout.fnmatch_lines(["*the input is not the recorded one. First difference: parts.0.text"])
 
 
+def test_given_an_agent_with_a_context_then_it_is_recorded_and_replayed_with_it_and_no_other(
+    shop: pytest.Pytester,
+) -> None:
+    test = """
+        from steptrail import AgentBuilder
+        from steptrail.testing import ScriptedModel
+
+        def desk():
+            return AgentBuilder("desk").with_model(ScriptedModel(["Hello."])).with_context(dict[str, str]).build()
+
+        def test_it(steptrail_cassette):
+            assert steptrail_cassette.run(desk(), "Hello?", context={"tenant": "acme"}).output == "Hello."
+
+        def test_beside(steptrail_session):
+            result = steptrail_session.run(desk(), "Hello?", context={"tenant": "acme"})
+            assert result.state.context == {"tenant": "acme"}
+    """
+    shop.makepyfile(test_shop=test)
+    run(shop, "--steptrail-record").assert_outcomes(passed=2)
+    run(shop).assert_outcomes(passed=2)
+    shop.makepyfile(test_shop=test.replace("acme", "else"))
+    done = run(shop)
+    done.assert_outcomes(failed=1, passed=1)
+    done.stdout.fnmatch_lines(["*the context is not the recorded one. First difference: tenant"])
+
+
+def test_given_a_workflow_then_a_cassette_says_that_it_records_agents(shop: pytest.Pytester) -> None:
+    shop.makepyfile(
+        test_shop="""
+        from steptrail.workflow import Workflow
+
+        def test_it(steptrail_cassette):
+            steptrail_cassette.run(Workflow("w").noop("a").build(), "Tea?")
+        """
+    )
+    done = run(shop, "--steptrail-record")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*ConfigurationError: a cassette records an agent, and no workflow: *"])
+
+
 def test_given_keys_to_redact_then_no_cassette_holds_their_values(shop: pytest.Pytester) -> None:
     shop.makeini("[pytest]\nsteptrail_redact = token")
     run(shop, "--steptrail-record", "-k", "1").assert_outcomes(passed=1, deselected=1)
