@@ -4,10 +4,9 @@ An effect is one try of a model call or of a tool call. A command that came whil
 of them. Any other found the session at rest; the replaying process gives it again at that point.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from steptrail.domain.agent.call_phases import CallPhase
 from steptrail.domain.agent.events import (
@@ -47,6 +46,8 @@ from steptrail.runtime.agent.recorded_requests import recorded_requests
 
 InferenceEnd: TypeAlias = InferenceCompleted | InferenceFailed | InferenceInterrupted
 ToolEnd: TypeAlias = ToolExecutionCompleted | ToolExecutionFailed | ToolExecutionInterrupted | ToolExecutionSuspended
+
+EndT = TypeVar("EndT", bound=InferenceEnd | ToolEnd)
 _COMMANDS = (
     ApprovalDenied,
     ApprovalGranted,
@@ -77,55 +78,42 @@ class Command:
 
 
 @dataclass(kw_only=True)
-class RecordedEffect(ABC):
-    """One try of a call. `ended_at` is an instant; an effect that the recording leaves open has none."""
+class RecordedEffect(Generic[EndT]):
+    """One try of a call. `ended_at` is an instant; an effect that the recording leaves open has none, and no end."""
 
     version: int
+    end: EndT | None = None
     ended_at: int | None = None
     commands: list[Command] = field(default_factory=list[Command])
     ended_before_the_cut: int = 0
     """How many tool calls had ended by themselves when a crash or its caller cut it off: they do so again first."""
 
     @property
-    @abstractmethod
     def was_cut_by(self) -> str | None:
         """The reason why it was cut off; None for an effect that came to its end."""
+        if self.end is None:
+            return "crash"
+        return self.end.reason if isinstance(self.end, InferenceInterrupted | ToolExecutionInterrupted) else None
 
 
 @dataclass(kw_only=True)
-class RecordedInference(RecordedEffect):
+class RecordedInference(RecordedEffect[InferenceEnd]):
     """One try of a model call: `index` counts the calls that had ended before."""
 
     index: int
     step: int
     request: ModelRequest
     digest: str
-    end: InferenceEnd | None = None
-
-    @property
-    def was_cut_by(self) -> str | None:
-        """The reason why it was cut off."""
-        if self.end is None:
-            return "crash"
-        return self.end.reason if isinstance(self.end, InferenceInterrupted) else None
 
 
 @dataclass(kw_only=True)
-class RecordedCall(RecordedEffect):
+class RecordedCall(RecordedEffect[ToolEnd]):
     """One try of a tool call."""
 
     tool: str
     digest: str
     arguments: JsonValue
     effect_id: str
-    end: ToolEnd | None = None
-
-    @property
-    def was_cut_by(self) -> str | None:
-        """The reason why it was cut off."""
-        if self.end is None:
-            return "crash"
-        return self.end.reason if isinstance(self.end, ToolExecutionInterrupted) else None
 
 
 def ended_by_itself(event: AgentEvent) -> bool:
@@ -167,7 +155,7 @@ class RecordedRun:
             state = evolve_all(state, (record,))
 
     @property
-    def _in_flight(self) -> Sequence[RecordedEffect]:
+    def _in_flight(self) -> Sequence[RecordedEffect[Any]]:
         return ([self._inference] if self._inference is not None else []) + [*self._running.values()]
 
     def _take(self, index: int, record: Recorded[AgentEvent], state: AgentState) -> None:

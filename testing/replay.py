@@ -131,7 +131,7 @@ class _Driver:
             if error is not None and not isinstance(error, _Died):
                 raise error
 
-    async def reach_end(self, effect: RecordedEffect) -> None:
+    async def reach_end(self, effect: RecordedEffect[Any]) -> None:
         """See `Live`."""
         for command in effect.commands:
             await self._give(command)

@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Final, Literal, NoReturn, Protocol, get_args
+from typing import Any, Final, Literal, NoReturn, Protocol, get_args
 
 from steptrail.domain.agent.events import InferenceCompleted, InferenceFailed, InferenceInterrupted
 from steptrail.domain.errors import ConfigurationError
@@ -28,7 +28,7 @@ _LONGEST_CUT: Final = 600.0
 class Live(Protocol):
     """Drives a whole session again, and does at each effect what happened to the recorded one from outside."""
 
-    async def reach_end(self, effect: RecordedEffect) -> None:
+    async def reach_end(self, effect: RecordedEffect[Any]) -> None:
         """Give the commands that came meanwhile, and move the clock on. Does not return where the process died."""
         ...
 
@@ -109,7 +109,7 @@ class ReplayModel:
             raise ReplayMismatch(f"{place} is not what was recorded. First difference: {found}")
 
 
-async def until_cut(effect: RecordedEffect, what: str, *, is_driven: bool) -> NoReturn:
+async def until_cut(effect: RecordedEffect[Any], what: str, *, is_driven: bool) -> NoReturn:
     """Wait to be cut off like the recorded effect. Raises `ReplayMismatch` where nobody would do that."""
     if is_driven:
         await asyncio.sleep(_LONGEST_CUT)

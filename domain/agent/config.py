@@ -67,23 +67,14 @@ class AgentSnapshot(Settings, frozen=True, kw_only=True):
         return any(hook.type == hook_type for hook in self.hooks)
 
 
+_NOT_COMPARED = frozenset({"error_policy", "fingerprint", "limits", "locator", "tools"})
+"""The fields that the record of a resume does not name: of the tools it names each, and a run keeps its settings."""
+
+
 def changes_between(old: AgentSnapshot, new: AgentSnapshot) -> tuple[str, ...]:
     """Return the names of the fields and the tools in which two snapshots differ, for the record of a resume."""
-    plain = (
-        "name",
-        "model",
-        "system_prompt",
-        "examples",
-        "tool_choice",
-        "parallel_tool_calls",
-        "earlier_tool_traces",
-        "criteria",
-        "hooks",
-        "output",
-        "context",
-        "resources",
-    )
-    fields = [name for name in plain if getattr(old, name) != getattr(new, name)]
+    compared = [name for name in AgentSnapshot.__struct_fields__ if name not in _NOT_COMPARED]
+    fields = [name for name in compared if getattr(old, name) != getattr(new, name)]
     before, after = ({tool.name: tool for tool in snapshot.tools} for snapshot in (old, new))
     added = [f"tool {name} added" for name in after if name not in before]
     removed = [f"tool {name} removed" for name in before if name not in after]

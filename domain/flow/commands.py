@@ -104,7 +104,7 @@ class SettleNode(FromOutside, frozen=True, kw_only=True):
 
 
 class AnswerQuestion(FromOutside, frozen=True, kw_only=True):
-    """AnswerQuestion the question of a human node, at the instant `at` (microseconds of UTC).
+    """Answer the question of a human node, at the instant `at` (microseconds of UTC).
 
     `to` is the id of the node, or that of the request. With a `digest` the answer is to a question of that digest only.
     """

@@ -9,7 +9,7 @@ from steptrail.domain.shared.events import WaitKind
 
 @dataclass(frozen=True, slots=True)
 class RecordEvents:
-    """RecordEvents these events, which follow from the state alone."""
+    """Record these events, which follow from the state alone."""
 
     events: tuple[FlowEvent, ...]
 
@@ -30,7 +30,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class StartTasks:
-    """RecordEvents that these nodes are about to run, or that they cannot. They begin in the next `Await`."""
+    """Record that these nodes are about to run, or that they cannot. They begin in the next `Await`."""
 
     keys: tuple[TaskKey, ...]
 

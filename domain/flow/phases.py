@@ -103,7 +103,7 @@ def _table() -> dict[RunPhase, dict[type[FlowEvent], RunPhase | Goal]]:
 
 
 TRANSITIONS: Mapping[RunPhase, Mapping[type[FlowEvent], RunPhase | Goal]] = _table()
-"""RunPhase -> class of an event -> the phase that follows."""
+"""Phase of a run -> class of an event -> the phase that follows."""
 
 
 def phase_after(phase: RunPhase, event: FlowEvent, *, is_ending: bool) -> RunPhase:
@@ -168,7 +168,7 @@ TASK_TRANSITIONS: Mapping[TaskPhase, Mapping[type[FlowEvent], TaskPhase | TaskTa
         ApprovalExpired: TaskPhase.LANDED,
     },
 }
-"""TaskPhase -> class of an event about it -> the phase that follows."""
+"""Phase of a task -> class of an event about it -> the phase that follows."""
 
 
 def task_phase_after(phase: TaskPhase, event: FlowEvent, back_to: TaskPhase) -> TaskPhase:

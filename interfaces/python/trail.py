@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from msgspec.structs import replace
 
+from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.events import AgentEvent
 from steptrail.domain.agent.ids import STREAM_PREFIX, checked_session_id
 from steptrail.domain.errors import ConfigurationError
@@ -32,7 +33,7 @@ from steptrail.interfaces.python.store_reader import StoreReader
 from steptrail.runtime.agent.agent import Agent, AnyAgent
 from steptrail.runtime.agent.agent_journal import OnCommit
 from steptrail.runtime.agent.control import SessionControl
-from steptrail.runtime.agent.given import a_context, a_message
+from steptrail.runtime.agent.given import a_context, a_history, a_message
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock, SystemClock
@@ -270,17 +271,19 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         control = SessionControl(self._env, checked_session_id(chosen), cast("OnCommit | None", on_commit), on_update)
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
-        return await control.run(
-            given,
-            said,
+        start = Start(
+            input=said,
+            agent=given.snapshot,
+            worker=self._env.worker,
             by=by,
             key=key,
-            metadata=metadata,
+            metadata=metadata or {},
             parent=parent,
-            history=history,
-            new=new,
             context=a_context(given, context),
+            history=a_history(history),
+            new=new,
         )
+        return await control.run(given, start)
 
     @overload
     async def start(
@@ -367,8 +370,18 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         control = SessionControl(self._env, chosen, cast("OnCommit | None", on_commit))
         given, said = an_agent(agent), a_message(input)
         refuse_of_a_flow(options=options, vars=vars, messages=messages, artifacts=artifacts)
-        stored = a_context(given, context)
-        await control.start(given, said, by=by, key=key, metadata=metadata, history=history, new=new, context=stored)
+        start = Start(
+            input=said,
+            agent=given.snapshot,
+            worker=None,
+            by=by,
+            key=key,
+            metadata=metadata or {},
+            context=a_context(given, context),
+            history=a_history(history),
+            new=new,
+        )
+        await control.start(given, start)
         return self.session(chosen)
 
     @overload

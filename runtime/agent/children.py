@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
+from steptrail.domain.agent.commands import Start
 from steptrail.domain.agent.ids import SessionId
 from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.limits import Limits
@@ -77,16 +78,16 @@ class ChildSession(Child[AgentState, ChildSessionEnd]):
             return retried.state
         has_begun = context is not None and await self._look() is not None
         try:
-            ran = await self._control.run(
-                agent,
-                Message.user(text),
+            start = Start(
+                input=Message.user(text),
+                agent=agent.snapshot,
+                worker=self._place.environment.worker,
                 key=self._place.parent.effect,
                 parent=self._place.parent,
                 metadata=dict(self._place.metadata),
-                limits=limits,
                 context=None if has_begun else context,
             )
-            return ran.state
+            return (await self._control.run(agent, start, limits=limits)).state
         except SessionBusy:
             state = await self._look()
             if not self._take_over or state is None or not state.is_open:

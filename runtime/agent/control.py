@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from steptrail.domain.agent.call_starts import refuse_altered_again
@@ -30,10 +29,9 @@ from steptrail.domain.kernel.given import a_flag
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.shared.keys import KeyUse, said, use_of
-from steptrail.domain.shared.parent import ParentRef
 from steptrail.runtime.agent.agent import AnyAgent
 from steptrail.runtime.agent.agent_journal import AgentJournal, OnCommit, load
-from steptrail.runtime.agent.given import a_history, refuse_context
+from steptrail.runtime.agent.given import refuse_context
 from steptrail.runtime.agent.owner import AgentStream, session_stream
 from steptrail.runtime.agent.performer import Runner, waits_for_somebody_else
 from steptrail.runtime.agent.result import RunResult
@@ -66,46 +64,22 @@ class SessionControl:
         self._env, self._session = environment, session
         self.stream: AgentStream = session_stream(environment, session, on_commit, on_update)
 
-    async def run(
-        self,
-        agent: AnyAgent,
-        message: Message,
-        *,
-        by: str = "user",
-        key: str | None = None,
-        metadata: dict[str, JsonValue] | None = None,
-        parent: ParentRef | None = None,
-        limits: Limits | None = None,
-        history: Sequence[Message] = (),
-        new: bool = False,
-        context: JsonValue = None,
-    ) -> RunResult[Any]:
+    async def run(self, agent: AnyAgent, start: Start, *, limits: Limits | None = None) -> RunResult[Any]:
         """Have an input answered: start an execution for it, go on with its execution, or return the stored result.
 
-        An execution is found again if it has the newest input of the session, or if it came with this `key`. A retry
-        counts as the execution that it retries. `limits` replace those of the agent. A new session begins with
-        `history`. Without a `context` the session keeps the one it has. Raises `CommandRejected` while another input is
-        being answered, for the same input with another context, and for a key that was used for something else. It also
-        raises that in a session that exists, for a `history` and with `new`. Raises `SessionBusy` while another process
-        runs the session.
+        An execution is found again if it has the newest input of the session, or if it came with the same key. A retry
+        counts as the execution that it retries. `limits` replace those of the agent. Raises `CommandRejected` while
+        another input is being answered, for the same input with another context, and for a key that was used for
+        something else. It also raises that in a session that exists, for a history and with `new`. Raises `SessionBusy`
+        while another process runs the session.
         """
-        start = Start(
-            input=message,
-            agent=agent.snapshot if limits is None else structs.replace(agent.snapshot, limits=limits),
-            worker=self._env.worker,
-            by=by,
-            key=key,
-            metadata=metadata or {},
-            parent=parent,
-            history=a_history(history),
-            new=new,
-            context=context,
-        )
+        if limits is not None:
+            start = replace(start, agent=replace(start.agent, limits=limits))
         journal = await self.stream.journal()
         while True:
             state = journal.committed
             if (before := self._asked_before(state, start)) is not None:
-                return await self._answer(journal, agent, before, limits=limits, by=by, key=key)
+                return await self._answer(journal, agent, before, limits=limits, by=start.by, key=start.key)
             decide(state, start)  # says no before anything is locked
             try:
                 if (ended := await self._begun(journal, agent, start)) is not None:
@@ -123,42 +97,18 @@ class SessionControl:
             # Another process has appended between our read and our lease. It may have answered this input, or crashed.
             journal = await journal.reloaded()
 
-    async def start(
-        self,
-        agent: AnyAgent,
-        message: Message,
-        *,
-        by: str = "user",
-        key: str | None = None,
-        metadata: dict[str, JsonValue] | None = None,
-        parent: ParentRef | None = None,
-        history: Sequence[Message] = (),
-        new: bool = False,
-        context: JsonValue = None,
-    ) -> AgentState:
+    async def start(self, agent: AnyAgent, start: Start) -> AgentState:
         """Store that an input is to be answered, and run nothing: a worker begins with it. Safe to repeat like `run`.
 
         Raises `CommandRejected` as `run` does, and for the input of an open execution under a key that is new to it:
         nothing is stored that could keep that key.
         """
-        start = Start(
-            input=message,
-            agent=agent.snapshot,
-            worker=None,
-            by=by,
-            key=key,
-            metadata=metadata or {},
-            parent=parent,
-            history=a_history(history),
-            new=new,
-            context=context,
-        )
 
         def command_for(state: AgentState) -> Command | None:
-            has_key = key is None or key in state.fold.keys
+            has_key = start.key is None or start.key in state.fold.keys
             if self._asked_before(state, start) is not None and has_key:
                 return None
-            refuse_context(agent, state, context)
+            refuse_context(agent, state, start.context)
             return start
 
         return await self.stream.append_until(command_for)

@@ -45,36 +45,23 @@ class Seat:
     def __init__(
         self, channel: "Channel", after: int, wake: Callable[[], None], fail: Callable[[Exception | None], None]
     ) -> None:
-        self._channel, self.after, self.wake, self.fail = channel, after, wake, fail
+        self.channel, self.after, self.wake, self.fail = channel, after, wake, fail
 
     @property
     def is_behind(self) -> bool:
         """Tell whether there may be records that the follower does not have."""
-        return self._channel.is_ahead_of(self.after)
-
-    @property
-    def is_watching(self) -> bool:
-        """Tell whether the follower will be told of growth."""
-        return self._channel.is_watching
-
-    def watch(self) -> None:
-        """Have all followers told of growth from now on. What grew before counts as growth."""
-        self._channel.watch()
-
-    async def standing(self) -> Beginning:
-        """Return how the stream stands now. Raises store errors."""
-        return await self._channel.standing()
+        return self.channel.is_ahead_of(self.after)
 
     async def read(self) -> Sequence[Recorded[Event]]:
         """Return the next records, and move behind them. Raises store errors."""
-        records = await self._channel.read(self.after)
+        records = await self.channel.read(self.after)
         if records:
             self.after = records[-1].version
         return records
 
     def leave(self) -> None:
         """Give the seat up. Safe to call twice."""
-        self._channel.leave(self)
+        self.channel.leave(self)
 
 
 def take_seat(
@@ -127,11 +114,11 @@ class Channel:
 
     @property
     def is_watching(self) -> bool:
-        """Tell whether growth will be told."""
+        """Tell whether the followers will be told of growth."""
         return self._watch is not None and not self._watch.is_over
 
     def watch(self) -> None:
-        """Be told of growth from now on. What grew before counts as growth."""
+        """Have all followers told of growth from now on. What grew before counts as growth."""
         if not self.is_watching:
             self._watch = watch_stream(self._store, self._stream, self._grown, self._failed)
             self._growths += 1
@@ -141,7 +128,7 @@ class Channel:
         return version < self._end or self._read_at != self._growths
 
     async def standing(self) -> Beginning:
-        """Return how the stream stands now: one fold for all who ask before it begins."""
+        """Return how the stream stands now: one fold for all who ask before it begins. Raises store errors."""
         self._asked += 1
         mine = self._asked
         async with self._folding:

@@ -5,7 +5,9 @@ that erases, so nothing that came meanwhile is lost with it.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+from msgspec.structs import replace
 
 from steptrail.domain.errors import (
     ConcurrencyConflict,
@@ -51,23 +53,17 @@ async def erase_stream(
         _refuse_if_shared(stream, family, cascade=cascade)
         await _refuse_if_needed(environment, family)
         at = environment.clock.utc()
+        versions = {each: version for each, (version, _) in family.items()}
         if dry_run:
-            return [
-                Erasure(stream=each, at=at, by=by, reason=reason, events=version, digest="")
-                for each, (version, _) in family.items()
-            ]
+            told = versions.items()
+            return [Erasure(stream=each, at=at, by=by, reason=reason, events=count, digest="") for each, count in told]
         async with _leased(environment, sorted(family)):
-            if {each: version for each, (version, _) in family.items()} != await _versions(environment, family):
+            if versions != {each: await store.version(each) for each in family}:
                 continue
             if keep is not None:
                 await keep(list(family))
-            try:
-                erased = await store.erase(
-                    {each: version for each, (version, _) in family.items()}, at=at, by=by, reason=reason
-                )
-            except ConcurrencyConflict:
-                continue
-            return erased
+            with suppress(ConcurrencyConflict):
+                return await store.erase(versions, at=at, by=by, reason=reason)
     raise SessionBusy(id_of(stream))
 
 
@@ -88,7 +84,7 @@ async def retain_streams(
     erased, kept, gone, after = list[Erasure](), list[tuple[str, str]](), set[str](), None
     asked = IndexQuery(ended_before=before, status=status, name=name, limit=_PAGE)
     while limit is None or len(erased) < limit:
-        page = await environment.store.index(_after(asked, after))
+        page = await environment.store.index(replace(asked, after=after))
         for row in page:
             if limit is not None and len(erased) >= limit:
                 break
@@ -119,12 +115,6 @@ async def retain_streams(
     return ErasureReport(erased=tuple(erased), kept=tuple(kept), is_dry_run=dry_run)
 
 
-def _after(asked: IndexQuery, stream: str | None) -> IndexQuery:
-    return IndexQuery(
-        ended_before=asked.ended_before, status=asked.status, name=asked.name, limit=asked.limit, after=stream
-    )
-
-
 _Family = dict[str, tuple[int, RunSummary | None]]
 """A stream and those that cannot be without it -> the version of each, and its row in the index."""
 
@@ -147,10 +137,6 @@ async def _family(environment: Environment, stream: str) -> _Family:
     if not family[stream][0]:
         raise SessionNotFound(stream)
     return family
-
-
-async def _versions(environment: Environment, family: _Family) -> dict[str, int]:
-    return {each: await environment.store.version(each) for each in family}
 
 
 def _refuse_if_shared(stream: str, family: _Family, *, cascade: bool) -> None:

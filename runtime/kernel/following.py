@@ -72,7 +72,7 @@ class Following(Iteration[Followed]):
             self._store, self._stream, self._kind, after=self._after, wake=self._wake, fail=self._note_failure
         )
         try:
-            standing = await seat.standing()
+            standing = await seat.channel.standing()
             if not standing.version:
                 raise await not_found(self._store, self._stream)
         except BaseException:
@@ -86,7 +86,7 @@ class Following(Iteration[Followed]):
         self._known, self._is_open = standing.version, standing.is_open
         inbox.begin_after(self._after, writing=standing.writing)
         if self._forever or self._is_open:
-            seat.watch()
+            seat.channel.watch()
 
     def ready(self) -> Followed | None:
         """Return the next item, if it has been read already; None otherwise."""
@@ -132,8 +132,8 @@ class Following(Iteration[Followed]):
             await self.aclose()
         elif self._failure is not None:
             raise self._failure
-        elif not seat.is_watching:
-            seat.watch()
+        elif not seat.channel.is_watching:
+            seat.channel.watch()
         else:
             await self._come()
 

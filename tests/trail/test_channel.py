@@ -92,7 +92,7 @@ async def test_given_one_who_is_slow_then_no_more_than_a_thousand_records_are_ke
         slow, quick = (
             take_seat(store, "agent:a", kind, after=0, wake=lambda: None, fail=lambda _: None) for _ in range(2)
         )
-        slow.watch()
+        slow.channel.watch()
         for _ in range(6):
             await note(store, "agent:a", *[Noted()] * 400)
         while quick.after < 2400:

@@ -11,6 +11,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolSpec
 from steptrail.runtime.agent.capture import capture
+from steptrail.runtime.agent.deadline import shortest
 from steptrail.runtime.agent.tool_port import (
     RunnableTool,
     ToolContext,
@@ -42,8 +43,7 @@ class ToolCall:
     async def run(self, attempt: Try) -> Outcome:
         """Call the tool, and return its outcome."""
         given = attempt.context
-        limits = [each for each in (self._timeout, attempt.timeout) if each is not None]
-        timeout = min(limits, default=None)
+        timeout = shortest(self._timeout, attempt.timeout)
         context = ToolContext(
             effect_id=given.effect_id,
             session_id=given.flow_id,
