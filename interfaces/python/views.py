@@ -1,7 +1,7 @@
 """`trail.views`: the read models of a store, to ask and to look after."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Literal
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_flag, a_whole
+from steptrail.domain.kernel.given import a_flag, a_text, a_time, a_whole
 from steptrail.infrastructure.views.verifying import ViewsFault
 from steptrail.infrastructure.views.views import AsOf, Views
 from steptrail.interfaces.python.asking_runs import AskingRuns
@@ -96,10 +96,8 @@ class TrailViews(AskingRuns):
         Raises `QueryRefused` for one that is not understood, that does not only read, or that takes longer than
         `timeout` seconds.
         """
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a question is a text in SQL, not a {type(text).__name__}")
-        if not isinstance(timeout, int | float) or not 0 < timeout < float("inf"):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a question needs a timeout above 0 seconds, not {timeout!r}")
+        a_text(text, "a question in SQL")
+        a_time(timeout, "the timeout of a question")
         a_whole(limit, "the `limit` of a question")
         views = await self.refreshed(fresh)
         found, as_of = await views.sql(text, values, seconds=timeout, most=limit)
@@ -166,8 +164,7 @@ class TrailViews(AskingRuns):
         """
         if not isinstance(older_than, timedelta) or older_than <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError(f"older_than is a time above 0, not {older_than}")
-        if not isinstance(dry_run, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"dry_run is True or False, not {dry_run!r}")
+        a_flag(dry_run, "dry_run")
         await self.refreshed("now")
         before = max(1, self._now() - older_than // timedelta(microseconds=1))
         runs = await (self.all.old(before) if dry_run else self.all.prune(before))
@@ -184,7 +181,7 @@ class TrailViews(AskingRuns):
 
     def kept_going(self) -> AbstractAsyncContextManager[None]:
         """Return a block inside of which every event is applied as soon as it is stored, by this process or another."""
-        return self._kept_going()
+        return self.all.kept_going()
 
     @property
     def all(self) -> Views:
@@ -214,8 +211,3 @@ class TrailViews(AskingRuns):
         views, self._views = self._views, None
         if views is not None:
             await views.close()
-
-    @asynccontextmanager
-    async def _kept_going(self) -> AsyncGenerator[None]:
-        async with self.all.kept_going():
-            yield
