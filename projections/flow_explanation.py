@@ -410,8 +410,8 @@ def verdict_of(state: FlowState) -> str:
             tries = f" after {error.attempt} attempts" if error.attempt > 1 else ""
             decided = f", decided by {by}: {rule}" if by is not None else f": {rule}"
             return f'{status}, node "{error.node_id}" failed{tries}{reason}{decided}'
-        case LimitReached(limit=limit, at_most=at_most, actual=actual):
-            return f"{status}{reason}: {limit} is {at_most}, and it was {actual}"
+        case LimitReached() as limit:
+            return f"{status}{reason}: {limit.said}"
         case Request() as asked:
             return f"{status}{reason} {asked.by_whom}"
         case _:

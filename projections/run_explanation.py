@@ -1,4 +1,4 @@
-"""What is said alike of an execution of an agent and of a workflow: where it stands, and who had a say in that."""
+"""The part of an explanation that agents and workflows share: where an execution stands, and who had a say in that."""
 
 from dataclasses import dataclass, field
 from typing import Any

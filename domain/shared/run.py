@@ -26,6 +26,11 @@ class ExecutionStatus(StrEnum):
     STOPPED = "stopped"
     """A person stopped a workflow. An agent that is stopped is completed, because it hands on what it has."""
 
+    @property
+    def is_over(self) -> bool:
+        """Tell whether an execution with it has ended."""
+        return self in {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.STOPPED}
+
 
 class SegmentEnd(StrEnum):
     """The way in which a segment ended, as the resume after it records it."""

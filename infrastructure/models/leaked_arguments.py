@@ -13,10 +13,10 @@ from steptrail.infrastructure.models.wire import clean, loads
 
 
 def without_leaked_arguments(content: str, calls: Sequence[ToolCallPart]) -> str:
-    """Return the content, or None when it only repeats the arguments of a requested call.
+    """Return the content, or an empty text when it only repeats the arguments of a requested call.
 
     It does so when the whole of it is JSON strictly equal to the arguments of any call: `1`, `1.0`, `"1"` and `true`
-    differ, the order of keys does not matter. Blank text beside calls gives None too. Without calls every content
+    differ, the order of keys does not matter. Blank text beside calls goes too. Without calls every content
     stays, JSON or not.
     """
     stripped = content.strip()

@@ -236,7 +236,7 @@ class Projector(Generic[F]):
     async def _refold(self, before: LogEntry) -> None:
         past: list[LogEntry] = []
         log = self._store.log(
-            stream=before.stream, types=self.projection.types, limit=before.record.version, on_corrupt=_pass
+            stream=before.stream, types=self.projection.types, limit=before.record.version, on_corrupt=lambda _: None
         )
         async for entry in log:
             if entry.position >= before.position:
@@ -348,7 +348,3 @@ def _raised(work: Callable[[], T]) -> T:
         return work()
     except (Exception, CancelledError) as error:  # nothing waits there, so a cancellation is nobody's request
         raise _ProjectionRaised from error
-
-
-def _pass(error: CorruptRecord) -> None:
-    del error

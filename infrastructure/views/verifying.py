@@ -178,7 +178,8 @@ async def _compared(store: EventStore, present: Generation, fold: _Fold) -> Sequ
 async def _excuse(store: EventStore, present: Generation, fold: _Fold, counted: _Present) -> str | None:
     """Return why rows may well differ from a fresh fold; None when they may not."""
     name = fold.projection.name
-    erased = [each async for each in store.log(after=counted.position, types=(Erased.TYPE,), limit=1, on_corrupt=_pass)]
+    log = store.log(after=counted.position, types=(Erased.TYPE,), limit=1, on_corrupt=lambda _: None)
+    erased = [each async for each in log]
     if erased or not await Projector(store, present, fold.projection, asyncio.to_thread).begin():
         return f"the rows of {name} are not of the log as it is now: the next question has them made anew"
     if fold.projector.stopped is not None:
@@ -250,7 +251,3 @@ def _paired(keys: int, told: Iterator[_Row], counted: Iterator[_Row]) -> Iterato
 def _place(key: _Row) -> list[tuple[int, Any]]:
     """Return what sorts as databases do, whatever was written into a row by hand: numbers, texts, bytes."""
     return [(0, value) if isinstance(value, int | float) else (1 + isinstance(value, bytes), value) for value in key]
-
-
-def _pass(error: Exception) -> None:
-    del error

@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
 
     retain = commands.add("retain", _retain, "List the sessions that ended long ago, and erase them with --yes.")
     retain.add_argument("--older-than", metavar="AGE", type=age, required=True, help="ago: 90d, 12h, 30min or 2w")
-    retain.add_argument("--status", choices=[status.value for status in ExecutionStatus if status in _ENDED])
+    retain.add_argument("--status", choices=[status.value for status in ExecutionStatus if status.is_over])
     retain.add_argument("--agent", metavar="NAME", help="sessions of this agent")
     retain.add_argument("--limit", type=amount, metavar="N", help="at most about N sessions")
     retain.add_argument("--by", type=who, default="retention", help="who erases, for the record (default: retention)")
@@ -48,7 +48,6 @@ def register(commands: Commands) -> None:
 
 
 _UNSEEN = "nobody has looked, since this ended early: run it again, or `steptrail erase --finish`"
-_ENDED = {ExecutionStatus.COMPLETED, ExecutionStatus.FAILED, ExecutionStatus.STOPPED}
 
 
 def _erase(arguments: argparse.Namespace, output: Output) -> int:

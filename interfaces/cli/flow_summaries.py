@@ -58,8 +58,8 @@ def _said(event: stored.FlowEvent) -> str:
             return f"segment {segment} on {worker}, after {ended_by.value}{other}"
         case stored.FlowRetried(execution_id=name, visits=visits, by=by, reason=reason):
             return f"{name}: {many(len(visits), 'visit')} again, by {by}{because(reason)}"
-        case stored.LimitReached(limit=limit, node=node, at_most=at_most, actual=actual):
-            return f"{f'{node}: ' if node is not None else ''}{limit} is {at_most}, and it was {actual}"
+        case stored.LimitReached(node=node):
+            return f"{node}: {event.said}" if node is not None else event.said
         case stored.NodeOpened(items=items):
             return _name(event) + (f", {many(items, 'item')}" if items is not None else "")
         case stored.NodeEvaluated(output=output, route=route):

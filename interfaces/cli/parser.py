@@ -7,10 +7,9 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, cast
-
-import orjson
 
 from steptrail.domain.errors import NotStorable
 from steptrail.domain.json_value import JsonValue
@@ -255,7 +254,8 @@ def one_of(parser: Parser, option: str, words: Sequence[str], says: str) -> None
 
 def context_option(parser: Parser) -> None:
     """Add the option that says something of the run."""
-    parser.add_argument("--context", metavar="JSON", type=_json, help="what to say of the run: the agent's context")
+    read = partial(json_value, "--context")
+    parser.add_argument("--context", metavar="JSON", type=read, help="what to say of the run: the agent's context")
 
 
 def by_option(parser: Parser) -> None:
@@ -283,13 +283,6 @@ def projection_option(parser: Parser) -> None:
         default=[],
         help="a projection of yours, FILE.py:NAME or package.module:NAME, to count with too; may be said again",
     )
-
-
-def _json(text: str) -> object:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise argparse.ArgumentTypeError(f"it is no JSON: {error}") from None
 
 
 def _everywhere() -> Parser:

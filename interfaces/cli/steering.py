@@ -159,11 +159,7 @@ def _said(arguments: argparse.Namespace, result: AnyResult, on: WayOn) -> str:
             return f"recorded; {left}: {on}"
         case "pause" | "stop", ExecutionStatus.PAUSED:
             return f"paused; {on} goes on"
-        case "pause" | "stop", status if status in {
-            ExecutionStatus.COMPLETED,
-            ExecutionStatus.FAILED,
-            ExecutionStatus.STOPPED,
-        }:
+        case "pause" | "stop", status if status.is_over:
             answered = isinstance(result, RunResult) and result.answered
             return f"finished, {status.value} ({how_it_stopped(result.stop_reason, answered=answered)})"
         case "unpause" | "requeue", ExecutionStatus.PENDING:

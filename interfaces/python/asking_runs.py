@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from steptrail.domain.errors import ConfigurationError
-from steptrail.domain.kernel.given import a_text, a_whole
+from steptrail.domain.kernel.given import a_kind_of, a_text, a_whole
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.infrastructure.views.database import Statements
@@ -82,8 +82,7 @@ class AskingRuns:
         `after` is `next` of the page before. Raises `ConfigurationError` for an order that there is not, for a limit
         that is not from 1 to 10,000, and for an `after` of another list.
         """
-        if not isinstance(filter, RunFilter):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError(f"a list of runs needs a RunFilter, not a {type(filter).__name__}")
+        a_kind_of(RunFilter, filter, "the filter of a list of runs")
         if order not in list(RunOrder):
             raise ConfigurationError(f"there is no order {order!r} of runs: there are {', '.join(RunOrder)}")
         if a_whole(limit, "the `limit` of a page of runs", least=1) > _LONGEST:

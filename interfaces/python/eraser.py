@@ -19,7 +19,7 @@ from steptrail.runtime.kernel.erasing import erase_stream, retain_streams
 if TYPE_CHECKING:
     from pathlib import Path
 
-_ENDED = ("completed", "failed", "stopped")
+_ENDED = tuple(status.value for status in ExecutionStatus if status.is_over)
 
 
 class Eraser:

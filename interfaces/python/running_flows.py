@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TypedDict, Unpack
 
-from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.commands import StartFlow
 from steptrail.domain.flow.envelope import Artifact
 from steptrail.domain.flow.ids import checked_flow_id
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_row
+from steptrail.domain.kernel.given import a_kind_of, a_row
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.parent import ParentRef
 from steptrail.infrastructure.flow.means import flow_means
@@ -72,8 +71,8 @@ async def start_flow(
 
 def _start(flow: BuiltWorkflow, said: object, worker: str | None, given: _Given) -> StartFlow:
     options = given["options"]
-    if options is not None and not isinstance(options, RunOptions):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"the options of a run are RunOptions, not {type(options).__name__}")
+    if options is not None:
+        a_kind_of(RunOptions, options, "`options` of a run")
     return StartFlow(
         flow=brought(a_flow(flow)),
         worker=worker,

@@ -17,7 +17,8 @@ async def tenant_of(store: EventStore, row: RunSummary) -> str | None:
     """Return the tenant of a run; None when neither it nor a run above it has one."""
     for _ in range(_MOST_ABOVE):
         said: JsonValue = None
-        async for _, _, record in store.log(stream=row.stream, types=_TENANT_TYPES, on_corrupt=_passed):
+        # What cannot be read says nothing: a run whose tenant cannot be told is shown to no tenant.
+        async for _, _, record in store.log(stream=row.stream, types=_TENANT_TYPES, on_corrupt=lambda _: None):
             match record.event:
                 case SessionStarted(metadata=entries) | SessionForked(metadata=entries):
                     said = entries.get("tenant", said)
@@ -32,7 +33,3 @@ async def tenant_of(store: EventStore, row: RunSummary) -> str | None:
             return None
         row = above[0]
     return None
-
-
-def _passed(error: Exception) -> None:
-    """Pass a record that cannot be read: what cannot be told is not shown to a tenant."""

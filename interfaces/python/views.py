@@ -1,7 +1,7 @@
 """`trail.views`: the read models of a store, to ask and to look after."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -180,7 +180,7 @@ class TrailViews(AskingRuns):
 
     def kept_going(self) -> AbstractAsyncContextManager[None]:
         """Return a block inside of which every event is applied as soon as it is stored, by this process or another."""
-        return self._kept_going()
+        return self.all.kept_going()
 
     @property
     def all(self) -> Views:
@@ -210,8 +210,3 @@ class TrailViews(AskingRuns):
         views, self._views = self._views, None
         if views is not None:
             await views.close()
-
-    @asynccontextmanager
-    async def _kept_going(self) -> AsyncGenerator[None]:
-        async with self.all.kept_going():
-            yield

@@ -194,8 +194,8 @@ def _why(state: FlowState, event: stored.ExecutionFinished) -> tuple[str, str | 
     match state.run.ended_by if state.run is not None else None:
         case NodeFailed(error=error, node=node):
             return error.message, node, error.failure.value
-        case LimitReached(limit=limit, at_most=at_most, actual=actual):
-            return f"{limit} is {at_most}, and it was {actual}", None, None
+        case LimitReached() as limit:
+            return limit.said, None, None
         case _:
             return event.stop_reason.value, None, None
 

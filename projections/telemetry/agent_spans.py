@@ -125,9 +125,7 @@ class AgentSpans:
                 cost = self._cost(event.reply)
                 spans.end_try(_CHAT, at, {Own.STATUS: "completed", **_of_reply(event.reply), **cost, **told})
             case stored.InferenceFailed():
-                failed: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: event.error.error_class}
-                failed |= self._words(event.error)
-                spans.end_try(_CHAT, at, failed, is_error=True)
+                self._failed(_CHAT, at, event.error)
             case stored.InferenceInterrupted():
                 spans.end_try(_CHAT, at, {Own.STATUS: "interrupted", Own.STOP_REASON: event.reason})
 
@@ -177,13 +175,11 @@ class AgentSpans:
 
     def _failed(self, key: str, at: int, error: ErrorInfo) -> None:
         about: dict[str, Attribute] = {Own.STATUS: "failed", Name.ERROR_TYPE: error.error_class}
-        self._spans.end_try(key, at, about | self._words(error), is_error=True)
+        words = self._content.error(error) if self._content is not None else {}
+        self._spans.end_try(key, at, about | words, is_error=True)
 
     def _result(self, result: JsonValue) -> dict[str, Attribute]:
         return self._content.value(Name.TOOL_RESULT, result) if self._content is not None else {}
-
-    def _words(self, error: ErrorInfo) -> dict[str, Attribute]:
-        return self._content.error(error) if self._content is not None else {}
 
     def _cost(self, reply: ModelReply) -> dict[str, Attribute]:
         """Return what the call cost, which is empty without a price."""

@@ -84,7 +84,7 @@ def _why(state: FlowState, config: UiConfig) -> str | None:
     match state.run.ended_by:
         case NodeFailed(error=error):
             return f"{error.node_id}: {error.message if config.include_tool_errors else _FAILED}"
-        case LimitReached(limit=limit, at_most=at_most, actual=actual):
-            return f"{limit} is {at_most}, and it was {actual}"
+        case LimitReached() as limit:
+            return limit.said
         case _:
             return state.stop_reason.value if state.stop_reason is not None else None

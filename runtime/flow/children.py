@@ -45,8 +45,8 @@ def why_no_output(state: FlowState) -> str:
     match run.ended_by if run is not None else None:
         case NodeFailed(error=NodeError(error=ErrorInfo() as error)):
             return f"({reason}: {error.without_arguments})"
-        case LimitReached(limit=limit, at_most=at_most, actual=actual):
-            return f"({reason}: {limit} is {at_most}, and it was {actual})"
+        case LimitReached() as limit:
+            return f"({reason}: {limit.said})"
         case _:
             return f"({reason})"
 

@@ -72,7 +72,7 @@ class FlowResult(Result[FlowState]):
         match run.ended_by if run is not None else None:
             case NodeFailed(error=error):
                 return f"{reason}: node {error.node_id}: {error.message}"
-            case LimitReached(limit=limit, at_most=at_most, actual=actual):
-                return f"{reason}: {limit} is {at_most}, and it was {actual}"
+            case LimitReached() as limit:
+                return f"{reason}: {limit.said}"
             case _:
                 return reason

@@ -45,8 +45,8 @@ def ended(state: FlowState) -> None:
             error = failed.error
             words = "" if error is None or error.error_class == fault_class(failed.failure) else f": {loggable(error)}"
             said.append(f"node {failed.node_id} failed, {failed.failure.value}{words}")
-        case LimitReached(limit=limit, at_most=at_most, actual=actual):
-            said.append(f"{limit} is {at_most}, and it was {actual}")
+        case LimitReached() as limit:
+            said.append(limit.said)
         case _:
             pass
     RUNS.log(level, "flow %s: execution %s %s", state.flow_id, state.execution_id, ", ".join(said))

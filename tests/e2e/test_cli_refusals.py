@@ -36,6 +36,7 @@ def refused(done: Done) -> str:
         (["settle", "s1", "e1", "--result", "NaN"], "'NaN' is not JSON"),
         (["approve", "s1", "a1"], "the following arguments are required: --by"),
         (["approve", "s1", "a1", "--by", "ana", "--edit", "{"], "--edit: '{' is not JSON"),
+        (["run", "agent.py", "hi", "--context", "NaN"], "--context: 'NaN' is not JSON"),
         (["settle", "s1", "e1", "--result", "1e999"], "--result: the number inf has no JSON form"),
         (["settle", "s1", "e1", "--result", "[" * 5000], "--result: it is nested too deep"),
         (["approve", "s1", "a1", "--by", "ana", "--edit", '{"a": "\\ud800"}'], "--edit: at a: text that is not valid"),

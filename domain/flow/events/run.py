@@ -119,3 +119,8 @@ class LimitReached(Event, frozen=True, kw_only=True):
     visit: Positive | None = None
     at_most: str
     actual: str
+
+    @property
+    def said(self) -> str:
+        """The limit in words: what is allowed, and what was used."""
+        return f"{self.limit} is {self.at_most}, and it was {self.actual}"

@@ -55,17 +55,11 @@ def told(stream: str, explained: RunExplanation, masking: Masking, store: str | 
     asked = projections.questions(stream, explained.state) if projections is not None and is_newest else ()
     in_time = [each for each in asked if each.is_open_at(explained.state.as_of)]
     expired = [each for each in asked if each not in in_time]
-    is_open = status in {
-        ExecutionStatus.PENDING,
-        ExecutionStatus.IN_PROGRESS,
-        ExecutionStatus.PAUSED,
-        ExecutionStatus.WAITING,
-    }
     command = data.get("next")
     return Told(
         said=_said(status, data, in_time, expired, masking),
         status=status_word(status, is_crashed=explained.is_crashed, is_damaged=explained.damage is not None),
-        is_open=is_open,
+        is_open=not status.is_over,
         is_newest=is_newest,
         can_be_retried=is_newest and _can_be_retried(explained.state),
         execution=explained.execution_id,

@@ -8,8 +8,9 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail, tool
 from steptrail.domain.kernel.record import Recorded
-from steptrail.interfaces.cli import tail
+from steptrail.interfaces.cli import running, tail
 from steptrail.interfaces.cli.main import main
+from steptrail.interfaces.cli.parser import Commands
 from steptrail.testing import ScriptedModel, call
 from steptrail.tools import ApprovalRule
 
@@ -78,3 +79,10 @@ def test_an_event_that_cannot_be_shown_hides_no_other(
     out = printed(capsys, "tail", *words)
     assert len(out.splitlines()) == whole
     assert ("unreadable" if words else "cannot be shown: ValueError: odd") in out
+
+
+def test_a_context_keeps_its_long_numbers() -> None:
+    commands = Commands()
+    running.register(commands)
+    parsed = commands.parser.parse_args(["run", "bank.py", "hi", "--context", f'{{"wei": {WEI}}}'])
+    assert parsed.context == {"wei": WEI}
