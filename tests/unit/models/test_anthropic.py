@@ -234,10 +234,11 @@ def test_a_message_that_begins_anew_is_the_one_that_counts() -> None:
 @pytest.mark.parametrize("pieces", [[], [""], ["", " "]])
 def test_an_input_that_came_with_the_beginning_of_its_block_stays_when_nothing_is_added(pieces: list[str]) -> None:
     assembly = AnthropicAssembly()
+    deltas: list[JsonValue] = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
     events: list[dict[str, JsonValue]] = [
         {"type": "message_start", "message": {"id": "msg_1"}},
         {"type": "content_block_start", "index": 0, "content_block": dict_of(USE)},
-        *({"type": "content_block_delta", "delta": {"type": "input_json_delta", "partial_json": p}} for p in pieces),
+        *[{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas],
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
     ]
     for event in events:
