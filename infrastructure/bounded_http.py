@@ -48,6 +48,8 @@ def bounded(refusal: Callable[[str], Exception], *, with_streams: bool) -> "Call
         stream, most = response.stream, None if is_stream and not with_streams else MOST_BYTES
         if isinstance(stream, AsyncByteStream):
             response.stream = Bounded(stream, _Body(most, refusal, is_gzip=coding == "gzip"))
+        # JSON is nothing else, whatever is said of it. To read a few megabytes as Punycode would take hours.
+        response.encoding = "utf-8"
 
     return bound
 

@@ -66,12 +66,16 @@ def _selection(about: str, options: McpOptions) -> Selection:
         a_kind_of(McpToolSettings, said, f"{about}what settings has for {tool!r}")
     return Selection(
         prefix=a_text(options.get("prefix", ""), f"{about}prefix"),
-        include=None if include is None else frozenset(a_row(include, f"{about}include")),
-        exclude=frozenset(a_row(options.get("exclude", ()), f"{about}exclude")),
+        include=None if include is None else _names(include, about, "include"),
+        exclude=_names(options.get("exclude", ()), about, "exclude"),
         settings=settings,
         timeout=options.get("timeout"),
         trust_hints=a_flag(options.get("trust_hints", False), f"{about}trust_hints"),
     )
+
+
+def _names(given: Iterable[str], about: str, what: str) -> frozenset[str]:
+    return frozenset(a_text(each, f"{about}a name in {what}") for each in a_row(given, f"{about}{what}"))
 
 
 class McpServer:
@@ -155,6 +159,7 @@ class McpServer:
             await connection.close()
             raise
         self._loop, self._connection = asyncio.get_running_loop(), connection
+        self._connecting = asyncio.Lock()  # one belongs to the loop in which somebody has waited for it
         self._tools = tuple(McpTool(spec=spec, remote_name=name, call=self._call) for name, spec in specs.items())
         return self
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from steptrail.domain.errors import StreamBroken
 from steptrail.domain.inference import ModelDelta
 from steptrail.domain.json_value import JsonValue
+from steptrail.infrastructure.models.errors import ModelReplyInvalid
 from steptrail.infrastructure.models.merging import merge_fields
 from steptrail.infrastructure.models.wire import (
     as_arguments,
@@ -32,7 +33,10 @@ class AnthropicAssembly:
         self.is_over = False
 
     def add(self, event: JsonValue) -> Iterator[ModelDelta]:
-        """Take an event and yield what it says for people. Raises `ModelFailed` for an error among the events."""
+        """Take an event and yield what it says for people.
+
+        Raises `ModelFailed` for an error among the events, and `ModelReplyInvalid` for a piece of no block.
+        """
         told = as_object(event)
         index = told.get("index")
         place = index if isinstance(index, int) else 0
@@ -65,12 +69,14 @@ class AnthropicAssembly:
         if not self._message.get("stop_reason"):
             raise StreamBroken("the stream of the model ended without a stop reason")
         for place, pieces in self._inputs.items():
-            block = self._blocks[place]
-            block["input"] = _input("".join(pieces), block.get("type"))
+            # Servers send an empty piece also behind an input that came whole.
+            if (written := "".join(pieces)).strip():
+                self._blocks[place]["input"] = _input(written, self._blocks[place].get("type"))
         return {**self._message, "content": [self._blocks[place] for place in sorted(self._blocks)]}
 
     def _append(self, place: int, delta: dict[str, JsonValue]) -> Iterator[ModelDelta]:
-        block = self._blocks.setdefault(place, {})
+        if (block := self._blocks.get(place)) is None:
+            raise ModelReplyInvalid("the stream has a piece of a block that was not begun")
         kind = delta.pop("type", None)
         if kind == "input_json_delta":
             piece = delta.get("partial_json")

@@ -257,13 +257,17 @@ class Journal(Generic[S, E]):
                 asking = asyncio.ensure_future(self._append(commit))
                 cancelled = await wait_through(asking) or error
                 end = asking.result()
+        except ConcurrencyConflict:
+            try:
+                await self.refresh()
+            finally:
+                if cancelled is not None:
+                    raise cancelled
+            return False
         except StoreError as error:
             if cancelled is not None:
                 raise cancelled from error
-            if not isinstance(error, ConcurrencyConflict):
-                raise
-            await self.refresh()
-            return False
+            raise
         if self._segment is not None and self._opened_by is None:
             self._opened_by = head.commit_id
         before, stored = self._committed, self._overlay

@@ -83,7 +83,8 @@ async def test_an_exception_of_http_is_the_answer_itself(by: str, is_mounted: bo
         raise HTTPException(401, "Who are you?", {"www-authenticate": "Basic"})
 
     async with trail_of() as trail:
-        app = agui_app(trail, agent_of(["Hi."]).build(), **{"authorize": ana, by: refuse})
+        given: dict[str, Any] = {"authorize": ana, by: refuse}
+        app = agui_app(trail, agent_of(["Hi."]).build(), **given)
         served = Starlette(routes=[Mount("/", app)]) if is_mounted else app
         async with app, AsyncClient(transport=ASGITransport(served), base_url="http://test") as http:
             answer = await Front(http, Client()).post(user("hello"))

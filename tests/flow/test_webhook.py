@@ -126,6 +126,13 @@ async def test_a_text_is_sent_and_read_as_a_text(server: Server) -> None:
     assert (method, headers["content-type"], body.decode()) == ("PUT", "text/x-mine", "grüße")
 
 
+@pytest.mark.parametrize("charset", ["punycode", "PUNYCODE", "base64", "no such", "undefined", "utf\t8"])
+async def test_what_is_no_character_set_of_a_text_is_taken_for_none(server: Server, charset: str) -> None:
+    server.answers["/t"] = [(200, {"content-type": f"text/plain; charset={charset}"}, b"caf\xc3\xa9 a-9")]
+    result = await ask(server.url + "/t", method="get")
+    assert result.output == {"status": 200, "body": "caf\u00e9 a-9"}
+
+
 @pytest.mark.parametrize(
     ("status", "failure"),
     [

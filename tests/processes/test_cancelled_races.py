@@ -10,6 +10,7 @@ from steptrail.domain.agent.events import (
     InferenceCompleted,
     InferenceStarted,
     ToolExecutionCompleted,
+    ToolExecutionInterrupted,
     ToolExecutionStarted,
 )
 from steptrail.domain.errors import StoreUnavailable
@@ -187,3 +188,20 @@ async def test_a_tool_whose_start_is_stored_while_the_caller_is_cancelled_has_no
     else:
         assert (await scene.owner.flow(NAME).resume(flow)).status == "completed"
     assert sent == ["ana"]
+
+
+async def test_a_start_that_was_not_stored_while_the_caller_was_cancelled_is_forgotten() -> None:
+    scene, agent = Scene(), agent_of(call("look"), "done")
+    running: asyncio.Task[object]
+
+    async def meanwhile() -> None:
+        await scene.say("One more thing.")
+        running.cancel()
+        await asyncio.sleep(0)
+
+    scene.once_before(ToolExecutionStarted, meanwhile)
+    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    await asyncio.wait({running})
+    assert running.cancelled()
+    assert await scene.events(ToolExecutionInterrupted) == []
+    assert (await scene.owner.session(NAME).resume(agent)).output == "done"

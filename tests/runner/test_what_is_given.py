@@ -139,6 +139,7 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: CallableCriterion(cast(Any, True)), "what a CallableCriterion asks is a function, not bool"),
     (lambda _: CallableCriterion(bool, name=cast(Any, 7)), "the name of a CallableCriterion is a text, not int"),
     (lambda _: CallableCriterion(bool, is_guard=cast(Any, "false")), "`is_guard` is True or False, not 'false'"),
+    (lambda _: CostLimit(cast(Any, 5), PRICES), "the max_usd of a CostLimit is of the class Decimal, not int"),
     (lambda _: CostLimit(Decimal(1), cast(Any, {})), "what a CostLimit counts by is of the class PriceTable, not dict"),
     (
         lambda _: CostLimit(Decimal(1), PRICES, cast(Any, "warning")),

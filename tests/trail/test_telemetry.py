@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 import weakref
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -286,12 +287,10 @@ async def test_no_more_dropped_streams_are_kept_than_folds() -> None:
 
     async with Steptrail.open("sqlite:///:memory:") as trail:
         live = LiveSpans(SpanFolds(trail.store, remembered=2), lambda _: None, most=1)
-        names = [Name(f"agent:{number}") for number in range(9)]
+        names = deque(Name(f"agent:{number}") for number in range(9))
         kept = [weakref.ref(name) for name in names]
-        for name in names:
-            live.committed(name, [])
-        del name
-        names.clear()
+        while names:
+            live.committed(names.popleft(), [])
         assert sum(each() is not None for each in kept) == 3  # two that were dropped, and one that waits
 
 

@@ -12,7 +12,16 @@ from steptrail.domain.continuation.reasons import Context, texts
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_kind_of
-from steptrail.domain.prices import Cost, PriceTable, Unpriced, next_microdollar, usd_text, without_price
+from steptrail.domain.prices import (
+    USD_PLACES,
+    Cost,
+    PriceTable,
+    Unpriced,
+    next_microdollar,
+    usd_text,
+    without_price,
+    wrong_money,
+)
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.views import StateView
 
@@ -25,7 +34,7 @@ class CostLimit(Limit, Struct, frozen=True):
     The limit is undecidable if tokens have no price: those of an unpriced model, those of a reply that does not state
     its usage, or those of the model that the next step would ask. `unpriced` says how it votes then. `fail_closed`
     forbids, even before the first call. `warn` names them in the vote. `ignore` counts only the tokens with a price.
-    Raises `ConfigurationError` for a limit that is negative or no number, for prices that are no `PriceTable`, and for
+    Raises `ConfigurationError` for a limit that is no amount of money, for prices that are no `PriceTable`, and for
     another word as `unpriced`.
     """
 
@@ -38,9 +47,9 @@ class CostLimit(Limit, Struct, frozen=True):
     made_of: ClassVar[tuple[str, ...]] = ("max_cost", "prices", "unpriced")
 
     def __post_init__(self) -> None:
-        given: Any = self.max_usd
-        if not (isinstance(given, Decimal) and given.is_finite() and given >= 0):
-            raise ConfigurationError(f"Max cost must be a number that is not negative, it is {given}.")
+        a_kind_of(Decimal, self.max_usd, "the max_usd of a CostLimit")
+        if why := wrong_money(self.max_usd, USD_PLACES):
+            raise ConfigurationError(f"the max_usd of a CostLimit: {why}, not {self.max_usd}")
         a_kind_of(PriceTable, self.prices, "what a CostLimit counts by")
         if self.unpriced not in get_args(Unpriced):
             raise ConfigurationError(f"unpriced is one of {', '.join(get_args(Unpriced))}, not {self.unpriced!r}")

@@ -4,9 +4,11 @@ The URL is made from what the node sees, so its host is checked on every try: on
 asked, and no redirect leads elsewhere. No error says more of the request than its host.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import cast
 from urllib.parse import urlsplit
 
@@ -139,10 +141,11 @@ def _body(answer: HttpAnswer) -> JsonValue:
             why = f"the answer says that it is {kind}, and it is not"
             raise NodeFault(FailureClass.VALIDATION, why, details) from None
     charset = next((text[8:].strip("\"'") for text in parameters if text.startswith("charset=")), "utf-8")
-    try:
-        return answer.content.decode(charset, errors="replace")
-    except (LookupError, ValueError):
-        return answer.content.decode(errors="replace")
+    with suppress(LookupError, ValueError):
+        # Punycode is for names: to read a long text as it takes hours, in which nothing else of the process goes on.
+        if codecs.lookup(charset).name != "punycode":
+            return answer.content.decode(charset, errors="replace")
+    return answer.content.decode(errors="replace")
 
 
 def _no_number(text: str) -> None:

@@ -204,3 +204,15 @@ async def test_after_its_block_a_server_and_its_tools_are_gone(process: Shop) ->
         _ = server.tools
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(pid)), 0)
+
+
+def test_a_server_that_is_entered_again_in_another_loop_connects_again_for_several_calls(process: Shop) -> None:
+    server = process.server()
+
+    async def main() -> list[object]:
+        async with server:
+            await call(server, "die")
+            return await asyncio.gather(*(call(server, "stock", {"item": "tea"}) for _ in range(3)))
+
+    for _ in range(2):
+        assert asyncio.run(main()) == [ToolSucceeded({"tea": 3})] * 3

@@ -231,6 +231,28 @@ def test_a_message_that_begins_anew_is_the_one_that_counts() -> None:
     assert parse_body(json.dumps(assembly.body())).parts == (CALL,)
 
 
+@pytest.mark.parametrize("pieces", [[], [""], ["", " "]])
+def test_an_input_that_came_with_the_beginning_of_its_block_stays_when_nothing_is_added(pieces: list[str]) -> None:
+    assembly = AnthropicAssembly()
+    deltas: list[JsonValue] = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+    events: list[dict[str, JsonValue]] = [
+        {"type": "message_start", "message": {"id": "msg_1"}},
+        {"type": "content_block_start", "index": 0, "content_block": dict_of(USE)},
+        *[{"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas],
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
+    ]
+    for event in events:
+        list(assembly.add(event))
+    assert parse_body(json.dumps(assembly.body())).parts == (CALL,)
+
+
+def test_a_piece_of_a_block_that_was_not_begun_makes_no_reply_without_it() -> None:
+    assembly = AnthropicAssembly()
+    list(assembly.add({"type": "message_start", "message": {"id": "msg_1"}}))
+    with pytest.raises(ModelReplyInvalid, match="a piece of a block that was not begun"):
+        list(assembly.add({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi."}}))
+
+
 def test_a_stream_without_a_stop_reason_is_broken() -> None:
     assembly = AnthropicAssembly()
     list(assembly.add({"type": "message_start", "message": {"id": "msg_1", "stop_reason": None}}))

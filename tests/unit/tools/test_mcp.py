@@ -214,6 +214,8 @@ def test_a_time_to_connect_is_a_positive_number_of_seconds(seconds: float) -> No
         ({"exlude": ["delete"]}, "there is no setting 'exlude'; the settings are: name, prefix, include, exclude, "),
         ({"include": "stock"}, "include: Expected a list, got `str`"),
         ({"exclude": "stock"}, "exclude: Expected a list, got `str`"),
+        ({"include": [1, "stock"]}, "a name in include is a text, not int"),
+        ({"exclude": [["stock"]]}, "a name in exclude is a text, not list"),
         ({"exclude": None}, "exclude: Expected a list, got `NoneType`"),
         ({"prefix": None}, "prefix is a text, not NoneType"),
         ({"trust_hints": "no"}, "trust_hints is True or False, not 'no'"),
