@@ -345,6 +345,19 @@ async def test_the_limit_of_a_month_is_told_to_the_second() -> None:
     assert why.verdict.endswith("step_timeout is 2592000, and it was 2592000.000")
 
 
+async def test_nobody_lets_a_node_go_on_whose_time_to_be_answered_is_over() -> None:
+    clock, flow = HandClock(), Workflow("t").noop("a").build()
+    options = RunOptions(pause_before=("a",), step_timeout=DAY, longest_wait=0.0)
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=options)
+        clock.advance(DAY)
+        assert [question.is_open(clock.utc()) for question in await trail.inbox()] == []
+        with pytest.raises(CommandRejected, match=r"the question about 'a' expired at 2027-01-16 08:00:00 UTC"):
+            await trail.flow("f").step("a", "continue", by="ana")
+        result = await trail.flow("f").resume(flow)
+    assert (result.status, result.stop_reason) == (ExecutionStatus.FAILED, StopReason.TIME_LIMIT)
+
+
 async def test_several_questions_are_open_at_once_and_answered_in_any_order() -> None:
     world, clock = World(), HandClock()
     flow = (
