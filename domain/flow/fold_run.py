@@ -1,5 +1,7 @@
 """Fold handlers of a run: its beginning and end, its segments, its waits, and what people ask of it."""
 
+from msgspec import structs
+
 from steptrail.domain.flow.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -99,6 +101,18 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
         run.unopened = 0
     if fold.phase is not RunPhase.WAITING:
         run.wait = None  # a run that was paused in a wait is at work, and waits anew if it has to
+    elif event.options is not None:
+        _set_ends_of_waits(run)
+
+
+def _set_ends_of_waits(run: RunFold) -> None:
+    """Have the wait of a run end by its new options, which say how long a held step waits for an answer."""
+    if run.wait is None or run.wait.kind == "resources":
+        return
+    now = {wait.id: wait for wait in waits_of(run)}
+    run.waits = tuple(now.get(wait.id, wait) for wait in run.waits)
+    ends = [wait.due_at for wait in run.waits if wait.due_at is not None]
+    run.wait = structs.replace(run.wait, until=min(ends, default=None))
 
 
 @RUN_HANDLERS.of(FlowRetried)
