@@ -55,7 +55,8 @@ def next_wait(run: RunFold) -> WaitStarted | None:
     """Return the wait of a run in which nothing can go on; None when it waits for nothing."""
     awaited = list(_awaited(run))
     ends = [end for task, _ in awaited if (end := waiting_until(run, task)) is not None]
-    first = min((kind for _, kind in awaited), key=_FIRST.index, default=None)
+    kinds = {kind for _, kind in awaited}
+    first: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
     return None if first is None else WaitStarted(kind=first, until=min(ends, default=None))
 
 

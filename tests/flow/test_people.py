@@ -371,7 +371,7 @@ async def test_nobody_lets_a_node_go_on_whose_time_to_be_answered_is_over() -> N
     async with trail_of(clock) as trail:
         await trail.run(flow, session="f", options=options)
         clock.advance(DAY)
-        assert [question.is_open(clock.utc()) for question in await trail.inbox()] == []
+        assert await trail.inbox() == []
         with pytest.raises(CommandRejected, match=r"the question about 'a' expired at 2027-01-16 08:00:00 UTC"):
             await trail.flow("f").step("a", "continue", by="ana")
         result = await trail.flow("f").resume(flow)
