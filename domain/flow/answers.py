@@ -27,6 +27,7 @@ from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase, of_try
 from steptrail.domain.flow.views import Delta
+from steptrail.domain.flow.waits import waiting_until
 from steptrail.domain.instants import instant_text
 from steptrail.domain.shared.approvals import NotAsked, answer_to
 from steptrail.domain.shared.commands import Approve, Deny
@@ -85,16 +86,19 @@ def answer_approval(state: FlowState, command: Approve | Deny) -> tuple[FlowEven
 
 
 def answer_step(state: FlowState, command: AnswerStep) -> tuple[FlowEvent, ...]:
-    """Return the events of a word about a visit that is held. Raises `CommandRejected`."""
+    """Return the events of a word about a visit that is held. Raises `CommandRejected`, also when it comes too late."""
     held = [task for task in state.tasks if task.held is not None and task.node == command.node]
     if not held or held[0].held is None:
         raise NotAsked("step", state.flow_id, f"no visit of {shown(command.node)} is held")
     task, point = held[0], held[0].held
+    run, graph = state.at_work()
+    if (until := waiting_until(run, task)) is not None and command.at >= until:
+        why = f"the question about {task.node!r} expired at {instant_text(until)}"
+        raise CommandRejected("step", state.flow_id, why)
     if point == "after" and command.action == "skip":
         raise CommandRejected("step", state.flow_id, "a visit that has ended cannot be skipped: continue or abort")
     if point == "after" and (command.sets or command.unsets):
         raise CommandRejected("step", state.flow_id, "what a visit has written cannot be changed after it")
-    run, graph = state.at_work()
     node = graph.node(task.node)
     if command.action == "skip" and chooses(node) and command.targets is None:
         raise CommandRejected("step", state.flow_id, f"{task.node} chooses what comes next: say it in `targets`")

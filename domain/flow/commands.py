@@ -122,7 +122,7 @@ class AnswerQuestion(FromOutside, frozen=True, kw_only=True):
 
 
 class AnswerStep(FromOutside, frozen=True, kw_only=True):
-    """Say how a visit goes on that is held before it begins, or after it has ended.
+    """Say how a visit goes on that is held before it begins, or after it has ended; at `at` (microseconds of UTC).
 
     Before it, variables may be set for it, then removed. `targets` name the next nodes when a node that chooses is
     skipped.
@@ -132,6 +132,7 @@ class AnswerStep(FromOutside, frozen=True, kw_only=True):
     node: str
     action: Literal["continue", "skip", "abort"]
     by: str
+    at: int
     sets: dict[str, JsonValue] = {}
     unsets: tuple[str, ...] = ()
     targets: tuple[str, ...] | None = None

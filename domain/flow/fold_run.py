@@ -1,5 +1,7 @@
 """Fold handlers of a run: its beginning and end, its segments, its waits, and what people ask of it."""
 
+from msgspec import structs
+
 from steptrail.domain.flow.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -23,7 +25,7 @@ from steptrail.domain.flow.phases import RunPhase, task_phase_after
 from steptrail.domain.flow.said import said
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import View
-from steptrail.domain.flow.waits import waits_of
+from steptrail.domain.flow.waits import is_for_resources, waits_of
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
 from steptrail.domain.kernel.persistent import Layers
@@ -95,10 +97,22 @@ def _flow_resumed(fold: FlowFold, event: FlowResumed, at: int) -> None:
     run.waits = tuple(wait for wait in run.waits if wait.answered_at is None)
     run.unproductive_segments = 0 if event.was_productive else run.unproductive_segments + 1
     run.productive = False
-    if run.wait is None or run.wait.kind != "resources":
+    if not is_for_resources(run):
         run.unopened = 0
     if fold.phase is not RunPhase.WAITING:
         run.wait = None  # a run that was paused in a wait is at work, and waits anew if it has to
+    elif event.options is not None:
+        _set_ends_of_waits(run)
+
+
+def _set_ends_of_waits(run: RunFold) -> None:
+    """Have the wait of a run end by its new options, which say how long a held step waits for an answer."""
+    if run.wait is None or is_for_resources(run):
+        return
+    now = {wait.id: wait for wait in waits_of(run)}
+    run.waits = tuple(now.get(wait.id, wait) for wait in run.waits)
+    ends = [wait.due_at for wait in run.waits if wait.due_at is not None]
+    run.wait = structs.replace(run.wait, until=min(ends, default=None))
 
 
 @RUN_HANDLERS.of(FlowRetried)

@@ -44,7 +44,7 @@ from steptrail.domain.flow.seeing import items_seen
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import joined, sources
-from steptrail.domain.flow.waits import kind_of, next_wait, stays_for, waiting_until
+from steptrail.domain.flow.waits import is_for_resources, kind_of, next_wait, stays_for, waiting_until
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.tools import ToolEffect
 
@@ -277,8 +277,8 @@ def _waiting(run: RunFold, graph: Graph, now: int) -> FlowEffect:
     wait = run.wait
     if run.stop_request is not None:
         return RecordEvents((WaitEnded(reason="stop", by=run.stop_request.by),))
-    if wait is not None and wait.kind == "resources" and run.pause_request is None:
-        is_over = wait.until is None or wait.until <= now
+    if wait is not None and is_for_resources(run) and run.pause_request is None:
+        is_over = wait.until is None or wait.until <= now or _expired(run, now) is not None
         return RecordEvents((WaitEnded(reason="due"),)) if is_over else RestUntil(wait.kind, wait.until)
     if wait is None or _on(run, graph, now) is not None:
         if run.pause_request is not None:

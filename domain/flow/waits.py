@@ -55,15 +55,20 @@ def next_wait(run: RunFold) -> WaitStarted | None:
     """Return the wait of a run in which nothing can go on; None when it waits for nothing."""
     awaited = list(_awaited(run))
     ends = [end for task, _ in awaited if (end := waiting_until(run, task)) is not None]
-    first = min((kind for _, kind in awaited), key=_FIRST.index, default=None)
+    kinds = {kind for _, kind in awaited}
+    first: WaitKind | None = next((kind for kind in _FIRST if kind in kinds), None)
     return None if first is None else WaitStarted(kind=first, until=min(ends, default=None))
 
 
 def _awaited(run: RunFold) -> Iterator[tuple[Task, WaitKind]]:
-    """Yield the tasks that the run waits for, and how. Of a map that is held, nothing goes on before the answer."""
+    """Yield the tasks that the run waits for, and how.
+
+    Of a map that is held nothing is tried again before the answer, and without its resources the run tries nothing.
+    """
     for task in run.tasks.values():
         kind = kind_of(task)
-        if kind is not None and not (kind in {"node_retry", "child"} and run.rests(task)):
+        is_tried_later = kind in {"node_retry", "child"} and (is_for_resources(run) or run.rests(task))
+        if kind is not None and not is_tried_later:
             yield task, kind
 
 
@@ -78,8 +83,12 @@ def stays_for(run: RunFold, until: int | None, now: int) -> bool:
 
     Resources are opened once a segment, so another try to open them is another segment.
     """
-    is_for_resources = run.wait is not None and run.wait.kind == "resources"
-    return until is not None and not is_for_resources and (until - now) / 1e6 <= run.options.longest_wait
+    return until is not None and not is_for_resources(run) and (until - now) / 1e6 <= run.options.longest_wait
+
+
+def is_for_resources(run: RunFold) -> bool:
+    """Tell whether a run waits because its resources could not be opened."""
+    return run.wait is not None and run.wait.kind == "resources"
 
 
 def waits_of(run: RunFold) -> tuple[Wait, ...]:
@@ -93,7 +102,7 @@ def questions_of(run: RunFold) -> tuple[Wait, ...]:
 
 
 def _waits(run: RunFold) -> Iterator[Wait]:
-    if run.wait is not None and run.wait.kind == "resources":
+    if run.wait is not None and is_for_resources(run):
         since = run.waiting_since
         yield Wait(id=f"{run.id}:resources", kind="resources", since=since, asked_at_version=0, due_at=run.wait.until)
     for task, kind in _awaited(run):

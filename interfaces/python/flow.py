@@ -169,12 +169,14 @@ class Flow(SteeredHandle[FlowState, FlowEvent, FlowExplanation, FlowResult]):
         """Say how a visit goes on that is held by `pause_before` or `pause_after`.
 
         Before it begins, variables may be `set` for it, then `unset`. `targets` name the next nodes when a node that
-        chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of the node is held.
+        chooses is skipped. Raises `SessionNotFound`, and `CommandRejected` when no visit of the node is held, or the
+        time to say so is over.
         """
         command = AnswerStep(
             node=node,
             action=action,
             by=by,
+            at=self._env.clock.utc(),
             sets=to_json_values(set, "set"),
             unsets=a_row(unset, "unset"),
             targets=None if targets is None else a_row(targets, "targets"),

@@ -9,6 +9,7 @@ import pytest
 from steptrail import Steptrail
 from steptrail.domain.flow.events import CutReason, LimitReached, NodeAttemptInterrupted, NodeCancelled, NodeOpened
 from steptrail.domain.inference import ModelReply
+from steptrail.domain.shared.due import DueCause
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.testing import ScriptedModel, say
 from steptrail.workflow import (
@@ -418,6 +419,32 @@ async def test_what_cannot_be_opened_is_tried_again_later_and_later_as_with_agen
             clock.reach(wait.until)
             result = await trail.flow("f").resume(flow)
     assert (result.output, waits) == ("used", [1, 2, 4, 8, 16, 32, 64, 128, 256, 300])
+
+
+@pytest.mark.parametrize("due_first", ["a question", "a retry"])
+async def test_a_run_without_its_resources_is_not_due_again_for_what_has_come_meanwhile(due_first: str) -> None:
+    world, clock, is_away = World(), HandClock(), due_first == "a question"
+    world.breaks["a"] = ConnectionError("away")
+
+    @asynccontextmanager
+    async def shop(_: object) -> AsyncGenerator[str]:
+        if is_away:
+            raise ConnectionError("the shop is away")
+        yield "shop"
+
+    written = Workflow("t").human("q", prompt="Well?", expires=0.5 if is_away else None).with_resources(shop)
+    written.function("a", world.function("a"), retry=RetryPolicy(backoff=0.5))
+    flow = written.noop("e").edge(("q", "a"), "e").build()
+    async with trail_of(clock) as trail:
+        await trail.run(flow, session="f", options=LEAVES)
+        is_away = True
+        clock.advance(0.5)
+        assert [row.due and row.due.cause for row in await trail.due()] == [DueCause.TIMER]
+        result = await trail.flow("f").resume(flow)
+        assert await trail.due() == []
+    assert result.state.run is not None
+    assert result.state.run.wait is not None
+    assert result.state.run.wait.kind == "resources"
 
 
 async def test_what_a_branch_has_written_that_comes_late_to_a_join_is_in_the_end() -> None:

@@ -57,7 +57,7 @@ from steptrail.domain.flow.phases import RunPhase
 from steptrail.domain.flow.policies import CACHEABLE, FailureClass
 from steptrail.domain.flow.state import FlowState
 from steptrail.domain.flow.task import Task, TaskKey, TaskPhase, of_try
-from steptrail.domain.flow.waits import stays_for
+from steptrail.domain.flow.waits import stays_for, waiting_until
 from steptrail.domain.kernel.commands import Pause, Stop, Unpause
 from steptrail.domain.kernel.event import begins_anew, is_fact
 from steptrail.domain.kernel.record import Recorded
@@ -303,10 +303,9 @@ class FlowLife:
 
     def answer_one(self) -> bool:
         """Let a person say something to one of the stored questions that are open; False when there is none."""
-        _, graph = self.stored.at_work()
+        run, graph = self.stored.at_work()
         asked = [task for task in self.stored.tasks if task.phase in {TaskPhase.ASKED, TaskPhase.PARKED}]
-        due = [task for task in asked if task.request is None or (task.request.expires_at or self.now + 1) > self.now]
-        due = [task for task in due if task.approval is None or task.approval.expires_at > self.now or task.held]
+        due = [task for task in asked if (waiting_until(run, task) or self.now + 1) > self.now]
         if not due:
             return False
         task = self.draw(st.sampled_from(due))
@@ -318,9 +317,10 @@ class FlowLife:
             answers += [SettleNode(effect_id=task.effect_id, by="ana", verdict="failed"), *[again] * (self.delays > 0)]
         elif task.held is not None:
             targets = tuple(node.routes.values())[:1] if isinstance(node, LlmRouterNode) else None
-            skip = AnswerStep(node=task.node, action="skip", by="ana", targets=targets)
-            answers = [AnswerStep(node=task.node, action="continue", by="ana")] * 3
-            answers += [AnswerStep(node=task.node, action="abort", by="ana"), *[skip] * (task.held == "before")]
+            skip = AnswerStep(node=task.node, action="skip", by="ana", at=self.now, targets=targets)
+            answers = [AnswerStep(node=task.node, action="continue", by="ana", at=self.now)] * 3
+            abort = AnswerStep(node=task.node, action="abort", by="ana", at=self.now)
+            answers += [abort, *[skip] * (task.held == "before")]
         elif isinstance(node, HumanNode):
             choice = node.options[0] if node.options else None
             answers = [
