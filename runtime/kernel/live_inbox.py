@@ -7,7 +7,7 @@ number of updates that a slow follower has not fetched is bounded, and the oldes
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from steptrail.domain.kernel.by_prefix import id_of
@@ -25,13 +25,17 @@ _MOST_SETTLED = 1_000
 class LiveInbox:
     """The updates that one follower has not fetched yet. An inbox belongs to the event loop in which it was made.
 
-    An update of another process may come late: after the event that supersedes it was read. It is dropped then.
+    It begins with what is `written` of the present replies, each piece with its version, and holds all of that. An
+    update of another process may come late: after the event that supersedes it was read. It is dropped then.
     """
 
-    def __init__(self, stream: str, on_news: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: str, on_news: Callable[[], None], *, written: Sequence[tuple[int, LiveUpdate]] = ()
+    ) -> None:
         self.stream, self.loop = stream, asyncio.get_running_loop()
         self.wake = on_news
-        self._waiting: deque[tuple[int, LiveUpdate]] = deque()
+        self._waiting: deque[tuple[int, LiveUpdate]] = deque(written)
+        self._most_waiting = _MOST_WAITING + len(written)
         self._lost, self._lost_at = 0, 0
         self._begun_after = 0
         self._settled = Newest[Place, int](_MOST_SETTLED)
@@ -49,7 +53,7 @@ class LiveInbox:
             self._waiting[-more[0]] = (version, more[1])
         else:
             self._waiting.append((version, update))
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > self._most_waiting:
             self._lost, self._lost_at = self._lost + 1, self._waiting.popleft()[0]
         self.wake()
 
