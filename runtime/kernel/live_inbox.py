@@ -15,9 +15,8 @@ from steptrail.domain.live import LiveUpdate, Place, TextDelta, UpdatesLost, Wri
 from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_updates import joined_back, writes_nothing
 
-LONGEST_JOINED = 4_096
-"""Characters of one piece. 64 such pieces for each follower are a quarter of a megabyte."""
 _MOST_WAITING = 64
+"""Pieces, of at most 4,096 characters where they were joined: a quarter of a megabyte for each follower."""
 _MOST_SETTLED = 1_000
 """Places for which it is known from when on their updates are late. What comes later than that is very late."""
 
@@ -48,7 +47,7 @@ class LiveInbox:
         ):
             return
         of_now = takewhile(lambda each: each[0] == version, reversed(self._waiting))
-        more = joined_back((each for _, each in of_now), update, at_most=LONGEST_JOINED)
+        more = joined_back((each for _, each in of_now), update)
         if more is not None:
             self._waiting[-more[0]] = (version, more[1])
         else:
