@@ -172,7 +172,8 @@ class SessionFold(Struct):
     """A session after `version` events. `input_at` is the index of its newest input among the messages.
 
     `withdrawn` holds the indices of messages that are no longer shown to a model: answers that were given up when a
-    retry began. `models_before` is what the executions before this one were billed, by model.
+    retry began, or when an agent went on that answers in another form. `models_before` is what the executions before
+    this one were billed, by model.
     """
 
     phase: Phase = Phase.ABSENT

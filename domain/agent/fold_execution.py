@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import structs
 
+from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import (
     ExecutionFinished,
     ExecutionPaused,
@@ -24,6 +25,7 @@ from steptrail.domain.agent.origin import MessageOrigin
 from steptrail.domain.agent.phases import Phase
 from steptrail.domain.kernel.handlers import Handlers
 from steptrail.domain.kernel.log import Log
+from steptrail.domain.output import OutputVerdict
 from steptrail.domain.shared.keys import said, with_retry
 from steptrail.domain.shared.requests import Request
 from steptrail.domain.usage import billed_together
@@ -114,7 +116,7 @@ def _execution_started(fold: SessionFold, event: ExecutionStarted, at: int) -> N
 
 
 def _given_up(fold: SessionFold) -> Iterator[int]:
-    """Yield the indices of the model's last messages that ask for no tool: the retry asks for that answer once more.
+    """Yield the indices of the model's last messages that ask for no tool, where that answer is asked for once more.
 
     They are withdrawn, because no provider takes a conversation as a question that ends with an answer.
     """
@@ -153,11 +155,28 @@ def _execution_resumed(fold: SessionFold, event: ExecutionResumed, at: int) -> N
         execution.agent = structs.replace(
             new, limits=event.limits or old.limits, error_policy=event.error_policy or old.error_policy
         )
+        if fold.resume_to is Phase.BOUNDARY and _has_answered(execution) and _form(old) != _form(new):
+            fold.withdrawn = (*fold.withdrawn, *_given_up(fold))
+            execution.unanswered = True
     if (step := fold.step) is not None:
         step.counted_us += round(event.interrupted_seconds * 1e6)
         step.since = at
         step.inference_in_doubt = fold.resume_to is Phase.INFERRING
         cut_calls(fold, event)
+
+
+def _has_answered(execution: ExecutionFold) -> bool:
+    """Tell whether the last step gave an answer, in whatever form."""
+    if not execution.steps:
+        return False
+    step = execution.steps[-1]
+    in_text = step.reply is not None and not step.has_errors and not step.has_tool_calls
+    return step.output_verdict is OutputVerdict.ACCEPTED or (step.output_verdict is None and in_text)
+
+
+def _form(agent: AgentSnapshot) -> object:
+    """Return the form in which an agent answers; None for text."""
+    return (agent.output.json_schema, agent.output.is_wrapped) if agent.output is not None else None
 
 
 @EXECUTION_HANDLERS.of(ExecutionPaused)

@@ -15,12 +15,12 @@ class PartialOutput:
 
     def __init__(self, output: OutputSpec, now: Callable[[], float], show: Callable[[JsonValue], None]) -> None:
         self._output, self._now, self._show = output, now, show
-        self._text, self._next = "", 0.0
+        self._pieces, self._next = list[str](), 0.0
         self._shown: JsonValue = None
 
     def add(self, text: str) -> None:
         """Take the next piece of the reply, and show what can be read by now, at most ten times a second."""
-        self._text += text
+        self._pieces.append(text)
         if self._now() >= self._next:
             self._next = self._now() + _LEAST_SECONDS
             self.read()
@@ -29,7 +29,7 @@ class PartialOutput:
         """Show what can be read by now, if that is more than before."""
         from steptrail.runtime.agent.stored_types import partial_json
 
-        text = self._text.strip()
+        text = "".join(self._pieces).strip()
         if text.startswith("```"):
             text = text.partition("\n")[2].removesuffix("```")
         try:

@@ -41,14 +41,14 @@ class LiveFanout:
 
     def join(self, stream: str, on_news: Callable[[], None]) -> LiveInbox:
         """Return an inbox for the updates of a stream. It holds what is written so far of the present replies."""
-        inbox = LiveInbox(stream, on_news)
         with self._changing:
+            replies = {**self._from_elsewhere.get(stream, {}), **self._written.get(stream, {})}
+            begun = sorted(replies.values(), key=lambda each: each.version)
+            inbox = LiveInbox(
+                stream, on_news, written=[(each.version, piece) for each in begun for piece in each.pieces]
+            )
             others = self._inboxes.get(stream, ())
             self._inboxes[stream] = (*others, inbox)
-            replies = {**self._from_elsewhere.get(stream, {}), **self._written.get(stream, {})}
-            for written in sorted(replies.values(), key=lambda each: each.version):
-                for piece in written.pieces:
-                    inbox.put(written.version, piece)
             if self._relay is not None and not others:
                 self._relay.follow(stream)
         return inbox

@@ -7,7 +7,7 @@ number of updates that a slow follower has not fetched is bounded, and the oldes
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 from steptrail.domain.kernel.by_prefix import id_of
@@ -15,9 +15,8 @@ from steptrail.domain.live import LiveUpdate, Place, TextDelta, UpdatesLost, Wri
 from steptrail.domain.newest import Newest
 from steptrail.runtime.kernel.live_updates import joined_back, writes_nothing
 
-LONGEST_JOINED = 4_096
-"""Characters of one piece. 64 such pieces for each follower are a quarter of a megabyte."""
 _MOST_WAITING = 64
+"""Pieces, of at most 4,096 characters where they were joined: a quarter of a megabyte for each follower."""
 _MOST_SETTLED = 1_000
 """Places for which it is known from when on their updates are late. What comes later than that is very late."""
 
@@ -25,13 +24,17 @@ _MOST_SETTLED = 1_000
 class LiveInbox:
     """The updates that one follower has not fetched yet. An inbox belongs to the event loop in which it was made.
 
-    An update of another process may come late: after the event that supersedes it was read. It is dropped then.
+    It begins with what is `written` of the present replies, each piece with its version, and holds all of that. An
+    update of another process may come late: after the event that supersedes it was read. It is dropped then.
     """
 
-    def __init__(self, stream: str, on_news: Callable[[], None]) -> None:
+    def __init__(
+        self, stream: str, on_news: Callable[[], None], *, written: Sequence[tuple[int, LiveUpdate]] = ()
+    ) -> None:
         self.stream, self.loop = stream, asyncio.get_running_loop()
         self.wake = on_news
-        self._waiting: deque[tuple[int, LiveUpdate]] = deque()
+        self._waiting: deque[tuple[int, LiveUpdate]] = deque(written)
+        self._most_waiting = _MOST_WAITING + len(written)
         self._lost, self._lost_at = 0, 0
         self._begun_after = 0
         self._settled = Newest[Place, int](_MOST_SETTLED)
@@ -44,12 +47,12 @@ class LiveInbox:
         ):
             return
         of_now = takewhile(lambda each: each[0] == version, reversed(self._waiting))
-        more = joined_back((each for _, each in of_now), update, at_most=LONGEST_JOINED)
+        more = joined_back((each for _, each in of_now), update)
         if more is not None:
             self._waiting[-more[0]] = (version, more[1])
         else:
             self._waiting.append((version, update))
-        if len(self._waiting) > _MOST_WAITING:
+        if len(self._waiting) > self._most_waiting:
             self._lost, self._lost_at = self._lost + 1, self._waiting.popleft()[0]
         self.wake()
 

@@ -6,7 +6,6 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from steptrail.domain.live import DeltaKind, ReplyKey, TextDelta
-from steptrail.runtime.kernel.live_inbox import LONGEST_JOINED
 from steptrail.runtime.kernel.live_updates import joined
 
 ReplyEnd: TypeAlias = Literal["whole", "broken"]
@@ -25,7 +24,7 @@ class ReplySoFar(Struct, eq=False):
 
     def add(self, piece: TextDelta) -> None:
         """Add the next piece."""
-        more = joined(self.pieces[-1] if self.pieces else None, piece, at_most=LONGEST_JOINED)
+        more = joined(self.pieces[-1] if self.pieces else None, piece)
         if isinstance(more, TextDelta):
             self.pieces[-1] = more
         else:

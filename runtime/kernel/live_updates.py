@@ -19,6 +19,8 @@ OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 Watching: TypeAlias = Callable[[], OnUpdate | None]
 """Returns the present watcher of a run; None when nobody watches. It is asked again, because watchers come and go."""
 
+LONGEST_JOINED = 4_096
+"""Characters of one piece. A longer one is not added to: each piece of a long reply would copy all that is written."""
 _MOST_LOOKED_AT = 64
 """Updates that are waiting, and looked at for one of the same place."""
 
@@ -68,10 +70,8 @@ def writes_nothing(update: LiveUpdate) -> bool:
     return False
 
 
-def joined(
-    last: LiveUpdate | UpdatesLost | None, update: LiveUpdate, *, at_most: int | None = None
-) -> TextDelta | OutputPartial | None:
-    """Join two pieces of one reply to one of at most `at_most` characters; None when they cannot be joined.
+def joined(last: LiveUpdate | UpdatesLost | None, update: LiveUpdate) -> TextDelta | OutputPartial | None:
+    """Join two pieces of one reply to one of at most `LONGEST_JOINED` characters; None when they cannot be joined.
 
     Of two partial answers of one reply the newer is left.
     """
@@ -81,20 +81,18 @@ def joined(
         return None
     if last.kind != update.kind or last.reply != update.reply:
         return None
-    if at_most is not None and len(last.text) + len(update.text) > at_most:
+    if len(last.text) + len(update.text) > LONGEST_JOINED:
         return None
     return replace(last, text=last.text + update.text)
 
 
-def joined_back(
-    earlier: Iterable[LiveUpdate], update: LiveUpdate, *, at_most: int | None = None
-) -> tuple[int, LiveUpdate] | None:
+def joined_back(earlier: Iterable[LiveUpdate], update: LiveUpdate) -> tuple[int, LiveUpdate] | None:
     """Join an update to the newest of the `earlier` ones of its place, which are given newest first.
 
     Returns how far back that one is, from 1, and what is left of the two; None when they cannot be joined.
     """
     for back, last in enumerate(islice(earlier, _MOST_LOOKED_AT), 1):
-        more = joined(last, update, at_most=at_most)
+        more = joined(last, update)
         if more is not None:
             return back, more
         if last.place == update.place:

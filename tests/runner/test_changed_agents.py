@@ -1,14 +1,21 @@
 """An execution that is gone on with by an agent that was changed meanwhile: what differs is recorded, or refused."""
 
-from typing import Annotated
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import pytest
 from pydantic import AfterValidator, TypeAdapter
 
-from steptrail import AgentBuilder, Limits, Steptrail, tool
+from steptrail import Agent, AgentBuilder, Limits, RunResult, Steptrail, tool
+from steptrail.domain.json_value import JsonValue
 from steptrail.errors import CommandRejected
-from steptrail.events import ExecutionResumed
-from steptrail.testing import ScriptedModel, call
+from steptrail.events import ExecutionResumed, StepCompleted
+from steptrail.interfaces.python.session import Session
+from steptrail.models import ModelReply, ModelRequest
+from steptrail.runtime.agent.output import OutputModeName
+from steptrail.testing import Reply, ScriptedModel, call
 
 
 @tool(approval=True)
@@ -71,3 +78,78 @@ async def test_an_agent_whose_types_have_functions_is_the_same_in_another_proces
     async with Steptrail.open("sqlite:///:memory:") as trail:
         await trail.run(builders[0].build(), "Pay.", session="s", context="ana")
         assert (await trail.session("s").resume(builders[1].build(), strict=True)).status == "waiting"
+
+
+@dataclass
+class Form:
+    """The form in which a clerk answers, and the answer: in text without a type."""
+
+    kind: TypeAdapter[Any] | None
+    value: JsonValue
+    mode: OutputModeName = "native"
+
+    def agent(self, prompt: str, pauses: Session | None = None) -> Agent[Any]:
+        """Return an agent that gives this answer, and has its session paused meanwhile."""
+        builder = AgentBuilder("clerk").with_model(Clerk([self._said] * 5, pauses)).with_system_prompt(prompt)
+        return builder.build() if self.kind is None else builder.with_output(self.kind, mode=self.mode).build()
+
+    def _said(self, request: ModelRequest) -> ModelReply | str:
+        assert request.messages[-1].role != "assistant"  # providers take that for an answer to be gone on with
+        if self.kind is not None and self.mode == "tool":
+            return call("final_result", value=self.value)
+        return json.dumps({"value": self.value} if self.kind is not None else self.value)
+
+
+class Clerk(ScriptedModel):
+    """A model that has a session paused while it writes."""
+
+    def __init__(self, script: Sequence[Reply], pauses: Session | None) -> None:
+        super().__init__(script)
+        self._pauses = pauses
+
+    async def infer(self, request: ModelRequest) -> ModelReply:
+        if self._pauses is not None:
+            await self._pauses.pause()
+        return await super().infer(request)
+
+
+async def gone_on_with(before: Form, after: Form, *, in_a_fork: bool) -> RunResult[Any]:
+    """Have one agent answer, and another go on between the answer and the decision that it is one."""
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        session = trail.session("s")
+        if not in_a_fork:
+            assert (await trail.run(before.agent("Begin.", session), "Go.", session="s")).status == "paused"
+            return await session.resume(after.agent("Go on."))
+        await trail.run(before.agent("Begin."), "Go.", session="s")
+        (ended,) = [each.version for each in await session.events() if isinstance(each.event, StepCompleted)]
+        return await (await session.fork(at=ended)).resume(after.agent("Go on."))
+
+
+NUMBER, WORDS = TypeAdapter(int), TypeAdapter(list[str])
+
+
+@pytest.mark.parametrize("in_a_fork", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Form(NUMBER, 7), Form(WORDS, ["a"])),
+        (Form(NUMBER, 7, "tool"), Form(WORDS, ["a"], "tool")),
+        (Form(NUMBER, 7), Form(WORDS, ["a"], "last")),
+        (Form(None, 7), Form(WORDS, ["a"])),
+        (Form(NUMBER, 7, "tool"), Form(None, "a")),
+    ],
+    ids=["native", "tool", "last", "from text", "to text"],
+)
+async def test_an_answer_in_another_form_than_that_of_who_goes_on_is_asked_for_anew(
+    before: Form, after: Form, in_a_fork: bool
+) -> None:
+    result = await gone_on_with(before, after, in_a_fork=in_a_fork)
+    assert (result.status, result.answered, result.state.step_count) == ("completed", True, 2)
+    assert result.output == (after.value if after.kind is not None else json.dumps(after.value))
+
+
+@pytest.mark.parametrize("in_a_fork", [False, True])
+@pytest.mark.parametrize("form", [Form(NUMBER, 7), Form(NUMBER, 7, "tool"), Form(None, 7)], ids=repr)
+async def test_an_answer_in_the_form_of_who_goes_on_is_not_asked_for_again(form: Form, in_a_fork: bool) -> None:
+    result = await gone_on_with(form, form, in_a_fork=in_a_fork)
+    assert (result.status, result.answered, result.state.step_count) == ("completed", True, 1)

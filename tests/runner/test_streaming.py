@@ -168,6 +168,14 @@ async def test_who_only_wants_the_result_need_not_look_and_a_slow_one_gets_the_t
         ]
 
 
+async def test_what_nobody_has_fetched_of_a_long_reply_is_not_copied_with_each_piece() -> None:
+    words = ["x" * 1_000 + " "] * 12
+    async with trail_of() as trail, trail.stream(agent_of(["".join(words)]).build(), "go") as stream:
+        await stream.result()
+        texts = [each.text for each in [each async for each in stream] if isinstance(each, ReplyDelta)]
+    assert texts == [*["".join(words[:4])] * 3, ""]
+
+
 async def test_leaving_early_leaves_the_session_paused_and_it_goes_on_as_a_stream_too() -> None:
     never = ScriptedModel(["It is late."], delay=60.0)
     async with trail_of() as trail:

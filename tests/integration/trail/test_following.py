@@ -158,6 +158,21 @@ async def test_given_one_who_comes_in_the_middle_of_a_reply_then_its_beginning_i
     await play(scenario, live=True)
 
 
+async def test_given_a_very_long_reply_then_whoever_comes_in_the_middle_is_shown_all_that_is_written() -> None:
+    async def scenario(trail: Steptrail) -> None:
+        lines = [f"{number:4095}\n" for number in range(100)]
+        model = Halting(*lines, "The end.")
+        running = asyncio.create_task(trail.run(model.agent(), "hi", session="a"))
+        await model.written.wait()
+        async with trail.session("a").follow() as following:
+            assert text(await until_shown(following, "".join(lines))) == "".join(lines)
+            model.go_on.set()
+            await running
+            assert not any(isinstance(each, UpdatesLost) for each in await rest(following))
+
+    await play(scenario, live=True)
+
+
 async def test_given_a_message_that_came_in_meanwhile_then_whoever_has_seen_it_still_sees_the_reply_being_written() -> (
     None
 ):
