@@ -40,7 +40,7 @@ model = ScriptedModel([call("serve"), call("serve"), "Done."])
 agent = AgentBuilder("server").with_model(model).with_tools(serve).build()
 '''
 
-OPENS_FOR_EVER = '''
+OPENS_FOR_EVER = """
 import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -50,7 +50,7 @@ async def agent():
     Path(__file__).with_name("opening").touch()
     await asyncio.Event().wait()
     yield None
-'''
+"""
 
 
 class Shop:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from msgspec.structs import replace
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, tool
 from steptrail.domain.continuation.limits import Limits
