@@ -59,7 +59,7 @@ class NotTaken(Enum):
     """The worker ends."""
 
 
-class _Refused(Struct):
+class _Resting(Struct):
     """A stream that the store did not let go on: what tells of it, and its rest, which ends by the loop's clock."""
 
     told: Seldom
@@ -80,7 +80,7 @@ class Hands:
         self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._left = Newest[str, tuple[int, int]](_MOST_LEFT)
-        self._refused = Newest[str, _Refused](_MOST_LEFT)
+        self._refused = Newest[str, _Resting](_MOST_LEFT)
         self._is_ending, self._began_at = False, environment.clock.utc()
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
 
@@ -224,7 +224,7 @@ class Hands:
 
     def _rest(self, row: RunSummary, error: Exception) -> None:
         """Leave a stream for a while that the store has refused. It comes again however often that is."""
-        refused = self._refused.keep(row.stream, self._refused.get(row.stream) or _Refused(Seldom(_log)))
+        refused = self._refused.keep(row.stream, self._refused.get(row.stream) or _Resting(Seldom(_log)))
         refused.seconds = min(2 * refused.seconds or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
         refused.rests_until = asyncio.get_running_loop().time() + refused.seconds
         refused.told.warn("session %s is left for a while: %s", row.session_id, error)
