@@ -87,10 +87,6 @@ def _work(arguments: argparse.Namespace, output: Output) -> int:
 
 
 async def _worked(arguments: argparse.Namespace, output: Output) -> int:
-    ending = asyncio.Event()
-    for sent in (signal.SIGTERM, signal.SIGINT):
-        with suppress(NotImplementedError):  # Windows ends a process without asking
-            asyncio.get_running_loop().add_signal_handler(sent, ending.set)
     files = [each for each in arguments.agents if is_flow_file(each)]
     if arguments.use and not files:
         raise Refusal("--use: every AGENT brings its own code: it is for workflows in YAML or JSON")
@@ -109,6 +105,11 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
         agents = [await stack.enter_async_context(block) for block in blocks]
         for agent in agents:
             stack.push_async_callback(close_models, agent)
+        # Until here the command ends as any other does: what an agent opens may take for ever.
+        ending = asyncio.Event()
+        for sent in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):  # Windows ends a process without asking
+                asyncio.get_running_loop().add_signal_handler(sent, ending.set)
         async with trail.work(
             *agents,
             concurrency=arguments.concurrency,

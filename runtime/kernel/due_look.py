@@ -99,11 +99,15 @@ class DueLook:
     async def _of_told(self, now: int, soon: int, hands: int) -> AsyncGenerator[RunSummary]:
         size, place = hands + _ROWS_TO_SPARE, DUE_FIRST
         while rows := await self._store.index(IndexQuery(due_by=soon, due_after=place, roots=True, limit=size)):
+            before = place
             for row in rows:
-                yield with_cause(row, now)
-            if len(rows) < size:
+                # One that a hand has spoilt says no instant: nobody can take it up, nor go on behind it.
+                if row.due_at is not None:
+                    place = row.due_at, row.stream
+                    yield with_cause(row, now)
+            if len(rows) < size or (size == _MOST_ROWS and place == before):
                 return
-            place, size = (rows[-1].due_at or 0, rows[-1].stream), min(2 * size, _MOST_ROWS)
+            size = min(2 * size, _MOST_ROWS)
 
     async def _of_untold(self, now: int) -> AsyncGenerator[RunSummary]:
         leased = await self._store.leased()

@@ -11,6 +11,8 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
     ConcurrencyConflict,
@@ -38,6 +40,8 @@ OnLeft = Callable[[RunSummary, Exception | None], None]
 
 _MOST_LEFT = 10_000
 """How many streams are remembered as left; the oldest are tried again then."""
+_FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 1.0, 10.0
+"""How long a stream has a rest that the store has refused: each time twice as long. Others have the hand meanwhile."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -48,11 +52,19 @@ class NotTaken(Enum):
     FULL = auto()
     """All hands are full, or those for its agent or its tenant."""
     LEFT = auto()
-    """Nothing here can carry it on, or that was tried and the run has not moved since."""
+    """Nothing here can carry it on, or that was tried and the run has not moved since, or it has a rest."""
     HELD = auto()
     """It is being carried on here already."""
     ENDING = auto()
     """The worker ends."""
+
+
+class _Resting(Struct):
+    """A stream that the store did not let go on: what tells of it, and its rest, which ends by the loop's clock."""
+
+    told: Seldom
+    seconds: float = 0.0
+    rests_until: float = 0.0
 
 
 class Hands:
@@ -68,7 +80,7 @@ class Hands:
         self._env, self._carry, self._room, self._grace, self._on_left = environment, carry, room, grace, on_left
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._left = Newest[str, tuple[int, int]](_MOST_LEFT)
-        self._refused = Newest[str, Seldom](_MOST_LEFT)
+        self._refused = Newest[str, _Resting](_MOST_LEFT)
         self._is_ending, self._began_at = False, environment.clock.utc()
         self.on_ended: Callable[[str, tuple[Place, ...]], None] = lambda stream, places: None
 
@@ -108,9 +120,10 @@ class Hands:
         """Tell whether a stream was left as it was, whether or not it has moved since."""
         return stream in self._left
 
-    def was_refused(self, stream: str) -> bool:
-        """Tell whether the last attempt to carry a stream on ended because the store did not do what it was asked."""
-        return stream in self._refused
+    def rest_of(self, stream: str) -> float:
+        """Return for how many seconds a stream is not taken, because the store refused the last attempt; else 0."""
+        refused = self._refused.get(stream)
+        return 0.0 if refused is None else max(0.0, refused.rests_until - asyncio.get_running_loop().time())
 
     def task_of(self, stream: str) -> "asyncio.Task[None] | None":
         """Return the task that carries a stream on; None when there is none."""
@@ -119,7 +132,7 @@ class Hands:
     async def take(self, row: RunSummary) -> "asyncio.Task[None] | NotTaken":
         """Begin to carry a run on, and return the task of that; or why it was not begun with."""
         before = self._left.get(row.stream)
-        if await self._is_left(row):
+        if self.rest_of(row.stream) or await self._is_left(row):
             return NotTaken.LEFT
         work = self._carry(row)
         if work is None:
@@ -198,7 +211,7 @@ class Hands:
         except SessionErased as error:
             _log.debug("session %s is not there to be carried on: %s", row.session_id, error)
         except (StoreUnavailable, ConcurrencyConflict, AppendOutcomeUnknown) as error:
-            self._told_of(row.stream).warn("session %s is left for a while: %s", row.session_id, error)
+            self._rest(row, error)
             return
         except SteptrailError as error:
             self._leave(row, version, error)
@@ -209,9 +222,12 @@ class Hands:
             log_raised(_log, error, said, row.session_id, level=logging.ERROR)
         self._refused.pop(row.stream, None)
 
-    def _told_of(self, stream: str) -> Seldom:
-        """Return what tells of a stream that the store refused: it is tried again at once, however often that is."""
-        return self._refused.keep(stream, self._refused.get(stream) or Seldom(_log))
+    def _rest(self, row: RunSummary, error: Exception) -> None:
+        """Leave a stream for a while that the store has refused. It comes again however often that is."""
+        refused = self._refused.keep(row.stream, self._refused.get(row.stream) or _Resting(Seldom(_log)))
+        refused.seconds = min(2 * refused.seconds or _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS)
+        refused.rests_until = asyncio.get_running_loop().time() + refused.seconds
+        refused.told.warn("session %s is left for a while: %s", row.session_id, error)
 
     def _leave(self, row: RunSummary, version: int, error: Exception | None = None) -> None:
         self._left.keep(row.stream, (row.version, version))

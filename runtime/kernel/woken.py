@@ -38,7 +38,7 @@ _SWEEP, _TURN = "fleet:sweep", 3
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
 _TRY_AGAIN_SECONDS = 1.0
-"""After how many seconds a wake comes again that the store refused to look at or to carry on."""
+"""After how many seconds a wake comes again that the store refused to look at."""
 _FAREWELLS, _FAREWELL_SECONDS = 3, 3.0
 """How often, and for how long each time, an engine may go on with what it has begun when a worker ends."""
 _MOST_RESTS, _PAGE = 10_000, 500
@@ -139,6 +139,9 @@ class Woken:
                 if row.due_at is not None and now < row.due_at <= now + HORIZON_SECONDS * 1e6:
                     await self._put_back(wake_of(row, at=row.due_at, now=now))
                 return had_effect
+            if rest := hands.rest_of(row.stream):
+                await self._put_back(replace(wake_of(row), seconds=rest))
+                return had_effect
             taken = NotTaken.ENDING if self._ending.is_set() else await hands.take(row)
             if taken is NotTaken.ENDING:
                 await self._put_back(wake_of(row))
@@ -149,9 +152,8 @@ class Woken:
                 await self._rest(hands, row, is_full=taken is NotTaken.FULL)
                 return had_effect
             await asyncio.wait({taken})
-            if hands.was_refused(row.stream):
-                await self._put_back(replace(wake_of(row), seconds=_TRY_AGAIN_SECONDS))
-                return had_effect
+            if hands.rest_of(row.stream):
+                continue
             had_effect = True
             if hands.has_left(row.stream):
                 await self._rest(hands, row, is_full=False)

@@ -40,6 +40,18 @@ model = ScriptedModel([call("serve"), call("serve"), "Done."])
 agent = AgentBuilder("server").with_model(model).with_tools(serve).build()
 '''
 
+OPENS_FOR_EVER = """
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+@asynccontextmanager
+async def agent():
+    Path(__file__).with_name("opening").touch()
+    await asyncio.Event().wait()
+    yield None
+"""
+
 
 class Shop:
     """A store, the agent in a file, and the workers on it."""
@@ -139,6 +151,18 @@ def test_a_worker_that_is_told_to_end_in_the_middle_of_a_tool_lets_it_end_and_an
         second.send_signal(signal.SIGTERM)
         assert second.wait(60) == 0
         assert shop.log.read_text(encoding="utf-8").count("draining") == 2
+
+
+@pytest.mark.parametrize(("how", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_worker_ends_when_it_is_told_to_while_what_its_agent_opens_does_not_answer(
+    tmp_path: Path, how: signal.Signals, code: int
+) -> None:
+    with Shop(f"sqlite:///{tmp_path / 'runs.db'}", "", tmp_path) as shop:
+        (tmp_path / "app.py").write_text(OPENS_FOR_EVER, encoding="utf-8")
+        worker = shop.work()
+        until(lambda: (tmp_path / "opening").exists(), worker)
+        worker.send_signal(how)
+        assert worker.wait(60) == code
 
 
 @pytest.mark.acceptance("9.2-2")

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import re
+import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,7 +27,7 @@ from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.ports import EventStore, Lease
 from tests.harness.waiting_rows import WaitingRows
 from tests.runner.kit import agent_of
-from tests.trail.workers import Desk, ended, until
+from tests.trail.workers import PATIENCE, Desk, ended, until
 from tests.views.test_plans import accesses
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
@@ -182,6 +183,17 @@ async def test_a_look_yields_the_first_that_are_due_and_reads_few_more(store_url
     async with aclosing(looks.rows(NOW, NOW, 3)) as rows:
         assert [(await anext(rows)).session_id for _ in range(3)] == ["sleeps-1", "sleeps-2", "sleeps-3"]
     assert store.rows <= 3 + 8
+    await store.close()
+
+
+async def test_a_look_passes_rows_by_that_a_hand_has_spoilt(tmp_path: Path) -> None:
+    store = await counting(f"sqlite:///{tmp_path / 'runs.db'}", 120, later=0)
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as spoiling, spoiling:
+        spoiling.execute("UPDATE streams SET status = 'unheard of' WHERE id IN ('agent:sleeps-5', 'agent:sleeps-11')")
+    looks = DueLook(cast("EventStore", store), lambda: 0.0, least=1.0)
+    async with asyncio.timeout(PATIENCE), aclosing(looks.rows(NOW, NOW, 3)) as rows:
+        seen = [row.session_id async for row in rows]  # the 11th is the last of the first page
+    assert seen == [f"sleeps-{number}" for number in range(1, 41) if number not in {5, 11}]
     await store.close()
 
 

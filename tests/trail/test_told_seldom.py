@@ -7,6 +7,7 @@ import pytest
 
 from steptrail import Steptrail
 from steptrail.errors import SessionBusy, SteptrailError, StoreFull
+from steptrail.runtime.kernel import hands
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.hands import Hands, NotTaken
 from steptrail.runtime.kernel.room import Room
@@ -14,8 +15,9 @@ from tests.runner.kit import agent_of
 
 
 async def test_runs_that_the_store_refuses_are_told_of_more_and_more_seldom(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(hands, "_LONGEST_REST_SECONDS", 0.0)
     agent = agent_of(["One."]).build()
     refusal: list[SteptrailError] = [StoreFull("no space left")]
 
@@ -26,11 +28,11 @@ async def test_runs_that_the_store_refuses_are_told_of_more_and_more_seldom(
         for session in ("s", "t"):
             await trail.start(agent, "go", session=session)
         rows = await trail.due()
-        hands = Hands(Environment(store=trail.store), lambda _: begin, room=Room(2), grace=1.0)
+        ours = Hands(Environment(store=trail.store), lambda _: begin, room=Room(2), grace=1.0)
 
         async def try_all(times: int) -> None:
             for row in list(rows) * times:
-                task = await hands.take(row)
+                task = await ours.take(row)
                 assert not isinstance(task, NotTaken)
                 await task
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from msgspec.structs import replace
 
 from steptrail import Agent, AgentBuilder, ErrorPolicy, Steptrail, tool
 from steptrail.domain.continuation.limits import Limits
@@ -16,7 +15,7 @@ from steptrail.domain.policy.backoff import Backoff
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.errors import ConfigurationError, MissingExtra, StoreFull, StoreUnavailable
 from steptrail.infrastructure.fleet import packages
-from steptrail.runtime.kernel import woken
+from steptrail.runtime.kernel import hands, woken
 from steptrail.runtime.kernel.engine import EngineStatus, Handler, Wake, WorkerReport
 from steptrail.testing import ManualClock, ScriptedModel, call
 from steptrail.tools import SubagentTool
@@ -222,6 +221,7 @@ async def test_a_session_that_the_store_refuses_comes_again_after_a_rest(
         refused.append(stream)
         raise StoreFull("no space left")
 
+    monkeypatch.setattr(hands, "_FIRST_REST_SECONDS", 0.1)
     async with Steptrail.open(url, engine=engine) as trail, trail.work(agent):
         await trail.start(agent, "go", session="s")
         wake = await engine.come("agent:s")
@@ -229,8 +229,9 @@ async def test_a_session_that_the_store_refuses_comes_again_after_a_rest(
             patched.setattr(trail.store, "append", full)
             await engine.work(wake)
             assert refused == ["agent:s"]
-        again = replace(wake, seconds=1.0)
-        assert again in engine.wakes
+        again = engine.wakes[-1]
+        assert (again.stream, 0 < again.seconds <= 0.1) == ("agent:s", True)
+        await asyncio.sleep(again.seconds)  # as an engine does
         await engine.work(again)
         assert (await trail.session("s").state()).status is ExecutionStatus.COMPLETED
 

@@ -27,6 +27,7 @@ from steptrail.errors import (
     ConfigurationError,
     RecordTooNew,
     StoredContextInvalid,
+    StoreFull,
     StoreUnavailable,
 )
 from steptrail.infrastructure.store import open_store
@@ -383,6 +384,34 @@ async def test_a_session_that_cannot_go_on_keeps_no_hand_and_is_not_tried_again_
             await trail.session("bad").send(desk.agent(), "and?")
             await lease.release()
             await until(lambda: tried["bad"] >= 2)
+    if engine is not None:
+        await engine.close()
+    await store.close()
+
+
+async def test_a_session_that_the_store_refuses_has_a_rest_and_takes_no_hand_from_those_behind_it(
+    place: Place, desk: Desk, pass_by: Callable[[], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hands, "_FIRST_REST_SECONDS", 10 * PATIENCE)
+    monkeypatch.setattr(hands, "_LONGEST_REST_SECONDS", 10 * PATIENCE)
+    await left_by_a_crash(place.url, desk.agent(), "refused", "behind")
+    tried: Counter[str] = Counter()
+
+    def carry(row: RunSummary) -> Work:
+        async def goes_on() -> None:
+            tried[row.session_id] += 1
+            if row.session_id == "refused":
+                raise StoreFull("no space left for so much")
+
+        return goes_on
+
+    store, engine = open_store(place.url), place.engine()
+    env = Environment(store=store)
+    ours = Hands(env, carry, room=Room(1), grace=1.0)
+    async with Worker(ours, Looking(env) if engine is None else Woken(env, engine, ["agent:calc"])):
+        await until(lambda: tried.keys() == {"refused", "behind"})
+        await pass_by()
+        assert tried == {"refused": 1, "behind": 1}
     if engine is not None:
         await engine.close()
     await store.close()

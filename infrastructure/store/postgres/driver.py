@@ -127,7 +127,12 @@ def together(connection: Connection) -> Generator[None]:
     """Make one transaction of the statements inside, which an exception undoes. For work that `attempt` runs."""
     try:
         with connection.transaction():
-            yield
+            try:
+                yield
+            except _late_answer():
+                # A server that is silent cannot undo it either, and the driver would warn of that.
+                connection.close()
+                raise
     except BaseException:
         # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included.
         connection.prepared.clear()

@@ -19,6 +19,14 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.postgres.driver import (
+    Connection,
+    ServerFailure,
+    attempt,
+    connect,
+    parse_address,
+    together,
+)
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.store.proxy import Proxy, proxy_to
@@ -228,6 +236,22 @@ async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_a
         assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
 
     await use(through(proxy, database, "?answer_timeout=0.1&connect_timeout=2"), scenario, busy_timeout=0.1)
+
+
+def test_given_a_server_that_falls_silent_in_a_transaction_then_the_driver_warns_of_nothing(
+    proxy: Proxy, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(connection: Connection) -> None:
+        with together(connection):
+            connection.execute("SELECT 1")
+            proxy.hold()
+            connection.execute("SELECT 2")
+
+    connection = connect(parse_address(through(proxy, database)), patience=0.0)
+    with pytest.raises(ServerFailure, match="did not answer in time"):
+        attempt(connection, work)
+    assert connection.closed
+    assert caplog.text == ""
 
 
 async def test_given_a_lock_that_another_process_holds_too_long_then_nothing_is_written(
