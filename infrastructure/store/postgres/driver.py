@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ears: selectors.BaseSelector
         prepared: set[bytes]
         types: dict[str, int]
+        settled: int
         owes_answer: bool
 else:
     Connection = Any
@@ -93,7 +94,7 @@ def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
     connection.patience = patience + _SECONDS_OF_GRACE
-    connection.prepared, connection.types = set(), {}
+    connection.prepared, connection.types, connection.settled = set(), {}, 0
     connection.owes_answer = False
     connection.ears = _Ears()
     connection.ears.register(connection.fileno(), selectors.EVENT_READ)

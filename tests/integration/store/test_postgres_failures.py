@@ -213,6 +213,28 @@ async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_ev
     await use(server.url(database), scenario)
 
 
+async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_nobody_reads_past_what_is_in_flight(
+    server: PostgresServer, database: str
+) -> None:
+    """A reader had seen more than there is now."""
+    fly = ("SELECT steptrail.take_off()", "SELECT steptrail.draw(1)")
+    reader, writer = open_store(server.url(database)), open_store(server.url(database))
+    await writer.append("agent:a", EMPTY_STREAM, commit_of("c1", *[Noted()] * 20))
+    assert len([entry async for entry in reader.log()]) == 20
+    server.restart()
+    server.execute(
+        "TRUNCATE steptrail.events, steptrail.commits, steptrail.streams RESTART IDENTITY",
+        "SELECT setval('steptrail.positions', 1, false)",
+        database=database,
+    )
+    with server.session(database, *fly):
+        assert (await writer.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))).version == 1
+        assert [entry async for entry in reader.log()] == []
+    assert [position async for position, _, _ in reader.log()] == [2]
+    await reader.close()
+    await writer.close()
+
+
 async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
     proxy: Proxy, database: str
 ) -> None:
