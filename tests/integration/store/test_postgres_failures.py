@@ -11,6 +11,7 @@ import pytest
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
+    StoreAway,
     StoreFull,
     StoreLocked,
     StoreReadOnly,
@@ -19,6 +20,7 @@ from steptrail.domain.errors import (
 from steptrail.domain.kernel.record import EMPTY_STREAM, StreamHead
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
+from steptrail.infrastructure.store.postgres.driver import Connection
 from steptrail.testing.store_contract import Noted, commit_of
 from tests.harness.postgres_server import PostgresServer
 from tests.integration.store.proxy import Proxy, proxy_to
@@ -233,6 +235,24 @@ async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_no
     assert [position async for position, _, _ in reader.log()] == [2]
     await reader.close()
     await writer.close()
+
+
+async def test_given_a_pooler_that_is_cut_off_while_a_store_is_opened_then_it_is_away(
+    proxy: Proxy, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pooler tells a connection another number than that of its session."""
+    asked = list[Connection]()
+
+    def session(connection: Connection) -> int:
+        asked.append(connection)
+        if len(asked) > 1:
+            proxy.cut()
+            connection.execute("SELECT 1")
+        return 0
+
+    monkeypatch.setattr("steptrail.infrastructure.store.postgres.pooler._session", session)
+    with pytest.raises(StoreAway, match="was lost, try again"):
+        open_store(through(proxy, database))
 
 
 async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(
