@@ -130,9 +130,20 @@ def together(connection: Connection) -> Generator[None]:
         with connection.transaction():
             yield
     except BaseException:
-        # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included.
+        # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included, but
+        # only where it has prepared something itself. So it is dropped here, where it may be there still.
         connection.prepared.clear()
+        _forget_prepared(connection)
         raise
+
+
+def _forget_prepared(connection: Connection) -> None:
+    import psycopg
+
+    try:
+        connection.execute("DEALLOCATE ALL")
+    except psycopg.Error:
+        connection.close()
 
 
 def answer_on(connection: Connection) -> "PGresult":
