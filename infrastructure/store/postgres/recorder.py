@@ -105,6 +105,11 @@ DIALECT = Dialect(
     "(SELECT * FROM steptrail.streams WHERE number = one.number OFFSET 0) s",
     last_of_them="one.number DESC",
 )
+_IS_BEHIND: LiteralString = (
+    "SELECT CASE WHEN is_called THEN last_value ELSE 0 END < coalesce((SELECT max(position) FROM steptrail.events), 0) "
+    "FROM steptrail.positions"
+)
+_SET_POSITIONS = "SELECT setval('steptrail.positions', (SELECT max(position) FROM steptrail.events))"
 _LARGEST = 2**63 - 1
 """No version and no position is larger."""
 
@@ -180,6 +185,11 @@ class PostgresRecorder:
                 self._connections.write(self._announce)
 
     def _number_types(self, connection: Connection, names: set[str]) -> None:
+        if not connection.types and fetch_all(connection, _IS_BEHIND) != [(False,)]:
+            raise StoreUnavailable(
+                f"the sequence steptrail.positions of the store {self._name} stands before the end of its log, as in a "
+                f"copy that was made by logical replication: nothing was written; set it first, by {_SET_POSITIONS}"
+            )
         # Known for as long as the connection lasts: a server that crashed or was replaced may have lost a number.
         if new := sorted(names.difference(connection.types)):
             # A transaction of its own, so that the numbers stay and nobody waits for the append that needs one first.

@@ -237,6 +237,28 @@ async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_no
     await writer.close()
 
 
+async def test_given_a_copy_without_its_sequences_then_nothing_is_written_until_they_are_set(
+    server: PostgresServer, database: str
+) -> None:
+    """As logical replication makes one. An erased session has left room in the log, where others have read already."""
+
+    async def scenario(store: RecorderEventStore) -> None:
+        await store.append("agent:gone", EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        await store.erase({"agent:gone": 2}, at=1, by="ana", reason="asked")
+        server.execute("SELECT setval('steptrail.positions', 1, false)", database=database)
+        server.restart()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="stands before the end of its log") as refused:
+                await store.append("agent:a", head, commit_of("c2", Noted()))
+        server.execute(str(refused.value).rpartition("by ")[2], database=database)
+        assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
+        assert [position async for position, _, _ in store.log()] == [3, 4, 5]
+        assert await store.verify("agent:a") is None
+
+    await use(server.url(database), scenario)
+
+
 async def test_given_a_pooler_that_is_cut_off_while_a_store_is_opened_then_it_is_away(
     proxy: Proxy, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
