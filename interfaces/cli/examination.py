@@ -5,7 +5,15 @@ A fault in one stream proves no fault in the others.
 
 from collections.abc import Sequence
 
-from steptrail.domain.errors import CorruptRecord, MissingRecord, RecordTooNew, SessionErased, StoreError
+from steptrail.domain.errors import (
+    CorruptRecord,
+    MissingRecord,
+    RecordTooNew,
+    SessionErased,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+)
 from steptrail.domain.kernel.by_prefix import prefix_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.kernel.index_query import IndexQuery
@@ -24,7 +32,7 @@ _PAGE, _PAGE_OF_DAMAGE = 1_000, 20
 
 
 async def examine(store: ExaminedStore) -> Examination:
-    """Look at every stream, and at what lies beside them. Raises `StoreError` only when the store cannot be listed."""
+    """Look at every stream, and at what lies beside them. Raises `StoreUnavailable` where nobody can look."""
     seen = Examination()
     streams = await store.all_streams()
     open_streams: set[str] = set()
@@ -46,6 +54,8 @@ async def examine(store: ExaminedStore) -> Examination:
         except SessionErased:  # since it was looked at
             continue
         except StoreError as error:
+            if isinstance(error, StoreUnavailable) and not isinstance(error, StoreDamaged):
+                raise  # a right that is missing, or a server that is away: nothing was seen of the session
             seen.add("records", stream, str(error))
     await _examine_leases(store, set(streams), open_streams, seen)
     await _examine_orphans(store, set(streams), seen)

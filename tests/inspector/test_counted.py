@@ -14,6 +14,7 @@ from steptrail.interfaces.http.inspector.charts import DaySeries, chart, days_be
 from steptrail.interfaces.http.inspector.words import usd
 from steptrail.testing import ScriptedModel, call
 from steptrail.workflow import Workflow
+from tests.harness.postgres_server import PostgresServer
 from tests.inspector.conftest import Opened, everything
 from tests.inspector.inspected import desk
 from tests.inspector.test_pages import words
@@ -176,6 +177,21 @@ async def test_counts_that_cannot_be_read_leave_all_other_pages(trail: Steptrail
             answer = await client.get(page)
             assert answer.status_code == 200, page
             assert "The counts" not in words(answer.text)
+
+
+async def test_counts_of_a_store_that_is_away_are_not_to_be_made_anew() -> None:
+    with PostgresServer() as server:
+        async with Steptrail.open(server.url(server.create_database())) as trail:
+            await trail.views.wait()
+            server.stop()
+            async with browsing(trail) as client:
+                for page in ("/stats", "/failures", "/runs?since=1h"):
+                    answer = await client.get(page)
+                    assert answer.status_code == 503, page
+                    assert "cannot be reached" in words(answer.text)
+                    assert "rebuild" not in answer.text
+                server.start()
+                assert (await client.get("/stats")).status_code == 200
 
 
 async def test_the_health_says_how_the_counts_stand(trail: Steptrail) -> None:

@@ -8,6 +8,7 @@ the driver's: passwords may also come from `PGPASSWORD` or `~/.pgpass`, encrypti
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import quote
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.infrastructure.store.postgres.driver import parse_address
@@ -81,6 +82,15 @@ def _connections(text: str) -> int:
 
 def _name(parameters: Mapping[str, str]) -> str:
     user = f"{parameters['user']}@" if "user" in parameters else ""
-    hosts = parameters.get("host", parameters.get("hostaddr", ""))
-    port = f":{parameters['port']}" if "port" in parameters else ""
-    return f"postgresql://{user}{hosts}{port}/{parameters.get('dbname', '')}"
+    hosts = parameters.get("host", parameters.get("hostaddr", "")).split(",")
+    ports = parameters.get("port", "").split(",")
+    if len(ports) != len(hosts):
+        # The driver takes one port for all of them, and refuses any other number.
+        ports = ports[:1] * len(hosts)
+    places = ",".join(f"{_host(host)}:{port}" if port else _host(host) for host, port in zip(hosts, ports, strict=True))
+    return f"postgresql://{user}{places}/{parameters.get('dbname', '')}"
+
+
+def _host(host: str) -> str:
+    """Return a host as it is written in an address: one of IPv6 in brackets, and the folder of a socket coded."""
+    return f"[{host}]" if ":" in host else quote(host, safe="")

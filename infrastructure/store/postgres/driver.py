@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ears: selectors.BaseSelector
         prepared: set[bytes]
         types: dict[str, int]
+        settled: int
         owes_answer: bool
 else:
     Connection = Any
@@ -93,7 +94,7 @@ def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
     connection.patience = patience + _SECONDS_OF_GRACE
-    connection.prepared, connection.types = set(), {}
+    connection.prepared, connection.types, connection.settled = set(), {}, 0
     connection.owes_answer = False
     connection.ears = _Ears()
     connection.ears.register(connection.fileno(), selectors.EVENT_READ)
@@ -134,9 +135,20 @@ def together(connection: Connection) -> Generator[None]:
                 connection.close()
                 raise
     except BaseException:
-        # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included.
+        # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included, but
+        # only where it has prepared something itself. So it is dropped here, where it may be there still.
         connection.prepared.clear()
+        _forget_prepared(connection)
         raise
+
+
+def _forget_prepared(connection: Connection) -> None:
+    import psycopg
+
+    try:
+        connection.execute("DEALLOCATE ALL")
+    except psycopg.Error:
+        connection.close()
 
 
 def answer_on(connection: Connection) -> "PGresult":

@@ -59,7 +59,7 @@ def erase_streams(
     with together(connection):
         connection.execute(TAKE_OFF)
         # Their places in the order in which an append takes them: first that of the commit, then the row of the stream.
-        ends = [_end(connection, each, streams[each], type_number, at, by) for each in ids]
+        ends = [_ended(connection, each, streams[each], type_number, at, by) for each in ids]
         connection.execute(_LOCK, (ids,))
         erased = [_erase(connection, end, at, by, reason) for end in ends]
         if connection.execute(_SHARED, (ids, ids, ids)).fetchone() is not None:
@@ -67,7 +67,7 @@ def erase_streams(
     return erased
 
 
-class _End(NamedTuple):
+class _WhatIsLeft(NamedTuple):
     """The event that is left of a stream, and what was there before it."""
 
     stream: str
@@ -78,7 +78,7 @@ class _End(NamedTuple):
     digest: bytes
 
 
-def _end(connection: Connection, stream: str, version: int, type_number: int, at: int, by: str) -> _End:
+def _ended(connection: Connection, stream: str, version: int, type_number: int, at: int, by: str) -> _WhatIsLeft:
     number, newest, events, digest = connection.execute(_FOUND, (stream,)).fetchone() or (None, None, 0, None)
     if number is None or newest != version:
         raise ConcurrencyConflict(stream, version, newest or 0)
@@ -98,10 +98,10 @@ def _end(connection: Connection, stream: str, version: int, type_number: int, at
         "INSERT INTO steptrail.events VALUES (%s, %s, %s, %s, %s, %s, NULL)",
         (position, number, version + 1, at, type_number, state),
     )
-    return _End(stream, number, version + 1, position, events, last)
+    return _WhatIsLeft(stream, number, version + 1, position, events, last)
 
 
-def _erase(connection: Connection, end: _End, at: int, by: str, reason: str) -> Erasure:
+def _erase(connection: Connection, end: _WhatIsLeft, at: int, by: str, reason: str) -> Erasure:
     stream, number, version, position, events, last = end
     for deletion in _DELETIONS:
         connection.execute(deletion, (number, version))

@@ -21,7 +21,7 @@ def check_sessions(connections: PostgresConnections) -> None:
         return
     ours, other = connections.open(), connections.open()
     try:
-        is_shared = attempt(ours, lambda one: attempt(other, lambda two: _is_shared(one, two)))
+        is_shared = _is_shared(ours, other)
     finally:
         ours.close()
         other.close()
@@ -35,12 +35,11 @@ def check_sessions(connections: PostgresConnections) -> None:
 def _is_shared(ours: Connection, other: Connection) -> bool:
     """Tell whether what is set on one connection is met on another one, or `ours` is moved to another session."""
     mark = uuid4().hex
-    begun = _session(ours)
+    begun = attempt(ours, _session)
     for _ in range(_LOOKS):
-        ours.execute("SELECT set_config('steptrail.mark', %s, false)", (mark,))
-        if other.execute("SELECT current_setting('steptrail.mark', true)").fetchone() == (mark,):
-            return True
-        if _session(ours) != begun:
+        attempt(ours, lambda one: one.execute("SELECT set_config('steptrail.mark', %s, false)", (mark,)))
+        met = attempt(other, lambda two: two.execute("SELECT current_setting('steptrail.mark', true)").fetchone())
+        if met == (mark,) or attempt(ours, _session) != begun:
             return True
     return False
 

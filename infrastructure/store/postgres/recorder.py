@@ -90,6 +90,10 @@ _OF_ONE: LiteralString = (
     f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
     f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
 )
+_GROWN: LiteralString = (
+    "SELECT s.id, max(e.version) FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream "
+    "WHERE e.position > %s::bigint AND e.position <= %s::bigint GROUP BY s.id"
+)
 DIALECT = Dialect(
     "steptrail.",
     "%s",
@@ -101,6 +105,11 @@ DIALECT = Dialect(
     "(SELECT * FROM steptrail.streams WHERE number = one.number OFFSET 0) s",
     last_of_them="one.number DESC",
 )
+_IS_BEHIND: LiteralString = (
+    "SELECT CASE WHEN is_called THEN last_value ELSE 0 END < coalesce((SELECT max(position) FROM steptrail.events), 0) "
+    "FROM steptrail.positions"
+)
+_SET_POSITIONS = "SELECT setval('steptrail.positions', (SELECT max(position) FROM steptrail.events))"
 _LARGEST = 2**63 - 1
 """No version and no position is larger."""
 
@@ -123,7 +132,6 @@ class PostgresRecorder:
     def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._name = connections.address.name
-        self._settled = 0
         self._announced, self._is_to_announce = _NEVER, False
         self.auxiliary = PostgresAuxiliaryTables(connections)
         self.watch = LogWatch(self.select_last_position, poll=_POLL_SECONDS, begin=lambda: self._listener.start())
@@ -177,6 +185,11 @@ class PostgresRecorder:
                 self._connections.write(self._announce)
 
     def _number_types(self, connection: Connection, names: set[str]) -> None:
+        if not connection.types and fetch_all(connection, _IS_BEHIND) != [(False,)]:
+            raise StoreUnavailable(
+                f"the sequence steptrail.positions of the store {self._name} stands before the end of its log, as in a "
+                f"copy that was made by logical replication: nothing was written; set it first, by {_SET_POSITIONS}"
+            )
         # Known for as long as the connection lasts: a server that crashed or was replaced may have lost a number.
         if new := sorted(names.difference(connection.types)):
             # A transaction of its own, so that the numbers stay and nobody waits for the append that needs one first.
@@ -259,16 +272,25 @@ class PostgresRecorder:
 
         With `heads` False those of all streams come without the heads of their commits.
         """
+        wanted = list(topics) or None
         if stream is not None:
             # Its commits wait for each other, so it is complete as it is seen, whatever of others is in flight.
-            return self._select_log(after, _LARGEST, limit, topics, stream, heads)
-        settled = self._settled
-        rows = self._select_log(after, settled, limit, topics, None, heads) if after < settled else []
-        # A page that ends at the place that we know ends the log only if that place is the end.
-        if len(rows) < limit and self.select_last_position() > settled:
-            after = rows[-1][0] if rows else after
-            rows += self._select_log(after, self._settled, limit - len(rows), topics, None, heads)
-        return rows
+            parameters = (after, _LARGEST, wanted, wanted, stream, after, stream, limit)
+            return self._fetch(_LOG + _OF_ONE, parameters)
+        page = f"{_LOG if heads else _LOG_WITHOUT_HEADS}ORDER BY e.position LIMIT %s::bigint"
+
+        def read(connection: Connection) -> list[LogRow]:
+            def upto(end: int, after: int, limit: int) -> list[LogRow]:
+                return fetch_all(connection, page, (after, end, wanted, wanted, limit))
+
+            known = connection.settled
+            rows: list[LogRow] = upto(known, after, limit) if after < known else []
+            # A page that ends at the place that we know ends the log only if that place is the end.
+            if len(rows) < limit and (end := self._settled(connection)) > known:
+                rows += upto(end, rows[-1][0] if rows else after, limit - len(rows))
+            return rows
+
+        return self._connections.read(read)
 
     def select_index(self, asked: IndexQuery) -> list[IndexRow]:
         """Return the rows of the index that a query asks for."""
@@ -350,26 +372,28 @@ class PostgresRecorder:
 
         What a statement reads up to there must begin after this. Raises `StoreUnavailable` on a standby.
         """
-        found: int | None = self._fetch(SETTLED)[0][0]
+        return self._connections.read(self._settled)
+
+    def _settled(self, connection: Connection) -> int:
+        found: int | None = fetch_all(connection, SETTLED)[0][0]
         if found is None:
             raise StoreUnavailable(
                 f"the store {self._name} is a standby, which cannot tell what its primary still writes: follow that"
             )
-        # What is complete stays complete, so an older answer of another thread changes nothing.
-        self._settled = max(self._settled, found)
+        # Known for as long as the connection lasts, as the numbers of types are.
+        connection.settled = found
         return found
 
     def select_grown(self, after: int) -> tuple[int, Mapping[str, int]]:
         """Return up to where the log is complete, and the newest version of each stream with events after `after`."""
-        settled = self.select_last_position()
-        if settled <= after:
-            return after, {}
-        rows = self._fetch(
-            "SELECT s.id, max(e.version) FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream "
-            "WHERE e.position > %s::bigint AND e.position <= %s::bigint GROUP BY s.id",
-            (after, settled),
-        )
-        return settled, dict(rows)
+
+        def read(connection: Connection) -> tuple[int, Mapping[str, int]]:
+            settled = self._settled(connection)
+            if settled <= after:
+                return after, {}
+            return settled, dict(fetch_all(connection, _GROWN, (after, settled)))
+
+        return self._connections.read(read)
 
     def select_chain(self, stream: str, after: int, limit: int | None) -> list[ChainRow]:
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
@@ -385,16 +409,6 @@ class PostgresRecorder:
         self.watch.close()
         self._listener.close()
         self._connections.close()
-
-    def _select_log(
-        self, after: int, upto: int, limit: int, topics: Sequence[str], stream: str | None, heads: bool
-    ) -> list[LogRow]:
-        bounds = (after, upto, *[list(topics) or None] * 2)
-        if stream is None and not heads:
-            return self._fetch(_LOG_WITHOUT_HEADS + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
-        if stream is None:
-            return self._fetch(_LOG + "ORDER BY e.position LIMIT %s::bigint", (*bounds, limit))
-        return self._fetch(_LOG + _OF_ONE, (*bounds, stream, after, stream, limit))
 
     def _refused(self) -> StoreReadOnly:
         return StoreReadOnly(f"the store {self._name} was opened for reading only")

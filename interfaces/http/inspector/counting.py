@@ -56,7 +56,8 @@ class Counting:
     ) -> CountedAnswer[T]:
         """Return the answer to a question, of the runs that a caller may see. A wrong question raises.
 
-        What is not counted yet is waited for, `patience` seconds at most.
+        What is not counted yet is waited for, `patience` seconds at most. Raises `StoreError` when the store itself
+        does not answer, of which the read models know nothing.
         """
         views = self._trail.views
         try:
@@ -67,6 +68,7 @@ class Counting:
             ours = [each for each in await views.status() if each.name == RunsView.name]
             stopped = next((each for each in ours if each.error is not None and each.lag), None)
         except (StoreError, ProjectionStopped) as error:
+            await self._trail.store.last_position()
             return CountedAnswer(None, trouble=str(error))
         if stopped is not None:
             trouble = f"counting has stopped at position {stopped.error_position}, at an event that it fails at"

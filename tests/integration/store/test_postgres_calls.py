@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from steptrail import Steptrail
-from steptrail.domain.errors import AppendOutcomeUnknown, StoreAway
+from steptrail.domain.errors import AppendOutcomeUnknown, ConcurrencyConflict, StoreAway
 from steptrail.domain.kernel.record import EMPTY_STREAM, Commit
 from steptrail.infrastructure.store import open_store
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
@@ -67,6 +67,20 @@ async def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on
             assert (await store.append("agent:b", head, commit_of("c2", Noted()))).version == 2
 
         await use(url, scenario, busy_timeout=0.1)
+
+
+async def test_commits_are_stored_after_transactions_that_were_undone(postgres_url: str) -> None:
+    """What is prepared goes with the first of them, and not with the next ones."""
+
+    async def scenario(store: RecorderEventStore) -> None:
+        head = EMPTY_STREAM
+        for number in range(4):
+            head = await store.append("agent:a", head, commit_of(f"c{number}", Noted()))
+            with pytest.raises(ConcurrencyConflict):
+                await store.erase({"agent:a": head.version + 1}, at=1, by="ana", reason="asked")
+        assert head.version == 4
+
+    await use(postgres_url, scenario)
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])

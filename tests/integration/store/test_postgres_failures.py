@@ -11,6 +11,7 @@ import pytest
 
 from steptrail.domain.errors import (
     AppendOutcomeUnknown,
+    StoreAway,
     StoreFull,
     StoreLocked,
     StoreReadOnly,
@@ -219,6 +220,68 @@ async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_ev
         assert [record.event for record in (await store.read("agent:a")).records] == [Noted()]
 
     await use(server.url(database), scenario)
+
+
+async def test_given_a_server_that_lost_its_last_commits_when_it_is_back_then_nobody_reads_past_what_is_in_flight(
+    server: PostgresServer, database: str
+) -> None:
+    """A reader had seen more than there is now."""
+    fly = ("SELECT steptrail.take_off()", "SELECT steptrail.draw(1)")
+    reader, writer = open_store(server.url(database)), open_store(server.url(database))
+    await writer.append("agent:a", EMPTY_STREAM, commit_of("c1", *[Noted()] * 20))
+    assert len([entry async for entry in reader.log()]) == 20
+    server.restart()
+    server.execute(
+        "TRUNCATE steptrail.events, steptrail.commits, steptrail.streams RESTART IDENTITY",
+        "SELECT setval('steptrail.positions', 1, false)",
+        database=database,
+    )
+    with server.session(database, *fly):
+        assert (await writer.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))).version == 1
+        assert [entry async for entry in reader.log()] == []
+    assert [position async for position, _, _ in reader.log()] == [2]
+    await reader.close()
+    await writer.close()
+
+
+async def test_given_a_copy_without_its_sequences_then_nothing_is_written_until_they_are_set(
+    server: PostgresServer, database: str
+) -> None:
+    """As logical replication makes one. An erased session has left room in the log, where others have read already."""
+
+    async def scenario(store: RecorderEventStore) -> None:
+        await store.append("agent:gone", EMPTY_STREAM, commit_of("c1", Noted(), Noted()))
+        head = await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+        await store.erase({"agent:gone": 2}, at=1, by="ana", reason="asked")
+        server.execute("SELECT setval('steptrail.positions', 1, false)", database=database)
+        server.restart()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="stands before the end of its log") as refused:
+                await store.append("agent:a", head, commit_of("c2", Noted()))
+        server.execute(str(refused.value).rpartition("by ")[2], database=database)
+        assert (await store.append("agent:a", head, commit_of("c2", Noted()))).version == 2
+        assert [position async for position, _, _ in store.log()] == [3, 4, 5]
+        assert await store.verify("agent:a") is None
+
+    await use(server.url(database), scenario)
+
+
+async def test_given_a_pooler_that_is_cut_off_while_a_store_is_opened_then_it_is_away(
+    proxy: Proxy, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pooler tells a connection another number than that of its session."""
+    asked = list[Connection]()
+
+    def session(connection: Connection) -> int:
+        asked.append(connection)
+        if len(asked) > 1:
+            proxy.cut()
+            connection.execute("SELECT 1")
+        return 0
+
+    monkeypatch.setattr("steptrail.infrastructure.store.postgres.pooler._session", session)
+    with pytest.raises(StoreAway, match="was lost, try again"):
+        open_store(through(proxy, database))
 
 
 async def test_given_a_server_that_is_silent_when_asked_then_it_is_given_up_on_and_comes_back(

@@ -401,3 +401,19 @@ async def test_given_an_empty_database_when_many_workers_start_at_once_then_each
         worker.stdin.close()
     assert [worker.wait() for worker in workers] == [0] * 6
     assert len(await use(postgres_url, lambda store: store.streams("agent:"))) == 6
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql://ana@one:5432,two:5433/db?target_session_attrs=any", "postgresql://ana@one:5432,two:5433/db"),
+        ("postgresql://ana@one,two:5433/db", "postgresql://ana@one,two:5433/db"),
+        ("postgresql://ana@/db?host=one,two&port=7", "postgresql://ana@one:7,two:7/db"),
+        ("postgresql://ana:s3cr3t@[::1]:5432/db", "postgresql://ana@[::1]:5432/db"),
+        ("postgresql:///db?host=/var/run&port=7", "postgresql://%2Fvar%2Frun:7/db"),
+        ("postgresql:///db", "postgresql:///db"),
+    ],
+)
+def test_given_several_hosts_or_a_socket_then_messages_call_the_store_by_an_address_of_it(url: str, name: str) -> None:
+    assert PostgresAddress.parse(url).name == name
+    assert PostgresAddress.parse(name).name == name

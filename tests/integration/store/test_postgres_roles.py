@@ -158,3 +158,16 @@ def test_who_may_not_make_the_store_is_told_so(postgres_server: PostgresServer, 
     finally:
         with suppress(Exception):
             postgres_server.execute("DROP ROLE a_stranger")
+
+
+async def test_a_right_that_is_missing_is_no_damage(
+    postgres_server: PostgresServer,
+    postgres_database: str,
+    addresses: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with Steptrail.open(addresses["worker"]) as trail:
+        await trail.run(agent_of(["Done."]).build(), "Hi", session="one")
+    postgres_server.execute("REVOKE SELECT ON steptrail.erasures FROM steptrail_projector", database=postgres_database)
+    said = await asyncio.to_thread(refused, addresses["projector"], capsys, "doctor")
+    assert "cannot be read by this user: grant it the right (permission denied for table erasures" in said

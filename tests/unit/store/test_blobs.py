@@ -15,6 +15,7 @@ from steptrail.infrastructure.store.core.blobs import (
     Blob,
     attach,
     blob_fault,
+    blob_faults,
     detach,
     is_detached,
     no_blobs,
@@ -144,6 +145,17 @@ def test_a_fault_is_told_without_putting_anything_back() -> None:
     assert blob_fault(LIGHT[:20], {BLOB.digest: BLOB.body}.get) == "what it says of its blobs cannot be read"
     assert blob_fault(state_of(Noted()), no_blobs) is None
     assert blob_fault("text", no_blobs) is None
+
+
+def test_a_blob_that_is_erased_while_all_are_looked_at_is_no_damage() -> None:
+    kept, erased = b'"kept"', b'"erased"'
+    digests = [sha256(body).digest() for body in (kept, erased)]
+    assert [fault.is_damage for fault in blob_faults(digests, {digests[0]: kept, digests[1]: kept}.get, [])] == [
+        False,
+        True,
+    ]
+    (fault,) = blob_faults(digests, {digests[0]: kept}.get, [])
+    assert (fault.digest, fault.is_damage) == (digests[0].hex(), False)
 
 
 def test_putting_back_gives_a_state_that_every_reader_of_states_understands() -> None:
