@@ -34,7 +34,7 @@ class SessionOwner:
         on_update: OnUpdate | None,
     ) -> None:
         if on_update is not None:
-            a_plain_function(on_update, "`on_update`")
+            a_plain_function(on_update, "`on_update`", "an update")
         self._env, self._on_update = environment, on_update
         self.stream: AgentStream = AgentStream(
             AGENT,

@@ -40,7 +40,7 @@ class FlowOwner:
         on_update: OnUpdate | None = None,
     ) -> None:
         if on_update is not None:
-            a_plain_function(on_update, "`on_update`")
+            a_plain_function(on_update, "`on_update`", "an update")
         self._env, self._means, self._on_update = environment, means, on_update
         self.stream: FlowStream = FlowStream(
             FLOW,

@@ -32,6 +32,7 @@ from steptrail.hooks import (
     ToolNameMatcher,
     ToolNameRegexMatcher,
 )
+from steptrail.lifecycle import DecisionTaken
 from steptrail.messages import ToolCallPart
 from steptrail.models import PriceTable
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
@@ -133,6 +134,24 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: ToolNameMatcher(cast(Any, ["read"])), "the pattern of a ToolNameMatcher is a text, not list"),
     (lambda _: ToolNameRegexMatcher(cast(Any, 7)), "the pattern of a ToolNameRegexMatcher is a text, not int"),
     (lambda _: CallableMatcher(cast(Any, None)), "what a CallableMatcher asks is a function, not NoneType"),
+    (lambda _: CallableMatcher(cast(Any, lambda state: True)), "what a CallableMatcher asks is called with the state "),
+    (
+        lambda _: CallableHook(cast(Any, dict.get)),
+        "what a CallableHook calls is called with the state, which dict.get ",
+    ),
+    (
+        lambda _: CallableCriterion(cast(Any, lambda: True)),
+        "what a CallableCriterion asks is called with the state, which ",
+    ),
+    (lambda _: ResponseContentCheck(cast(Any, lambda: True)), "what a ResponseContentCheck asks is called with the re"),
+    (lambda _: SelfCritic(cast(Any, lambda answer: True)), "the judge of a self-critic is called with the task and t"),
+    (
+        lambda _: BUILDER.with_output(int).with_output_validator(lambda answer: answer),
+        "a validator is called with the answer and its context, which ",
+    ),
+    (lambda trail: trail.run(AGENT, "hi", on_update=lambda: None), "`on_update` is called with an update, which "),
+    (lambda trail: trail.run(AGENT, "hi", on_commit=lambda: None), "`on_commit` is called with the records of a com"),
+    (lambda trail: trail.on(DecisionTaken, lambda: None), "a listener is called with the event, which "),
     (lambda _: CompositeMatcher.or_(cast(Any, "read_*")), "'read_*' is not a matcher: give one of"),
     (lambda _: CallableHook(cast(Any, None)), "what a CallableHook calls is a function, not NoneType"),
     (lambda _: CallableCriterion(cast(Any, True)), "what a CallableCriterion asks is a function, not bool"),
