@@ -120,6 +120,10 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: AgentBuilder(cast(Any, None)), "the name of an agent is a text, not NoneType"),
     (lambda _: BUILDER.with_system_prompt(None), "agent 'a': the system prompt is a text, not NoneType"),
     (lambda _: BUILDER.with_examples("hi"), "agent 'a': what `with_examples` shows is of the class Message, not str"),
+    (
+        lambda _: BUILDER.with_earlier_tool_traces("no"),
+        "agent 'a': what `with_earlier_tool_traces` is given is True or",
+    ),
     (lambda _: BUILDER.with_tool_choice("must"), "agent 'a': 'must' is not a valid ToolChoice; the choices are auto, "),
     (lambda _: BUILDER.with_hook("stop", HOOK, matcher="read_*"), "'read_*' is not a matcher: give one of"),
     (lambda _: BUILDER.with_hook("stop", HOOK, priority="high"), "the priority of a hook is a whole number, not str"),
