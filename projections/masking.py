@@ -47,7 +47,7 @@ class Masking:
 
     def __post_init__(self) -> None:
         if self.mask is not None:
-            a_plain_function(self.mask, "`mask`")
+            a_plain_function(self.mask, "`mask`", "a key", "a value")
         if self.show not in get_args(Show):
             raise ConfigurationError(f"`show` is one of {', '.join(get_args(Show))}, not {self.show!r}")
         names = a_row(self.keys, "`mask_keys`")  # a single text is a row of letters, and would hide nothing

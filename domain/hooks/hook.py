@@ -31,7 +31,7 @@ class CallableHook:
     """
 
     def __init__(self, function: Callable[[HookState], HookState | Awaitable[HookState]], name: str = "") -> None:
-        self._function = a_function(function, "what a CallableHook calls")
+        self._function = a_function(function, "what a CallableHook calls", "the state")
         self.name = name or f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
     def handle(self, state: HookState, next: Next, /) -> HookState | Awaitable[HookState]:  # noqa: A002

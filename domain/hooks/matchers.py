@@ -64,7 +64,7 @@ class CallableMatcher:
     """Matches when a function of the state and the hook type returns True."""
 
     def __init__(self, predicate: Callable[[HookState, HookType], bool]) -> None:
-        self._predicate = a_function(predicate, "what a CallableMatcher asks")
+        self._predicate = a_function(predicate, "what a CallableMatcher asks", "the state", "the type")
 
     def matches(self, state: HookState, hook_type: HookType, /) -> bool:
         """Return the result of the function."""
@@ -75,7 +75,7 @@ class CompositeMatcher:
     """Combines several matchers: all must match (`and_`), or one of them (`or_`). Without any matcher, it matches."""
 
     def __init__(self, combine: Callable[[list[bool]], bool], matchers: tuple[HookMatcher, ...]) -> None:
-        self._combine = a_function(combine, "what combines matchers")
+        self._combine = a_function(combine, "what combines matchers", "a list")
         self._matchers = a_row(matchers, "matchers")
         refuse_other_than_matchers(*self._matchers)
 

@@ -5,7 +5,7 @@ Each returns what it was given, or raises a `ConfigurationError` that names it b
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from steptrail.domain.base import CENTURY_SECONDS, LARGEST
@@ -100,16 +100,24 @@ def a_time(given: object, what: str, *, from_zero: bool = False) -> float:
     raise ConfigurationError(f"{what} is a number of seconds {least}{most}, not {repr(given)[:100]}")
 
 
-def a_function(given: T, what: str) -> T:
-    """Return `given`, which must be a function, or something else that can be called."""
+def a_function(given: T, what: str, *arguments: str) -> T:
+    """Return `given`, which must be a function, or something else that can be called with what `arguments` names."""
     if not callable(given):
         raise ConfigurationError(f"{what} is a function, not {type(given).__name__}")
+    try:
+        if arguments:
+            signature(given).bind(*arguments)
+    except TypeError as error:
+        name, said = getattr(given, "__qualname__", type(given).__name__), " and ".join(arguments)
+        raise ConfigurationError(f"{what} is called with {said}, which {name} does not take: {error}") from None
+    except ValueError:
+        pass  # it has no signature that could be read
     return given
 
 
-def a_plain_function(given: T, what: str) -> T:
+def a_plain_function(given: T, what: str, *arguments: str) -> T:
     """Return `given`, which must be a function that nobody awaits: what one with `async def` does would not happen."""
-    a_function(given, what)
+    a_function(given, what, *arguments)
     if iscoroutinefunction(given) or iscoroutinefunction(type(given).__call__):
         raise ConfigurationError(f"{what} is a plain function, and nobody awaits one that is async")
     return given

@@ -89,7 +89,7 @@ def event_stream(
     shown = checked_broadcast_config(config)
     endpoints = _Endpoints(
         a_kind_of(Steptrail, trail, "`trail`"),
-        a_function(authorize, "authorize"),
+        a_function(authorize, "authorize", "the connection", "the session"),
         shown,
         _like(shown) if conversation is None else a_kind_of(UiConfig, conversation, "conversation"),
         frozenset(a_text(each, "each of origins") for each in a_row(origins, "origins")),

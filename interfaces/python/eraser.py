@@ -82,7 +82,7 @@ class Eraser:
         if limit is not None:
             a_whole(limit, "`limit`", least=1)
         if on_erased is not None:
-            a_plain_function(on_erased, "`on_erased`")
+            a_plain_function(on_erased, "`on_erased`", "what was erased")
         keep = None
         if archive is not None:
             from pathlib import Path

@@ -17,7 +17,7 @@ from msgspec import Struct
 from steptrail.domain.copies import own
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.event import Event
-from steptrail.domain.kernel.given import a_plain_function
+from steptrail.domain.kernel.given import a_function, a_plain_function
 from steptrail.domain.kernel.machine import FoldedState
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, NodeDelta, NodeProgress, OutputPartial, ReplyDelta, ToolProgress
@@ -177,8 +177,9 @@ def _listenable(kind: object) -> type[Any]:
 
 
 def _plain(listener: object) -> Callable[[Any], object]:
+    a_function(listener, "a listener", "the event")
     try:
         return cast("Callable[[Any], object]", a_plain_function(listener, "a listener"))
     except ConfigurationError as error:
         msg = "hand events to async code with a queue's `put_nowait`, or follow the log with `trail.subscribe`"
-        raise ConfigurationError(f"{error}: {msg}" if callable(listener) else str(error)) from None
+        raise ConfigurationError(f"{error}: {msg}") from None

@@ -125,7 +125,7 @@ class AgentBuilder(Generic[OutputT, ContextT]):
         With False, it is shown the earlier questions and answers, and all calls since the newest input. The log holds
         everything in both cases.
         """
-        self._earlier_tool_traces = shown
+        self._earlier_tool_traces = a_flag(shown, f"agent {self._name!r}: what `with_earlier_tool_traces` is given")
         return self
 
     def with_max_steps(self, steps: int | None, *, shadow: bool = False) -> Self:

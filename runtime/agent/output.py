@@ -18,6 +18,7 @@ from steptrail.domain.agent.state import AgentState
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError, InvalidSetting, NotStorable, StoredOutputInvalid
 from steptrail.domain.json_value import JsonValue
+from steptrail.domain.kernel.given import a_function
 from steptrail.domain.messages import ToolCallPart
 from steptrail.domain.output import WRAPPED_IN, OutputMode, OutputProblem, OutputSpec, json_in
 from steptrail.domain.output_schema import NotStrict, object_schema, strict_schema
@@ -123,10 +124,9 @@ class TypedOutput(Generic[OutputT]):
             raise ConfigurationError(f"`with_output`: there is no mode {mode!r}; modes are {known}") from None
 
     def with_validators(self, *validators: Validator[OutputT]) -> "TypedOutput[OutputT]":
-        """Return the same output with more validators. Raises `ConfigurationError` for what is no function."""
+        """Return the same output with more validators. Raises `ConfigurationError` for what is no such function."""
         for validator in validators:
-            if not callable(cast("object", validator)):
-                raise ConfigurationError(f"{validator!r} is no validator: it is called with the answer and its context")
+            a_function(validator, "a validator", "the answer", "its context")
         other = copy(self)
         other._validators = (*self._validators, *validators)
         return other

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias, cast
 from steptrail.domain.agent.means import Means
 from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.kernel.given import a_function
 from steptrail.runtime.agent.run_log import RUNS, resources_failed
 from steptrail.runtime.kernel.cancellation import wait_through
 
@@ -51,14 +52,7 @@ def checked_opener(given: object) -> Opener:
     if inspect.isgeneratorfunction(inspect.unwrap(given)):
         problem = "write it with `async def`, and @asynccontextmanager on it"
         raise ConfigurationError(f"{name_of(given)} returns no async context manager: {problem}")
-    try:
-        inspect.signature(given).bind(None)
-    except TypeError as error:
-        why = f"it is called with the context of the run, or None: {error}"
-        raise ConfigurationError(f"{name_of(given)} cannot open resources: {why}") from None
-    except ValueError:
-        pass  # it has no signature that could be read
-    return cast("Opener", given)
+    return cast("Opener", a_function(given, "what opens resources", "the context of the run, or None"))
 
 
 def name_of(opener: object) -> str:

@@ -20,7 +20,7 @@ from steptrail.domain.hooks.state import HookState
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ModelRequest, ToolChoice
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_text, a_whole
+from steptrail.domain.kernel.given import a_function, a_text, a_whole
 from steptrail.domain.messages import Message
 from steptrail.domain.shared.run import StopReason
 from steptrail.domain.usage import ModelUsage, Usage
@@ -78,6 +78,8 @@ class SelfCritic:
         a_text(instructions, "the instructions of a self-critic")
         if isinstance(judge, type) or not callable(judge):
             a_model(judge, "the judge of a self-critic")  # what is no judge would approve of everything
+        else:
+            a_function(judge, "the judge of a self-critic", "the task", "the answer")
         self._judge, self._most, self._instructions = judge, max_iterations, instructions
 
     def add_to(self, builder: "AgentBuilder") -> None:

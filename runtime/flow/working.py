@@ -4,6 +4,7 @@ Each function returns the recorded node and the code that it calls. What cannot 
 builder says which node it is about.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import structs
 
 from steptrail.domain.continuation.names import function_name
-from steptrail.domain.errors import ConfigurationError
+from steptrail.domain.errors import ConfigurationError, shown
 from steptrail.domain.flow.nodes import (
     AgentNode,
     FlowNode,
@@ -163,6 +164,8 @@ def webhook_node(
 ) -> tuple[WebhookNode, None]:
     """Return the node of an HTTP request. The host may be asked that the URL names, or those of `hosts`."""
     verb = a_text(method, "the method").upper()
+    if not re.fullmatch("[A-Z-]+", verb):
+        raise ConfigurationError(f"{shown(method)} is no method of HTTP, such as POST")
     declared = (ToolEffect.READ if verb in _READING else ToolEffect.UNSAFE) if effect is None else effect
     node = WebhookNode(
         id=node_id,

@@ -1,8 +1,8 @@
 """Asks a model for a reply, and shows the reply while it is written, where somebody watches."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -25,12 +25,17 @@ async def reply_of(model: ModelDriver, request: ModelRequest, show: ShowPiece | 
     if show is None or not isinstance(model, StreamingModelDriver):
         return await model.infer(request)
     is_written = False
-    async with aclosing(model.stream(request)) as pieces:
+    stream = model.stream(request)
+    if not isinstance(cast("object", stream), AsyncIterator):
+        raise TypeError(f"`stream` of the model driver returned {type(stream).__name__}: write it with `yield`")
+    async with aclosing(stream) as pieces:
         async for piece in pieces:
             if isinstance(piece, ModelReply):
                 if is_written:
                     show(None)
                 return piece
+            if not isinstance(cast("object", piece), ModelDelta):
+                raise TypeError(f"`stream` of the model driver yielded {type(piece).__name__}, not a ModelDelta")
             is_written = True
             show(piece)
     raise StreamBroken(f"the stream of model {model.describe().model!r} ended without a reply")

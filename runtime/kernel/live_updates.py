@@ -42,7 +42,7 @@ def watcher_of(on_update: OnUpdate | None) -> OnUpdate | None:
     """
     if on_update is None:
         return None
-    watcher, failed_on = a_plain_function(on_update, "`on_update`"), set[type[LiveUpdate]]()
+    watcher, failed_on = a_plain_function(on_update, "`on_update`", "an update"), set[type[LiveUpdate]]()
 
     def watch(update: LiveUpdate) -> None:
         try:

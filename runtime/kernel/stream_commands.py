@@ -36,7 +36,7 @@ class StreamCommands(Generic[S, C, E, F]):
         on_commit: Callable[[Sequence[Recorded[E]]], None] | None = None,
     ) -> None:
         if on_commit is not None:
-            a_plain_function(on_commit, "`on_commit`")
+            a_plain_function(on_commit, "`on_commit`", "the records of a commit")
         self.machine, self.stream = machine, stream
         self._env, self._on_commit = environment, on_commit
         self._id, self._control = stream.removeprefix(machine.stream_prefix), machine.control

@@ -46,7 +46,7 @@ class Subscription(Iteration[LogEntry]):
         types = types_of_events(types, "`types` of a subscription")
         a_flag(follow, "`follow`")
         if on_corrupt is not None:
-            a_plain_function(on_corrupt, "`on_corrupt`")
+            a_plain_function(on_corrupt, "`on_corrupt`", "an entry")
         if after != "now":
             a_whole(after, "the position after which a subscription begins, unless that is 'now',")
         self._store, self._types, self._follow, self._on_corrupt = store, types, follow, on_corrupt

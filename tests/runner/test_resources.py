@@ -359,7 +359,7 @@ def test_what_opens_nothing_is_refused_where_it_is_given() -> None:
         (opening(None), "give the function that returns it, without calling that"),
         (coroutine, "returns no async context manager: write @asynccontextmanager"),
         (generator, "returns no async context manager: write @asynccontextmanager"),
-        (without, "it is called with the context of the run, or None"),
+        (without, "is called with the context of the run, or None"),
         (7, "opens no resources: give a function"),
     ):
         with pytest.raises(ConfigurationError, match=said):

@@ -102,6 +102,35 @@ async def test_a_watcher_that_fails_harms_nobody(caplog: pytest.LogCaptureFixtur
     assert caplog.text.count("a watcher failed on ReplyDelta of session") == 1
 
 
+class Confused(ScriptedModel):
+    """A driver whose `stream` is not what it should be: a plain iterator, or a generator of texts."""
+
+    def __init__(self, *, is_generator: bool) -> None:
+        super().__init__(["It is late."])
+        self._is_generator = is_generator
+
+    def stream(self, request: ModelRequest) -> Any:
+        return self._texts() if self._is_generator else map(str, ())
+
+    async def _texts(self) -> AsyncGenerator[str, None]:
+        yield "It is"
+
+
+@pytest.mark.parametrize(
+    ("is_generator", "why"),
+    [
+        (True, "`stream` of the model driver yielded str, not a ModelDelta"),
+        (False, "`stream` of the model driver returned map: write it with `yield`"),
+    ],
+)
+async def test_a_driver_that_streams_something_else_is_told_what_it_should_be(is_generator: bool, why: str) -> None:
+    agent = AgentBuilder("c").with_model(Confused(is_generator=is_generator)).build()
+    async with trail_of() as trail:
+        result = await trail.run(agent, "How late is it?", on_update=lambda update: None)
+    assert result.error is not None
+    assert result.error.message == why
+
+
 class Faltering:
     """A driver whose first stream breaks off: by an error, or by ending without a reply."""
 

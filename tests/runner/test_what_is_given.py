@@ -33,6 +33,7 @@ from steptrail.hooks import (
     ToolNameMatcher,
     ToolNameRegexMatcher,
 )
+from steptrail.lifecycle import DecisionTaken
 from steptrail.messages import ToolCallPart
 from steptrail.models import PriceTable
 from steptrail.serialization import FullAgentStateSerializer, SlimAgentStateSerializer
@@ -120,6 +121,10 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: AgentBuilder(cast(Any, None)), "the name of an agent is a text, not NoneType"),
     (lambda _: BUILDER.with_system_prompt(None), "agent 'a': the system prompt is a text, not NoneType"),
     (lambda _: BUILDER.with_examples("hi"), "agent 'a': what `with_examples` shows is of the class Message, not str"),
+    (
+        lambda _: BUILDER.with_earlier_tool_traces("no"),
+        "agent 'a': what `with_earlier_tool_traces` is given is True or",
+    ),
     (lambda _: BUILDER.with_tool_choice("must"), "agent 'a': 'must' is not a valid ToolChoice; the choices are auto, "),
     (lambda _: BUILDER.with_hook("stop", HOOK, matcher="read_*"), "'read_*' is not a matcher: give one of"),
     (lambda _: BUILDER.with_hook("stop", HOOK, priority="high"), "the priority of a hook is a whole number, not str"),
@@ -134,6 +139,24 @@ GIVEN: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: ToolNameMatcher(cast(Any, ["read"])), "the pattern of a ToolNameMatcher is a text, not list"),
     (lambda _: ToolNameRegexMatcher(cast(Any, 7)), "the pattern of a ToolNameRegexMatcher is a text, not int"),
     (lambda _: CallableMatcher(cast(Any, None)), "what a CallableMatcher asks is a function, not NoneType"),
+    (lambda _: CallableMatcher(cast(Any, look)), "what a CallableMatcher asks is called with the state "),
+    (
+        lambda _: CallableHook(cast(Any, look)),
+        "what a CallableHook calls is called with the state, which look ",
+    ),
+    (
+        lambda _: CallableCriterion(cast(Any, look)),
+        "what a CallableCriterion asks is called with the state, which ",
+    ),
+    (lambda _: ResponseContentCheck(cast(Any, look)), "what a ResponseContentCheck asks is called with the re"),
+    (lambda _: SelfCritic(cast(Any, look)), "the judge of a self-critic is called with the task and t"),
+    (
+        lambda _: BUILDER.with_output(int).with_output_validator(look),
+        "a validator is called with the answer and its context, which ",
+    ),
+    (lambda trail: trail.run(AGENT, "hi", on_update=look), "`on_update` is called with an update, which "),
+    (lambda trail: trail.run(AGENT, "hi", on_commit=look), "`on_commit` is called with the records of a com"),
+    (lambda trail: trail.on(DecisionTaken, look), "a listener is called with the event, which "),
     (lambda _: CompositeMatcher.or_(cast(Any, "read_*")), "'read_*' is not a matcher: give one of"),
     (lambda _: CallableHook(cast(Any, None)), "what a CallableHook calls is a function, not NoneType"),
     (lambda _: CallableCriterion(cast(Any, True)), "what a CallableCriterion asks is a function, not bool"),

@@ -29,7 +29,7 @@ class CallableCriterion:
         name: str = "CallableCriterion",
         is_guard: bool = True,
     ) -> None:
-        self._predicate = a_function(predicate, "what a CallableCriterion asks")
+        self._predicate = a_function(predicate, "what a CallableCriterion asks", "the state")
         self._name = chosen_name(a_text(name, "the name of a CallableCriterion"), "CallableCriterion")
         self._is_guard = a_flag(is_guard, "`is_guard`")
 

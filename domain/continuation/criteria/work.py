@@ -86,7 +86,8 @@ class ResponseContentCheck(BuiltIn, Struct, frozen=True):
     is_guard: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        a_plain_function(self.predicate, "what a ResponseContentCheck asks")  # whatever an async one says, it is true
+        # Whatever an async one says, it is true.
+        a_plain_function(self.predicate, "what a ResponseContentCheck asks", "the response")
 
     def explain(self, state: StateView, /) -> ContinuationEvaluation | None:
         """Vote with `hasResponse` and `matched` (nullable). Abstain after a failed step."""

@@ -36,7 +36,7 @@ class AguiConfig:
 
     def __post_init__(self) -> None:
         check_flags(self)
-        a_plain_function(self.state, "state")
+        a_plain_function(self.state, "state", "the state of a session")
         hidden = a_row(self.hidden_arguments, "hidden_arguments")
         object.__setattr__(self, "hidden_arguments", frozenset(a_text(name, "the name of a tool") for name in hidden))
 

@@ -39,9 +39,9 @@ class Door:
     max_history: int
 
     def __post_init__(self) -> None:
-        a_function(self.authorize, "authorize")
+        a_function(self.authorize, "authorize", "the request", "what it asks for")
         if self.authenticate is not None:
-            a_function(self.authenticate, "authenticate")
+            a_function(self.authenticate, "authenticate", "the connection")
         a_whole(self.max_body_bytes, "max_body_bytes", least=1)
         a_whole(self.max_history, "max_history", least=0)
 

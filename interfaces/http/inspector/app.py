@@ -81,7 +81,7 @@ def inspector(
     except ImportError as error:
         raise MissingExtra("inspector", "inspector", error.name or "jinja2") from error
     a_kind_of(Steptrail, trail, "`trail`")
-    a_function(authorize, "authorize")
+    a_function(authorize, "authorize", "the connection")
     names = None if hosts is None else [a_text(name, "each of hosts") for name in a_row(hosts, "hosts")]
     given = (trail, authorize, Masking(mask_keys, mask, show), _templates(), store, Counting(trail))
     pages, of_runs = Pages(*given), RunPages(*given)

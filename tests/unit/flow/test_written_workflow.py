@@ -389,6 +389,7 @@ MISTAKES: dict[str, tuple[Callable[[Workflow], object], str]] = {
         lambda f: f.human("x", expires=1, on_timeout="default", default=True),
         'node \'x\': default: Expected "yes", "no" or another text, not True',
     ),
+    "no method": (lambda f: f.webhook("x", "https://a.example", method="POST "), "node 'x': 'POST ' is no method of"),
     "a host from a template": (lambda f: f.webhook("x", "https://{{ vars.h }}/a"), "node 'x': the URL names no host"),
     "a map of nothing": (lambda f: f.map("x", over="a"), "node 'x': a map has one of .* not 0"),
     "a map of two": (lambda f: f.map("x", over="a", tool=lookup, function=parse), "not 2 of them"),
