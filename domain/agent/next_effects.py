@@ -47,16 +47,17 @@ def next_effects(state: AgentState, now: int) -> tuple[Effect, ...]:
     `now` is an instant in microseconds of UTC that never runs backwards inside a segment. Pure.
     """
     fold = state.fold
-    return () if fold.execution is None else _PHASES[fold.phase](state, fold.execution, now)
+    due = None if fold.execution is None else _PHASES[fold.phase](state, fold.execution, now)
+    return () if due is None else (due,)
 
 
-def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
-    return ()
+def _nothing(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
+    return None
 
 
-def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _recovering(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     wait = execution.wait
-    return (_end_of_the_run_in(wait, state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME),)
+    return _end_of_the_run_in(wait, state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME)
 
 
 def _end_of_the_run_in(
@@ -75,41 +76,41 @@ def _end_of_the_run_in(
     )
 
 
-def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _boundary(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     if (pause := _pause(state, execution, now)) is not None:
-        return (pause,)
+        return pause
     step = state.step_count
     most = execution.agent.limits.binding("max_unproductive_segments")
     if most is not None and execution.unproductive_segments >= most:
         # It may be the hooks that kill the process, so the guard decides before they run once more.
-        return (TakeDecision(step, DecisionPhase.BOUNDARY),)
+        return TakeDecision(step, DecisionPhase.BOUNDARY)
     due = [HookType.EXECUTION_START] if step == 0 else [HookType.AFTER_STEP]
     if step > 0 and state.steps[-1].has_errors:
         due.append(HookType.ON_ERROR)
     due.append(HookType.BEFORE_STEP)
     for hook_type in due:
         if (hooks := _hooks(execution, hook_type, step)) is not None:
-            return (hooks,)
-    return (TakeDecision(step, DecisionPhase.BOUNDARY),)
+            return hooks
+    return TakeDecision(step, DecisionPhase.BOUNDARY)
 
 
-def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _continuing(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     step = state.step_count
     if execution.stop_request is not None:
         # The request came after the decision. Another decision is taken, so that no step starts after a stop.
-        return (TakeDecision(step, DecisionPhase.BOUNDARY),)
+        return TakeDecision(step, DecisionPhase.BOUNDARY)
     if (pause := _pause(state, execution, now)) is not None:
-        return (pause,)
+        return pause
     if execution.waited:
         # A limit may have been reached during the wait, so the guards decide before a step starts.
-        return (TakeDecision(step, DecisionPhase.RESUME),)
+        return TakeDecision(step, DecisionPhase.RESUME)
     if execution.retry is None and (retry := _granted_retry(state)) is not None:
-        return (retry,)
+        return retry
     # By the log and not by the clock: whether a wait is recorded does not hang on how busy the process is.
     if execution.retry is not None and execution.retry.due_at > state.fold.updated_at:
         wait = WaitStarted(kind="retry", until=execution.retry.due_at)
-        return (_end_of_the_run_in(wait, state, execution, now) or Record((wait,)),)
-    return (Record((StepStarted(number=step + 1),)),)
+        return _end_of_the_run_in(wait, state, execution, now) or Record((wait,))
+    return Record((StepStarted(number=step + 1),))
 
 
 def _granted_retry(state: AgentState) -> ScheduleRetry | None:
@@ -121,91 +122,88 @@ def _granted_retry(state: AgentState) -> ScheduleRetry | None:
     return ScheduleRetry(error.type, state.error_context.consecutive_failures, max(asked, default=None))
 
 
-def _step(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _step(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     step = state.fold.step
     if step is None:
-        return ()
+        return None
     if execution.stop_request is not None or step.inference_given_up or step.forbidden_by is not None:
-        return (Record((step_completed(execution, step, now),)),)
+        return Record((step_completed(execution, step, now),))
     if (pause := _pause(state, execution, now)) is not None:
-        return (pause,)
+        return pause
     if (hooks := _hooks(execution, HookType.BEFORE_INFERENCE, step.number)) is not None:
-        return (hooks,)
-    return (StartInference(step.number, step.inference_attempt + 1),)
+        return hooks
+    return StartInference(step.number, step.inference_attempt + 1)
 
 
-def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _inferring(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     step = state.fold.step
     if step is None:
-        return ()
+        return None
     if step.inference_in_doubt:
-        return (Record((model_interrupted("crash"),)),)
+        return Record((model_interrupted("crash"),))
     deadline = deadline_of(execution, step, now)
     if deadline is not None and deadline.at <= now:
-        return (Record((model_interrupted(deadline),)),)
-    return (CallModel(step.number, deadline),)
+        return Record((model_interrupted(deadline),))
+    return CallModel(step.number, deadline)
 
 
-def _settling(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _settling(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     step = state.fold.step
     if step is None:
-        return ()
+        return None
     if execution.waited and execution.stop_request is None:
-        return (_pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME),)
+        return _pause(state, execution, now) or TakeDecision(state.step_count, DecisionPhase.RESUME)
     if step.reply is not None and (hooks := _hooks(execution, HookType.AFTER_INFERENCE, step.number)) is not None:
-        return (_pause(state, execution, now) or hooks,)
+        return _pause(state, execution, now) or hooks
     if (next_call := settle_calls(execution, step, now, state.fold.updated_at)) is not None:
         match next_call:
             case Record(events=(WaitStarted() as wait,)) if end := _end_of_the_run_in(wait, state, execution, now):
-                return (end,)
-            case _:
-                pass
-        match next_call:
+                return end
             case RunHooks() | RunCalls(running=()):
-                return (_pause(state, execution, now) or next_call,)
+                return _pause(state, execution, now) or next_call
             case _:  # a pause lets the calls that run come to their end
-                return (next_call,)
+                return next_call
     if step.output_mode is not None and (judged := answer_to_judge(execution, step)) is not None:
-        return (_pause(state, execution, now) or judged,)
-    return (Record((step_completed(execution, step, now),)),)
+        return _pause(state, execution, now) or judged
+    return Record((step_completed(execution, step, now),))
 
 
-def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _stopping(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     outcome = state.last_continuation_outcome
     if outcome is None:
-        return ()
+        return None
     if state.fold.step is not None:
-        return (Record(close_step(execution, state.fold.step, f"the run stops ({outcome.stop_reason.value})", now)),)
+        return Record(close_step(execution, state.fold.step, f"the run stops ({outcome.stop_reason.value})", now))
     step = state.step_count
     preventable = not outcome.is_forbidden()
     if preventable and state.has_unanswered_input:
-        return (TakeDecision(step, DecisionPhase.BOUNDARY),)
+        return TakeDecision(step, DecisionPhase.BOUNDARY)
     if (hooks := _hooks(execution, HookType.STOP, step)) is not None:
-        return (_pause(state, execution, now) or hooks,)
+        return _pause(state, execution, now) or hooks
     asked_on = any(vote.decision is not ContinuationDecision.ALLOW for vote in execution.votes)
     if preventable and asked_on and execution.decision is not None and execution.decision.phase != "stop":
-        return (TakeDecision(step, DecisionPhase.STOP),)
+        return TakeDecision(step, DecisionPhase.STOP)
     if (hooks := _hooks(execution, HookType.EXECUTION_END, step)) is not None:
-        return (_pause(state, execution, now) or hooks,)
+        return _pause(state, execution, now) or hooks
     finished = ExecutionFinished(
         status=terminal_status(state, outcome),
         stop_reason=outcome.stop_reason,
         resolved_by=outcome.resolved_by,
         answered=ends_with_an_answer(state, execution),
     )
-    return (Record((finished,)),)
+    return Record((finished,))
 
 
-def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> tuple[Effect, ...]:
+def _waiting(state: AgentState, execution: ExecutionFold, now: int) -> Effect | None:
     wait = execution.wait
     if wait is None:  # a person settled it while the run was paused
-        return (Record((WaitEnded(reason="settled"),)),)
+        return Record((WaitEnded(reason="settled"),))
     if execution.stop_request is not None:
-        return (Record((WaitEnded(reason="stop", by=execution.stop_request.by),)),)
+        return Record((WaitEnded(reason="stop", by=execution.stop_request.by),))
     due = hear(state.fold.step, now) if wait.kind == "approval" else _wait_on(state, wait, now)
     if isinstance(due, KeepWaiting) and (pause := _pause(state, execution, now)) is not None:
-        return (pause,)
-    return (due,)
+        return pause
+    return due
 
 
 def _wait_on(state: AgentState, wait: WaitStarted, now: int) -> Record | KeepWaiting:
@@ -231,7 +229,7 @@ def _pause(state: AgentState, execution: ExecutionFold, now: int) -> Record | No
     return Record((paused(state.fold.step, now, by=asked.by, reason=asked.reason),))
 
 
-_PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], tuple[Effect, ...]]] = {
+_PHASES: dict[Phase, Callable[[AgentState, ExecutionFold, int], Effect | None]] = {
     Phase.ABSENT: _nothing,
     Phase.IDLE: _nothing,
     Phase.BOUNDARY: _boundary,

@@ -72,19 +72,7 @@ class Target(StrEnum):
 
 Transition = Phase | Target
 
-_OPEN = (
-    Phase.PENDING,
-    Phase.BOUNDARY,
-    Phase.CONTINUING,
-    Phase.STEP,
-    Phase.INFERRING,
-    Phase.SETTLING,
-    Phase.STOPPING,
-    Phase.WAITING,
-    Phase.PAUSED,
-    Phase.UNPAUSED,
-    Phase.RECOVERING,
-)
+_OPEN = tuple(phase for phase in Phase if phase not in {Phase.ABSENT, Phase.IDLE})
 """The phases in which an execution is open."""
 
 

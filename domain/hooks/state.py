@@ -38,7 +38,7 @@ from steptrail.domain.failures import ErrorInfo
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import ModelReply, ToolChoice, ToolChoiceName
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_kind_of, a_row, a_text
+from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, ToolCallPart
 from steptrail.domain.storable import storable
@@ -203,11 +203,12 @@ class HookState(ShownState):
         _refuse_other_than_messages(extra, "`with_request`")
         visible = a_row(tools, "`with_request`: `tools`") if tools is not None else None
         self._refuse_unknown(visible or ())
+        choice = None if tool_choice is None else one_of(ToolChoice, tool_choice, "`with_request`", "the choices")
         amended = InferenceRequestAmended(
             hook=self._recorder.hook,
             extra_messages=extra,
             tools=visible,
-            tool_choice=_choice(tool_choice) if tool_choice is not None else None,
+            tool_choice=choice,
             parallel_tool_calls=parallel_tool_calls,
         )
         return self._changed("with_request", amended)
@@ -301,14 +302,6 @@ def _refuse_other_than_messages(messages: tuple[Message, ...], what: str) -> Non
     for message in messages:
         a_kind_of(Message, message, f"{what}: what is added")
     refuse_disorder(messages, what)
-
-
-def _choice(choice: ToolChoiceName) -> ToolChoice:
-    try:
-        return ToolChoice(choice)
-    except ValueError as error:
-        known = ", ".join(each.value for each in ToolChoice)
-        raise ConfigurationError(f"`with_request`: {error}; the choices are {known}") from None
 
 
 def _checked_vote(vote: ContinuationEvaluation) -> ContinuationEvaluation:

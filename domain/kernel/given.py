@@ -5,6 +5,7 @@ Each returns what it was given, or raises a `ConfigurationError` that names it b
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from enum import StrEnum
 from inspect import iscoroutinefunction, signature
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
+WordT = TypeVar("WordT", bound=StrEnum)
 
 
 def a_text(given: object, what: str) -> str:
@@ -88,6 +90,15 @@ def a_mapping(given: Mapping[K, T], what: str) -> dict[K, T]:
     if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"{what} are a mapping, not {type(given).__name__}")
     return dict(given)
+
+
+def one_of(known: type[WordT], given: str, what: str, they: str) -> WordT:
+    """Return the one of the `known` words that is `given`. `they` says what these are."""
+    try:
+        return known(given)
+    except ValueError as error:
+        words = ", ".join(each.value for each in known)
+        raise ConfigurationError(f"{what}: {error}; {they} are {words}") from None
 
 
 def a_time(given: object, what: str, *, from_zero: bool = False) -> float:

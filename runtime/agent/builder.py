@@ -16,7 +16,7 @@ from steptrail.domain.hooks.hook import Hook
 from steptrail.domain.hooks.matchers import HookMatcher
 from steptrail.domain.hooks.types import HookType
 from steptrail.domain.inference import FinishReason, ToolChoice, ToolChoiceName
-from steptrail.domain.kernel.given import a_flag, a_kind_of, a_text
+from steptrail.domain.kernel.given import a_flag, a_kind_of, a_text, one_of
 from steptrail.domain.messages import Message
 from steptrail.domain.policy.policy import ErrorPolicy
 from steptrail.domain.prices import PriceTable, Unpriced
@@ -112,11 +112,8 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
         A hook may change this for one model call.
         """
-        try:
-            self._tool_choice, self._parallel_tool_calls = ToolChoice(choice), parallel
-        except ValueError as error:
-            known = ", ".join(each.value for each in ToolChoice)
-            raise ConfigurationError(f"agent {self._name!r}: {error}; the choices are {known}") from None
+        self._tool_choice = one_of(ToolChoice, choice, f"agent {self._name!r}", "the choices")
+        self._parallel_tool_calls = parallel
         return self
 
     def with_earlier_tool_traces(self, shown: bool) -> Self:
@@ -183,11 +180,8 @@ class AgentBuilder(Generic[OutputT, ContextT]):
 
     def with_finish_reasons(self, *reasons: FinishReason | str, shadow: bool = False) -> Self:
         """Stop after a reply with one of these finish reasons."""
-        try:
-            found = tuple(FinishReason(reason) for reason in reasons)
-        except ValueError as error:
-            known = ", ".join(reason.value for reason in FinishReason)
-            raise ConfigurationError(f"agent {self._name!r}: {error}; finish reasons are {known}") from None
+        name = f"agent {self._name!r}"
+        found = tuple(one_of(FinishReason, reason, name, "finish reasons") for reason in reasons)
         return self._limit("finish_reasons", found, shadow)
 
     def with_max_unproductive_segments(self, segments: int, *, shadow: bool = False) -> Self:

@@ -16,7 +16,7 @@ from steptrail.domain.flow.nodes import LlmRouterNode, MapNode, Node, NodeBase, 
 from steptrail.domain.flow.options import RunOptions
 from steptrail.domain.flow.resolving import WrittenEdge, entry_of, resolved_edges, resolved_nodes
 from steptrail.domain.json_value import JsonValue
-from steptrail.domain.kernel.given import a_kind_of, a_row, a_text
+from steptrail.domain.kernel.given import a_kind_of, a_row, a_text, one_of
 from steptrail.domain.storable import storable
 from steptrail.runtime.agent.resources import checked_opener
 from steptrail.runtime.flow.means import WITHOUT
@@ -104,11 +104,7 @@ class GraphBuilder:
         `success` or `error`. Without it an edge is taken when the source is done, or after a success alone where the
         source has an error edge. `loop` marks an edge that leads back.
         """
-        try:
-            ends = None if when is None else EdgeWhen(when)
-        except ValueError as error:
-            known = ", ".join(each.value for each in EdgeWhen)
-            raise ConfigurationError(f"the edge from {source!r}: {error}; the ends are {known}") from None
+        ends = None if when is None else one_of(EdgeWhen, when, f"the edge from {source!r}", "the ends")
         if not targets:
             raise ConfigurationError(f"the edge from {source!r} leads nowhere")
         sources = (source,) if isinstance(source, str) else a_row(source, "the sources of an edge")

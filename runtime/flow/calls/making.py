@@ -1,4 +1,4 @@
-"""What nodes do outside. A kind that leaves the process is one case here."""
+"""Makes the calls of nodes that leave the process. A kind that leaves it is one case here."""
 
 from steptrail.domain.flow.kinds.seen import Seen
 from steptrail.domain.flow.nodes import (
