@@ -260,7 +260,8 @@ async def test_a_server_that_is_away_is_said_in_a_line() -> None:
 @pytest.mark.parametrize("setting", ["heartbeat", "stalled_after", "poll"])
 @pytest.mark.parametrize("wrong", ["5", None, 0, -1, float("nan"), float("inf"), True])
 def test_seconds_that_cannot_be_are_refused(setting: str, wrong: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{setting} is a number of seconds above 0(, a century at most)?, not"):
+    said = f"^{setting} is a number of seconds above 0(, a century at most)?, not"
+    with pytest.raises(ConfigurationError, match=said):
         ProcrastinateEngine("postgresql://h/d", **{setting: wrong})
 
 
