@@ -1,6 +1,7 @@
 """A cancellation, a deadline or a failing store meets an append or an effect that is just ending."""
 
 import asyncio
+from collections.abc import Coroutine
 
 import pytest
 
@@ -26,19 +27,27 @@ from steptrail.workflow import Workflow
 from tests.processes.scene import NAME, Scene, agent_of, idle, pausing, quiet
 
 
-async def test_a_cancellation_is_not_forgotten_when_the_append_in_flight_conflicts() -> None:
-    scene, agent = Scene(), agent_of(call("look"), "done")
-    running: asyncio.Task[object]
+async def cancelled_before(
+    scene: Scene, moment: type[Event], work: Coroutine[object, object, object], *, said: str | None = None
+) -> None:
+    """Run this, and cancel it while an event of this kind is on its way to the store, behind what another one says."""
+    running = asyncio.create_task(work)
 
     async def meanwhile() -> None:
-        await scene.say("One more thing.")
+        if said is not None:
+            await scene.say(said)
         running.cancel()
         await asyncio.sleep(0)
 
-    scene.once_before(ToolExecutionCompleted, meanwhile)
-    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
+    scene.once_before(moment, meanwhile)
     await asyncio.wait({running})
     assert running.cancelled()
+
+
+async def test_a_cancellation_is_not_forgotten_when_the_append_in_flight_conflicts() -> None:
+    scene, agent = Scene(), agent_of(call("look"), "done")
+    work = scene.owner.run(agent, "Go.", session=NAME)
+    await cancelled_before(scene, ToolExecutionCompleted, work, said="One more thing.")
     state = await scene.other.state()
     assert state.status == "paused"
     assert len(await scene.events(ToolExecutionCompleted)) == 1
@@ -47,18 +56,9 @@ async def test_a_cancellation_is_not_forgotten_when_the_append_in_flight_conflic
 @pytest.mark.parametrize("moment", [ExecutionStarted, InferenceStarted, ToolExecutionStarted, ExecutionPaused])
 async def test_a_cancellation_in_any_append_is_a_pause_that_can_be_resumed(moment: type[Event]) -> None:
     scene, agent = Scene(), agent_of(call("look"), "done")
-    running: asyncio.Task[object]
-
-    async def cancel() -> None:
-        running.cancel()
-        await asyncio.sleep(0)
-
-    scene.once_before(moment, cancel)
-    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
     if moment is ExecutionPaused:
         scene.store.after_append = pausing(scene)
-    await asyncio.wait({running})
-    assert running.cancelled()
+    await cancelled_before(scene, moment, scene.owner.run(agent, "Go.", session=NAME))
     assert (await scene.other.state()).status == "paused"
     assert len(await scene.events(ExecutionPaused)) == 1
     scene.store.after_append = scene.store.before_append = idle
@@ -169,18 +169,10 @@ async def test_a_tool_whose_start_is_stored_while_the_caller_is_cancelled_has_no
 
     agent = AgentBuilder("races").with_model(ScriptedModel([call("send", to="ana"), "done"])).with_tools(send).build()
     flow = Workflow("letters").tool("send", send, args={"to": "{{ input.to }}"}).build()
-    running: asyncio.Task[object]
-
-    async def cancel() -> None:
-        running.cancel()
-        await asyncio.sleep(0)
-
-    started = ToolExecutionStarted if kind == "agent" else NodeAttemptStarted
-    scene.once_before(started, cancel)
-    work = scene.owner.run(agent, "Go.", session=NAME) if kind == "agent" else None
-    running = asyncio.create_task(work or scene.owner.run(flow, {"to": "ana"}, session=NAME))
-    await asyncio.wait({running})
-    assert running.cancelled()
+    if kind == "agent":
+        await cancelled_before(scene, ToolExecutionStarted, scene.owner.run(agent, "Go.", session=NAME))
+    else:
+        await cancelled_before(scene, NodeAttemptStarted, scene.owner.run(flow, {"to": "ana"}, session=NAME))
     assert sent == []
     if kind == "agent":
         result = await scene.owner.session(NAME).resume(agent)
@@ -192,16 +184,7 @@ async def test_a_tool_whose_start_is_stored_while_the_caller_is_cancelled_has_no
 
 async def test_a_start_that_was_not_stored_while_the_caller_was_cancelled_is_forgotten() -> None:
     scene, agent = Scene(), agent_of(call("look"), "done")
-    running: asyncio.Task[object]
-
-    async def meanwhile() -> None:
-        await scene.say("One more thing.")
-        running.cancel()
-        await asyncio.sleep(0)
-
-    scene.once_before(ToolExecutionStarted, meanwhile)
-    running = asyncio.create_task(scene.owner.run(agent, "Go.", session=NAME))
-    await asyncio.wait({running})
-    assert running.cancelled()
+    work = scene.owner.run(agent, "Go.", session=NAME)
+    await cancelled_before(scene, ToolExecutionStarted, work, said="One more thing.")
     assert await scene.events(ToolExecutionInterrupted) == []
     assert (await scene.owner.session(NAME).resume(agent)).output == "done"
