@@ -23,7 +23,7 @@ from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.live import LiveUpdate, NodeDelta, NodeProgress, OutputPartial, ReplyDelta, ToolProgress
 from steptrail.projections.kinds import PROJECTIONS
 from steptrail.runtime.kernel.live_updates import OnUpdate, tell
-from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.log_raised import log_first
 
 if TYPE_CHECKING:
     from steptrail.projections.lifecycle import RunEvent
@@ -61,7 +61,7 @@ class ListenerRegistration:
 class _Entry(Struct, eq=False):
     kind: type[Any]
     listener: Callable[[Any], object]
-    failed_on: set[type[Any]] = set()
+    failed_on: set[type[object]] = set()
 
     def tell(self, said: Listenable) -> None:
         try:
@@ -70,11 +70,8 @@ class _Entry(Struct, eq=False):
                 answer.close()
                 raise TypeError("a listener is a plain function, and this one returned a coroutine")
         except (Exception, asyncio.CancelledError) as error:  # a plain function is cancelled by nobody else
-            if type(said) not in self.failed_on:
-                self.failed_on.add(type(said))
-                name = getattr(self.listener, "__qualname__", type(self.listener).__qualname__)
-                why = "listener %s failed on %s of session %s; further failures on that are not logged"
-                log_raised(_log, error, why, name, type(said).__name__, said.session_id)
+            name = getattr(self.listener, "__qualname__", type(self.listener).__qualname__)
+            log_first(_log, error, f"listener {name}", said, said.session_id, self.failed_on)
 
 
 class Listeners:

@@ -32,7 +32,7 @@ from steptrail.domain.flow.state import FlowState
 from steptrail.domain.kernel.commands import OwnersCommand
 from steptrail.domain.kernel.given import a_flag
 from steptrail.runtime.flow.means import WITHOUT, FlowMeans
-from steptrail.runtime.flow.owner import OnFlowCommit, flow_control
+from steptrail.runtime.flow.owner import OnFlowCommit, run_stream
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.flow.result import FlowResult
 from steptrail.runtime.flow.verdicts import VERDICTS, verdict_on
@@ -67,7 +67,7 @@ class FlowControl:
         on_update: OnUpdate | None = None,
     ) -> None:
         self._env, self._means = environment, means
-        self.stream = flow_control(environment, flow_id, means, on_commit, on_update)
+        self.stream = run_stream(environment, flow_id, means, on_commit, on_update)
 
     async def run(self, flow: BuiltWorkflow, start: StartFlow) -> FlowResult:
         """Start an execution, go on with the one that has this input, or return where that one ended or waits.

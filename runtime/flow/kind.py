@@ -15,13 +15,13 @@ from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.live import NodeDelta, NodeProgress, Place, Writing
 from steptrail.domain.shared.run import ExecutionStatus
-from steptrail.runtime.flow.owner import FlowStream, flow_control
+from steptrail.runtime.flow.owner import FlowStream, run_stream
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.kinds import Kind
 
 
 def _control(environment: Environment, stream: str) -> FlowStream:
-    return flow_control(environment, id_of(stream))
+    return run_stream(environment, id_of(stream))
 
 
 def _in_flight(state: FlowState) -> Sequence[str]:

@@ -23,13 +23,13 @@ OnFlowCommit: TypeAlias = Callable[[Sequence[Recorded[FlowEvent]]], None]
 """Is told of the events that this process stores in a stream of a workflow."""
 
 
-def flow_control(
+def run_stream(
     environment: Environment,
     flow_id: str,
     means: FlowMeans = WITHOUT,
     on_commit: OnFlowCommit | None = None,
     on_update: OnUpdate | None = None,
 ) -> FlowStream:
-    """Return the control of the stream of a workflow."""
+    """Return the control of the stream of a run."""
     alone = partial(FlowRunner, None, means)
     return FlowStream(FLOW, environment, flow_stream(flow_id), alone=alone, on_commit=on_commit, on_update=on_update)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from steptrail.domain.kernel.given import a_plain_function
 from steptrail.domain.live import LiveUpdate, OutputPartial, Progress, TextDelta, UpdatesLost
 from steptrail.domain.storable import as_unicode, is_unicode
-from steptrail.runtime.kernel.log_raised import log_raised
+from steptrail.runtime.kernel.log_raised import log_first, log_raised
 
 OnUpdate: TypeAlias = Callable[[LiveUpdate], None]
 """A watcher: it is called with each live update, in the run's event loop. An exception of it is only logged."""
@@ -42,16 +42,13 @@ def watcher_of(on_update: OnUpdate | None) -> OnUpdate | None:
     """
     if on_update is None:
         return None
-    watcher, failed_on = a_plain_function(on_update, "`on_update`", "an update"), set[type[LiveUpdate]]()
+    watcher, failed_on = a_plain_function(on_update, "`on_update`", "an update"), set[type[object]]()
 
     def watch(update: LiveUpdate) -> None:
         try:
             watcher(update)
         except (Exception, asyncio.CancelledError) as error:
-            if type(update) not in failed_on:
-                failed_on.add(type(update))
-                said = "a watcher failed on %s of session %s; further failures on that are not logged"
-                log_raised(_log, error, said, type(update).__name__, update.session_id)
+            log_first(_log, error, "a watcher", update, update.session_id, failed_on)
 
     return watch
 

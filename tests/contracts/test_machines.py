@@ -23,7 +23,7 @@ from steptrail.runtime.agent.owner import session_stream
 from steptrail.runtime.agent.performer import Runner
 from steptrail.runtime.flow.control import brought
 from steptrail.runtime.flow.means import WITHOUT
-from steptrail.runtime.flow.owner import flow_control
+from steptrail.runtime.flow.owner import run_stream
 from steptrail.runtime.flow.performer import FlowRunner
 from steptrail.runtime.kernel.control import StreamControl
 from steptrail.runtime.kernel.environment import Environment
@@ -209,7 +209,7 @@ def counting_flow(world: World, *, asks: bool) -> BuiltWorkflow:
 class TestFlows(MachineContract):
     def subject(self, environment: Environment, name: str, world: World, *, asks: bool) -> Subject:
         flow = counting_flow(world, asks=asks)
-        stream = flow_control(environment, name)
+        stream = run_stream(environment, name)
 
         def begin(key: str | None) -> Callable[[Any, bool], Sequence[Any]]:
             start = StartFlow(flow=brought(flow), worker=environment.worker, options=RunOptions(), by="ana", key=key)
