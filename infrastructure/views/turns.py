@@ -37,7 +37,8 @@ class Turns:
         """Return when a batch may begin."""
         if not self._is_free.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._is_free.wait(), _PUT_OFF_SECONDS)
+                async with asyncio.timeout(_PUT_OFF_SECONDS):
+                    await self._is_free.wait()
 
     def _hold(self, more: int) -> None:
         self._urgent += more

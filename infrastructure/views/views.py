@@ -358,7 +358,8 @@ class Views:
         """Return when the log has grown, or readers look at another generation, of which less may be counted."""
         while not grown.is_set() and await self._in(self._readers, self.series.current) == number:
             with suppress(TimeoutError):
-                await asyncio.wait_for(grown.wait(), _AGAIN_SECONDS)
+                async with asyncio.timeout(_AGAIN_SECONDS):
+                    await grown.wait()
 
     async def _apply(self, projection: Projection[Any]) -> None:
         for _ in range(_TRIES):

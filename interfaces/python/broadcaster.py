@@ -137,7 +137,8 @@ class Broadcaster:
                     raise DeliveryError(said) from self._failure
                 with suppress(TimeoutError):
                     # Another process notifies nobody here.
-                    await asyncio.wait_for(self._delivered.wait(), _TRY_AGAIN_SECONDS)
+                    async with asyncio.timeout(_TRY_AGAIN_SECONDS):
+                        await self._delivered.wait()
 
     async def __aenter__(self) -> Self:
         """Begin. Raises `ConfigurationError` when it is at work already."""

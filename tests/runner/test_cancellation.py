@@ -58,7 +58,8 @@ def test_work_is_waited_for_through_three_cancellations_and_one_is_handed_back()
         await cancel_thrice(task)
         assert not work.cancelled()
         work.set_result("stored")
-        await asyncio.wait_for(task, PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await task
         assert [type(each) for each in handed_back] == [asyncio.CancelledError]
 
     asyncio.run(scenario())

@@ -22,6 +22,7 @@ from steptrail.infrastructure.views.views import Views
 from steptrail.interfaces.cli.main import main
 from steptrail.interfaces.python.views import TrailViews
 from steptrail.runtime.agent.agent import Agent
+from steptrail.runtime.kernel.log_reader import watch_log
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.workflow import FlowTool, Workflow
 
@@ -116,6 +117,20 @@ async def test_events_are_counted_as_they_come_while_the_views_are_kept_going(st
         await trail.run(agent("hello"), "hi", session="a")
         await trail.views.wait(timeout=60)
         assert (await trail.views.sql(STATUSES, fresh=None)).rows == [("agent:a", "completed")]
+
+
+async def test_a_block_that_is_left_while_what_was_stored_is_told_of_ends(store_url: str) -> None:
+    async with Steptrail.open(store_url) as trail:
+        for turns in range(8):
+            grown = asyncio.Event()
+            async with asyncio.timeout(30), trail.views.kept_going():
+                await trail.views.wait(timeout=30)
+                watch = watch_log(trail.store, lambda _, grown=grown: grown.set(), lambda _: None)
+                await trail.start(agent("hello"), "hi", session=f"s{turns}")
+                await grown.wait()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                watch.leave()
 
 
 async def test_instants_and_durations_are_those_that_people_read(store_url: str) -> None:

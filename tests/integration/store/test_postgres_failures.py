@@ -365,7 +365,8 @@ async def test_given_a_commit_that_takes_long_then_others_neither_wait_for_it_no
     finally:
         server.execute("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
     await append
-    await asyncio.wait_for(waits, LONGEST_SECONDS)
+    async with asyncio.timeout(LONGEST_SECONDS):
+        await waits
     assert [stream async for _, stream, _ in quick.log()] == ["agent:a", "agent:slow", *["agent:quick"] * 3]
     await slow.close()
     await quick.close()

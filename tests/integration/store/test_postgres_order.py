@@ -248,7 +248,8 @@ async def append(store: RecorderEventStore, head: StreamHead = EMPTY_STREAM) -> 
 async def test_given_events_past_a_position_when_waited_for_then_there_is_no_wait(postgres_url: str) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         await append(store)
-        await asyncio.wait_for(store.wait_past(0, timeout=float("inf")), 60)
+        async with asyncio.timeout(60):
+            await store.wait_past(0, timeout=float("inf"))
 
     await waiting(postgres_url, scenario)
 
@@ -258,7 +259,8 @@ async def test_given_nothing_past_a_position_when_waited_for_then_the_wait_ends_
 ) -> None:
     async def scenario(store: RecorderEventStore) -> None:
         await append(store)
-        await asyncio.wait_for(store.wait_past(1, timeout=0.1), 60)
+        async with asyncio.timeout(60):
+            await store.wait_past(1, timeout=0.1)
         assert await store.version("agent:a") == 1
 
     await waiting(postgres_url, scenario)
@@ -279,7 +281,8 @@ async def test_given_somebody_who_waits_when_something_is_stored_then_its_announ
             await asyncio.sleep(0.05)
             assert not waits.done()
             head = await append(writer, head)
-            await asyncio.wait_for(waits, 60)
+            async with asyncio.timeout(60):
+                await waits
         await other.close()
 
     await waiting(postgres_url, scenario)
@@ -303,14 +306,16 @@ async def test_given_a_commit_right_after_another_then_it_is_announced_when_its_
     async def scenario(store: RecorderEventStore) -> None:
         other = open_postgres(postgres_url, "full", 5.0, create=False, read_only=False)
         head = await append(other)
-        await asyncio.wait_for(store.wait_past(0, timeout=float("inf")), 60)
+        async with asyncio.timeout(60):
+            await store.wait_past(0, timeout=float("inf"))
         waits = asyncio.create_task(store.wait_past(1, timeout=float("inf")))
         await append(other, head)
         if ends_by == "closing":
             # The announcement of the first may come so late that whoever waits finds the second by it.
             assert announced == [ANNOUNCE]
             await other.close()
-        await asyncio.wait_for(waits, 60)
+        async with asyncio.timeout(60):
+            await waits
         await other.close()
         assert announced == [ANNOUNCE] * 2
 
@@ -326,7 +331,8 @@ async def test_given_a_server_that_announces_nothing_then_looking_finds_what_was
         # By hand: without an announcement.
         with postgres_server.session(database, append_of("agent:b")) as other:
             other.execute("COMMIT")
-        await asyncio.wait_for(waits, 60)
+        async with asyncio.timeout(60):
+            await waits
 
     await waiting(postgres_server.url(database), scenario)
 
@@ -351,6 +357,7 @@ async def test_given_somebody_who_waits_when_the_listening_connection_is_lost_th
         assert await until_listening(first) != first
         assert not waits.done()
         await append(store)
-        await asyncio.wait_for(waits, 60)
+        async with asyncio.timeout(60):
+            await waits
 
     await waiting(postgres_server.url(database), scenario)
