@@ -334,6 +334,12 @@ class SessionControl:
         journal = await self.stream.existing() if journal is None else journal
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
+            recorded = state.agent
+            if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
+                changes = ", ".join(changes_between(recorded, agent.snapshot)) or "limits or error policy"
+                why = f"the agent is not the recorded one: {changes}"
+                raise CommandRejected("resume", self._session, why)
+            refuse_context(agent, state, context)
             is_new = key is not None and key not in state.fold.keys
             is_said = context is not None and context != state.context
             if not took_over and not (limits or error_policy or is_new or is_said) and self.only_waits(state):
@@ -356,12 +362,6 @@ class SessionControl:
 
         begin = self.stream.obedient(go_on, None if obeys_pause else journal.committed)
         while (state := journal.committed).is_open:
-            recorded = state.agent
-            if strict and recorded is not None and recorded.fingerprint != agent.snapshot.fingerprint:
-                changes = ", ".join(changes_between(recorded, agent.snapshot)) or "limits or error policy"
-                why = f"the agent is not the recorded one: {changes}"
-                raise CommandRejected("resume", self._session, why)
-            refuse_context(agent, state, context)
             ended = await self.stream.own_as_seen(journal, begin, partial(Runner, agent), take_over=take_over)
             if ended is not None:
                 return ended

@@ -1,8 +1,10 @@
 """An execution that is gone on with by an agent that was changed meanwhile: what differs is recorded, or refused."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -10,7 +12,7 @@ from pydantic import AfterValidator, TypeAdapter
 
 from steptrail import Agent, AgentBuilder, Limits, RunResult, Steptrail, tool
 from steptrail.domain.json_value import JsonValue
-from steptrail.errors import CommandRejected
+from steptrail.errors import CommandRejected, SessionBusy
 from steptrail.events import ExecutionResumed, StepCompleted
 from steptrail.interfaces.python.session import Session
 from steptrail.models import ModelReply, ModelRequest
@@ -62,6 +64,26 @@ async def test_limits_and_policy_alone_are_named_as_such_by_a_strict_resume() ->
         await trail.run(agent().build(), "Pay.", session="s")
         with pytest.raises(CommandRejected, match="not the recorded one: limits or error policy"):
             await trail.session("s").resume(agent().with_limits(Limits(max_steps=3)).build(), strict=True)
+
+
+async def test_a_strict_resume_of_a_session_that_another_process_carries_on_says_so_first(tmp_path: Path) -> None:
+    url, at_work, gate = f"sqlite:///{tmp_path / 'runs.db'}", asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        at_work.set()
+        await gate.wait()
+        return "done"
+
+    first = AgentBuilder("clerk").with_model(ScriptedModel([call("wait"), "Done."])).with_tools(wait).build()
+    async with Steptrail.open(url) as trail, Steptrail.open(url) as other:
+        running = asyncio.create_task(trail.run(first, "Wait.", session="s"))
+        await at_work.wait()
+        with pytest.raises(SessionBusy):
+            await other.session("s").resume(agent().build(), strict=True)
+        gate.set()
+        assert (await running).output == "Done."
 
 
 def shouted() -> TypeAdapter[str]:
