@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.storable import is_unicode
 from steptrail.interfaces.cli.exits import Refusal
 from steptrail.interfaces.cli.output import Output, one_line
+from steptrail.interfaces.cli.times import age_of, time_of
 from steptrail.runtime.kernel.json_form import to_json_value
 
 Handler = Callable[[argparse.Namespace, Output], int]
@@ -25,8 +25,6 @@ FORMS = "FILE.py[:NAME], package.module[:NAME], or FILE.yaml of a workflow"
 """The forms of AGENT."""
 
 _MOST_DIGITS = 18
-_AGE = re.compile(r"([0-9]{1,6})(min|[mhdw])")
-_SECONDS = {"min": 60, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LONGEST, _LONGEST_REFUSAL = 200, 1_000
 """Characters that are repeated of what cannot be read, and of all that is said of it."""
 _DEFAULT_STORE = "sqlite:///steptrail.db"
@@ -197,7 +195,7 @@ def seconds(text: str) -> float:
 
 def age(text: str) -> timedelta:
     """Read an age: `30min`, `12h`, `90d` or `2w`."""
-    found = _age(text)
+    found = age_of(text)
     if not found:
         raise argparse.ArgumentTypeError(f"{text!r} is no age: give 30min, 12h, 90d or 2w")
     return found
@@ -206,18 +204,12 @@ def age(text: str) -> timedelta:
 def moment(text: str) -> datetime:
     """Read a time: how long ago (`30min`, `12h`, `7d`, `2w`), or one in ISO 8601, of UTC if it says no zone."""
     try:
-        if (ago := _age(text)) is not None:
-            return datetime.now(UTC) - ago
-        when = datetime.fromisoformat(text)
-        return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
-    except (ValueError, OverflowError):
-        said = f"{text!r} is not a time: 30min, 12h, 7d, 2w ago, or a date such as 2026-03-01 or 2026-03-01T12:00Z"
-        raise argparse.ArgumentTypeError(said) from None
-
-
-def _age(text: str) -> timedelta | None:
-    found = _AGE.fullmatch(text)
-    return None if found is None else timedelta(seconds=int(found[1]) * _SECONDS[found[2]])
+        when = time_of(text)
+        return datetime.now(UTC) - when if isinstance(when, timedelta) else when.astimezone(UTC)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    except OverflowError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time that a calendar has") from None
 
 
 def json_value(what: str, text: str) -> JsonValue:

@@ -88,7 +88,7 @@ FILTERED = {
     "tokens=1000": [],
     "tool=burn&parent=lost-0": [],
 }
-WRONG = ("since=yesterday", "order=best", "cost=much", "cost=-1", "after=x&order=oldest", "since=0d", "tool=%00")
+WRONG = ("since=yesterday", "order=best", "cost=much", "cost=-1", "after=x&order=oldest", "since=d0", "tool=%00")
 
 
 async def test_a_filter_of_the_read_models_is_in_the_address(client: httpx.AsyncClient) -> None:

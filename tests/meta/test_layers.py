@@ -66,9 +66,8 @@ def test_pyright_reads_each_layer(root: Path) -> None:
 
 
 def test_ruff_bans_each_folder_name(root: Path) -> None:
-    assert tool(root, "ruff/lint/flake8-tidy-imports/banned-api") == {
-        layer: {"msg": f"Import steptrail.{layer}."} for layer in LAYERS
-    }
+    banned: dict[str, Any] = tool(root, "ruff/lint/flake8-tidy-imports/banned-api")
+    assert banned.items() >= {layer: {"msg": f"Import steptrail.{layer}."} for layer in LAYERS}.items()
 
 
 def test_import_linter_orders_each_layer(root: Path) -> None:

@@ -9,6 +9,7 @@ from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.instants import to_datetime
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.shared.summary import RunSummary
+from steptrail.interfaces.cli.times import time_of
 from steptrail.interfaces.http.inspector.access import Access
 from steptrail.interfaces.http.inspector.answering import Answering
 from steptrail.interfaces.http.inspector.charts import DayChart, DaySeries, chart, days_between
@@ -22,7 +23,6 @@ from steptrail.interfaces.http.inspector.filters import (
     index_query,
     is_counted,
     said_in,
-    since_of,
 )
 from steptrail.interfaces.http.inspector.lists import PAGE, page_of_runs
 from steptrail.interfaces.http.inspector.words import duration, usd
@@ -142,8 +142,8 @@ class CountedPages(Answering):
         given: dict[str, Any] = {"since": since, "agent": agent, "spans": _SPANS, "wrong": None}
         try:
             fits({"since": since, "agent": agent or ""})
-            span = since_of(since)
-        except ConfigurationError as error:
+            span = time_of(since)
+        except (ConfigurationError, ValueError) as error:
             return CountedAnswer(None), HTTPStatus.BAD_REQUEST, given | {"wrong": str(error)}
         try:
             told = await self.counting.ask(access, lambda asked: question(asked, since=span, agent=agent))

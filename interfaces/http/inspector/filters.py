@@ -1,12 +1,11 @@
 """The filters of the list of runs, as they are in its address."""
 
-import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.index_query import IndexQuery
+from steptrail.interfaces.cli.times import time_of
 from steptrail.interfaces.python.naming import stream_named
 from steptrail.projections.asking.filters import RunFilter, RunOrder
 
@@ -42,9 +41,6 @@ _FIXED: Final = frozenset({"status", "stop_reason", "waits_for", "order"})
 """The filters whose values are words of ours."""
 _LONGEST: Final = 200
 """Characters of a value."""
-
-_AGO = re.compile(r"([1-9]\d{0,3})([hdw])", re.ASCII)
-_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 class Chip(NamedTuple):
@@ -111,8 +107,8 @@ def counted_filter(said: Mapping[str, str]) -> tuple[RunFilter, RunOrder]:
             if key in said and key in _BOUNDS:
                 given["least"][key] = _number(key, said[key])
             elif key in said:
-                given[key] = since_of(said[key])
-        except ConfigurationError as error:
+                given[key] = time_of(said[key])
+        except (ConfigurationError, ValueError) as error:
             faults.append(str(error))
     order = said.get("order", RunOrder.NEWEST.value)
     if order not in list(RunOrder):
@@ -125,18 +121,6 @@ def counted_filter(said: Mapping[str, str]) -> tuple[RunFilter, RunOrder]:
         if not faults:
             return found, RunOrder(order)
     raise ConfigurationError("; ".join(faults))
-
-
-def since_of(text: str) -> datetime | timedelta:
-    """Return a time such as `7d`, `12h` or `2026-05-01`. Raises `ConfigurationError` for any other text."""
-    found = _AGO.fullmatch(text)
-    if found is not None:
-        return timedelta(**{_UNITS[found[2]]: int(found[1])})
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(f"{text!r} is no time: 12h, 7d, 2w ago, or a date such as 2026-03-01") from None
-    return when if when.tzinfo is not None else when.replace(tzinfo=UTC)
 
 
 def _number(key: str, text: str) -> float:

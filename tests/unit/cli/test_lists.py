@@ -83,6 +83,12 @@ def test_a_time_is_read_as_ago_or_in_iso_and_is_of_utc() -> None:
     assert moment("2026-03-01T12:00+02:00") == datetime(2026, 3, 1, 10, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("text", ["", "7", "1y", "-1d", "٣d", "2026-02-31", "999999w", "0001-01-01T00:00+14:00"])
+def test_what_is_no_time_is_refused(stored: Type, text: str) -> None:
+    done = stored("runs", "--since", text)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+
+
 async def test_in_python_a_time_has_a_zone_and_a_wait_a_known_kind() -> None:
     async with Steptrail.open("sqlite:///:memory:") as trail:
         with pytest.raises(ConfigurationError, match="has no time zone"):
