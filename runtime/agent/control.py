@@ -331,6 +331,16 @@ class SessionControl:
         """
         a_flag(take_over, "`take_over`")
         a_flag(strict, "`strict`")
+        # What is given is refused before it is known whether there is anything to go on with.
+        asked = Resume(
+            agent=agent.snapshot,
+            worker=self._env.worker,
+            last_seen=0,
+            limits=limits,
+            error_policy=error_policy,
+            by=by,
+            context=context,
+        )
         journal = await self.stream.existing() if journal is None else journal
 
         def go_on(state: AgentState, took_over: bool) -> Sequence[Command]:
@@ -349,16 +359,8 @@ class SessionControl:
                 return ()
             if state.stop_request is None:
                 refuse_altered_again(state)  # before a segment is begun, which would count as a crash
-            brought = replace(
-                resume,
-                agent=agent.snapshot,
-                limits=limits,
-                error_policy=error_policy,
-                by=by,
-                key=key if is_new else None,
-                context=context,
-            )
-            return (brought,)
+            new_key = key if is_new else None
+            return (replace(asked, last_seen=resume.last_seen, ended_by=resume.ended_by, key=new_key),)
 
         begin = self.stream.obedient(go_on, None if obeys_pause else journal.committed)
         while (state := journal.committed).is_open:

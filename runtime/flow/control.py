@@ -130,11 +130,12 @@ class FlowControl:
         """
         a_flag(take_over, "`take_over`")
         a_flag(strict, "`strict`")
+        # What is given is refused before it is known whether there is anything to go on with.
+        reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if state.run is None or not state.is_open:
                 return ()
-            reopening = ResumeFlow(worker=self._env.worker, flow=brought(flow), options=options, strict=strict, by=by)
             is_said = options is not None and options != state.run.options
             if not took_over and not is_said and self.only_waits(state):
                 decide(state, reopening)  # says no also where there is nothing to do

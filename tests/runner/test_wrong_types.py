@@ -181,6 +181,12 @@ FOR_ANOTHER: dict[str, Callable[[Steptrail], Awaitable[object]]] = {
         lambda trail: trail.session("s").resume(PAYER, error_policy=_any(LIMITS))
     ),
     "options: Expected `RunOptions`, got `Limits`": lambda trail: trail.flow("f").retry(FAILING, options=_any(LIMITS)),
+    "options: Expected `RunOptions`, got `ErrorPolicy`": (
+        lambda trail: trail.flow("f").resume(FAILING, options=_any(POLICY))
+    ),
+    "by: Expected `str`, got `int`": lambda trail: trail.flow("f").resume(FAILING, by=_any(5)),
+    "`int`": lambda trail: trail.session("e").resume(PAYER, limits=_any(5)),
+    "must not be empty": lambda trail: trail.session("e").resume(PAYER, by=""),
 }
 
 
@@ -192,6 +198,7 @@ def _any(value: object) -> Any:
 async def test_settings_of_another_kind_are_refused(said: str) -> None:
     async with trail_of() as trail:
         await trail.run(PAYER, "Pay.", session="s")
+        await trail.run(AgentBuilder("done").with_model(ScriptedModel(["Done."])).build(), "Go.", session="e")
         await trail.run(FAILING, session="f")
         stored = [await trail.session("s").events(), await trail.flow("f").events()]
         with pytest.raises(ConfigurationError, match=said):
