@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from steptrail.domain.errors import StoreReadOnly, StoreUnavailable
 from steptrail.infrastructure.store.core.durability import Durability
-from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, until_free
+from steptrail.infrastructure.store.sqlite.errors import HeldUp, at_once, moved, until_free
 from steptrail.infrastructure.store.sqlite.forking import INSIDE
 
 _MUCH_LOG = 64 * 1024 * 1024
@@ -217,7 +217,7 @@ class FileConnections:
             except OSError:
                 is_known = False
             if not is_known:
-                raise StoreUnavailable(f"the store {name} was moved or deleted while it was open")
+                raise moved(name)
 
     def _know_log(self) -> None:
         """Note which files the log and its index are: the same ones while a connection that has used them is open."""
@@ -282,7 +282,7 @@ class ReadOnlyConnections:
         try:
             status = self._path.stat()
         except OSError as error:
-            raise StoreUnavailable(f"the store {self._path} was moved or deleted while it was open") from error
+            raise moved(self._path) from error
         return status.st_mtime_ns, status.st_size
 
     def _ask(self, mode: str, work: Work[T]) -> T:

@@ -41,11 +41,18 @@ def primary_code(error: sqlite3.Error) -> int:
     return code & 0xFF
 
 
+def moved(store: str | Path) -> StoreUnavailable:
+    """Return the error of a store whose file is another one now, or gone. What is open stays with the old file."""
+    return StoreUnavailable(
+        f"the store {store} was moved or deleted while it was open: put it back, or open it anew (start this process again)"
+    )
+
+
 def translate(error: sqlite3.Error, store: str) -> StoreError:
     """Return the error of the port that tells the user of `store` the same."""
     code = primary_code(error)
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED:
-        return StoreUnavailable(f"the store {store} was moved or deleted while it was open")
+        return moved(store)
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
         return StoreReadOnly(f"the last write to the store {store} was cut off: open it once for writing, to undo it")
     if code in _LOCKED:

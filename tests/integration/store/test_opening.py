@@ -350,7 +350,7 @@ async def test_a_file_that_is_removed_while_it_is_read_is_told(made: Path) -> No
     async def work(store: RecorderEventStore) -> None:
         await store.read("agent:a")
         made.unlink()
-        with pytest.raises(StoreUnavailable, match=r"runs\.db was moved or deleted while it was open"):
+        with pytest.raises(StoreUnavailable, match=r"runs\.db was moved or deleted .*: put it back, or open it anew"):
             await store.read("agent:a")
 
     await use(open_store(url(made), read_only=True), work)
