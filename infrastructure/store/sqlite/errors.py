@@ -43,9 +43,8 @@ def primary_code(error: sqlite3.Error) -> int:
 
 def moved(store: str | Path) -> StoreUnavailable:
     """Return the error of a store whose file is another one now, or gone. What is open stays with the old file."""
-    return StoreUnavailable(
-        f"the store {store} was moved or deleted while it was open: put it back, or open it anew (start this process again)"
-    )
+    said = f"the store {store} was moved or deleted while it was open"
+    return StoreUnavailable(f"{said}: put it back, or open it anew (start this process again)")
 
 
 def translate(error: sqlite3.Error, store: str) -> StoreError:
