@@ -37,6 +37,7 @@
         │   ├── StoreTooNew       written by a newer version of Steptrail
         │   ├── StoreTooOld       written by a version that was never released
         │   ├── StoreReadOnly     may be read, not written
+        │   ├── StoreIsStandby    its log is not followed: that of its primary is
         │   ├── StoreLocked       another process holds the write lock for too long
         │   └── StoreFull         no space left
         ├── ConcurrencyConflict   somebody else appended first
@@ -338,6 +339,19 @@ class StoreTooOld(StoreUnavailable):
 
 class StoreReadOnly(StoreUnavailable):
     """The store may be read and not written."""
+
+
+class StoreIsStandby(StoreUnavailable):
+    """The store is a copy that follows a primary: it is read, and its log is not followed.
+
+    `newest` is the position of the newest event that has come to it. Events before that may still be to come.
+    """
+
+    def __init__(self, store: str, newest: int) -> None:
+        super().__init__(
+            f"the store {store} is a standby, which cannot tell what its primary still writes: follow that"
+        )
+        self.newest = newest
 
 
 class StoreLocked(StoreUnavailable):

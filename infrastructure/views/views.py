@@ -21,6 +21,7 @@ from steptrail.domain.errors import (
     SessionBusy,
     StoreDamaged,
     StoreError,
+    StoreIsStandby,
     StoreReadOnly,
     StoreTooNew,
     StoreUnavailable,
@@ -39,6 +40,7 @@ from steptrail.projections.kernel.face import Face, face_of
 from steptrail.projections.kernel.projection import Projection
 from steptrail.runtime.kernel.faults import Reach, no_faults
 from steptrail.runtime.kernel.log_reader import watch_log
+from steptrail.runtime.kernel.newest_position import newest_position
 from steptrail.runtime.kernel.ports import EventStore
 from steptrail.runtime.kernel.seldom import Seldom
 
@@ -102,9 +104,12 @@ class Views:
     async def catch_up(self, *, for_us: bool = False) -> None:
         """Apply what the log has now, or what of it questions of ours need.
 
-        A projection that another process applies it to is left to that.
+        A projection that another process applies it to is left to that, and a standby to its primary.
         """
-        end = await self._store.last_position()
+        try:
+            end = await self._store.last_position()
+        except StoreIsStandby:
+            return
         for projection in self._asked if for_us else self._projections:
             progress = await self._progress_of(projection)
             # Behind the end stands what was counted of a log that has been replaced by an older copy since.
@@ -131,8 +136,8 @@ class Views:
         return _slowest(found) if len(found) == len(names) else AsOf(0, 0)
 
     async def end(self) -> int:
-        """Return the last position of the log."""
-        return await self._store.last_position()
+        """Return the last position of the log; on a standby the newest of what has come to it."""
+        return await newest_position(self._store)
 
     async def lag(self, as_of: AsOf | None = None) -> int:
         """Return how many positions of the log are not counted, now or in what was counted up to a place."""

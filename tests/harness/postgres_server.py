@@ -160,6 +160,15 @@ class PostgresServer:
         self.stop(how)
         self.start()
 
+    def become_standby(self) -> None:
+        """Start it again as a standby with what it has, whose primary says nothing more."""
+        self.stop()
+        mark = self._data / "standby.signal"
+        mark.touch()
+        if (account := _account()) is not None:
+            os.chown(mark, account, account)
+        self.start()
+
     @property
     def _data(self) -> Path:
         return self._folder / "data"

@@ -17,6 +17,7 @@ from steptrail.domain.errors import (
     AppendOutcomeUnknown,
     ConcurrencyConflict,
     StoreError,
+    StoreIsStandby,
     StoreReadOnly,
     StoreUnavailable,
 )
@@ -90,6 +91,7 @@ _OF_ONE: LiteralString = (
     f"AND e.{_OF_STREAM} AND e.version > coalesce((SELECT before.version FROM steptrail.events before "  # noqa: S608
     f"WHERE before.position = %s::bigint AND before.{_OF_STREAM}), 0) ORDER BY e.version LIMIT %s::bigint"
 )
+_NEWEST: LiteralString = "SELECT coalesce(max(position), 0) FROM steptrail.events"
 _GROWN: LiteralString = (
     "SELECT s.id, max(e.version) FROM steptrail.events e JOIN steptrail.streams s ON s.number = e.stream "
     "WHERE e.position > %s::bigint AND e.position <= %s::bigint GROUP BY s.id"
@@ -370,16 +372,14 @@ class PostgresRecorder:
     def select_last_position(self) -> int:
         """Return up to where the log is complete, 0 when it is empty. No event ever appears later at or before it.
 
-        What a statement reads up to there must begin after this. Raises `StoreUnavailable` on a standby.
+        What a statement reads up to there must begin after this. Raises `StoreIsStandby`.
         """
         return self._connections.read(self._settled)
 
     def _settled(self, connection: Connection) -> int:
         found: int | None = fetch_all(connection, SETTLED)[0][0]
         if found is None:
-            raise StoreUnavailable(
-                f"the store {self._name} is a standby, which cannot tell what its primary still writes: follow that"
-            )
+            raise StoreIsStandby(self._name, fetch_all(connection, _NEWEST)[0][0])
         # Known for as long as the connection lasts, as the numbers of types are.
         connection.settled = found
         return found

@@ -10,10 +10,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from steptrail.domain.errors import StoreError
+from steptrail.domain.errors import StoreError, StoreIsStandby
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.interfaces.http.inspector.access import Access, visible
 from steptrail.runtime.kernel.log_reader import watch_log
+from steptrail.runtime.kernel.newest_position import newest_position
 from steptrail.runtime.kernel.ports import EventStore
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ async def hints(
 
     def over(error: Exception | None) -> None:
         nonlocal is_over
-        del error
-        is_over = True
+        # Nobody follows the log of a standby: its pages look at every beat.
+        is_over = is_over or not isinstance(error, StoreIsStandby)
         changed.set()
 
     async def ended(end: Callable[[], Awaitable[None]]) -> None:
@@ -51,7 +52,7 @@ async def hints(
         watch = watch_log(store, lambda _: changed.set(), over)
         ending = None if end is None else asyncio.create_task(ended(end))
         try:
-            last = await store.last_position()
+            last = await newest_position(store)
             # A position that the log has not come to is that of another store.
             position = last if after is None or after > last else after
             beat_at = now()
@@ -60,7 +61,7 @@ async def hints(
                     beat_at = now() + BEAT_SECONDS
                     yield ServerSentEvent(event="beat", data=str(BEAT_SECONDS), id=str(position), retry=2_000, sep="\n")
                 changed.clear()
-                position, grown = await store.grown(position)
+                position, grown = await _grown(store, position)
                 named = await _named(store, access, grown)
                 if named:
                     said = json.dumps({"streams": named}, separators=(",", ":"))
@@ -76,6 +77,13 @@ async def hints(
             watch.leave()
     except StoreError:
         return
+
+
+async def _grown(store: EventStore, position: int) -> tuple[int, Mapping[str, int]]:
+    try:
+        return await store.grown(position)
+    except StoreIsStandby as standby:
+        return standby.newest, {}
 
 
 async def _named(store: EventStore, access: Access, grown: Mapping[str, int]) -> Mapping[str, int]:

@@ -9,6 +9,7 @@ from steptrail.interfaces.http.inspector.answering import Answering, NotThere, n
 from steptrail.interfaces.http.inspector.lists import needs, page_of_questions, page_of_runs, runs_due, worker_of
 from steptrail.interfaces.http.inspector.live import hints
 from steptrail.interfaces.http.sse import event_source
+from steptrail.runtime.kernel.newest_position import newest_position
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -25,7 +26,7 @@ class Pages(Answering):
 
     async def overview(self, request: "Request", access: Access) -> "Response":
         """Answer with what needs somebody, and the newest runs."""
-        tag = self.tag(request, await self.trail.store.last_position())
+        tag = self.tag(request, await newest_position(self.trail.store))
         newest = await page_of_runs(self.trail, access, IndexQuery(), limit=20)
         found = await needs(self.trail, access)
         workers = {row.stream: await worker_of(self.trail.store, row) for row in found.crashed.rows[:5]}
@@ -36,7 +37,7 @@ class Pages(Answering):
     async def inbox(self, request: "Request", access: Access) -> "Response":
         """Answer with what people are asked."""
         after = request.query_params.get("after")
-        tag = self.tag(request, await self.trail.store.last_position())
+        tag = self.tag(request, await newest_position(self.trail.store))
         try:
             found = await page_of_questions(self.trail, access, after=after or None)
         except ConfigurationError:
@@ -58,7 +59,7 @@ class Pages(Answering):
         newest = await page_of_runs(self.trail, access, IndexQuery())
         facts: dict[str, str | int | None] = {
             "version": version("steptrail"),
-            "position": await self.trail.store.last_position() if access.tenant is None else None,
+            "position": await newest_position(self.trail.store) if access.tenant is None else None,
             "engine": None,
         }
         try:
