@@ -59,3 +59,13 @@ async def wait_through(
         if timer is not None:
             timer.cancel()
     return None
+
+
+async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
+    """Cancel a task and wait for its end. A caller that is cancelled meanwhile gets its `CancelledError` after that.
+
+    To await the task itself cannot tell its cancellation from the caller's.
+    """
+    task.cancel()
+    if (cancelled := await wait_through(task)) is not None:
+        raise cancelled
