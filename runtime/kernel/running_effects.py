@@ -135,16 +135,19 @@ class InFlight:
             # Nothing may have ended: an effect that was left behind wakes this loop too.
         self._record(ended)
 
-    async def give_up(self) -> None:
+    async def give_up(self) -> asyncio.CancelledError | None:
         """Cancel all effects, wait for their end and record it. For a caller that leaves by an exception.
 
-        A further cancellation of the caller does not end this sooner.
+        A cancellation of the caller meanwhile does not end this sooner, and is returned.
         """
+        cancelled: asyncio.CancelledError | None = None
         self._cancel(self._running.values(), Cut("cancelled"))
         while pending := [self._running[key].task for key in self._running.keys() - self._ended()]:
             left = self._first_given_up() - asyncio.get_running_loop().time()
-            await wait_through(*pending, timeout=None if left == math.inf else max(0.0, left))
+            timeout = None if left == math.inf else max(0.0, left)
+            cancelled = await wait_through(*pending, timeout=timeout) or cancelled
         self._record(list(self._running))
+        return cancelled
 
     def _ended(self) -> list[Hashable]:
         return [key for key, running in self._running.items() if running.task.done() or _is_given_up(running)]
