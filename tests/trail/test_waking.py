@@ -66,14 +66,14 @@ class Told:
 
     async def come(self, stream: str) -> Wake:
         """Wait for a wake of the stream, and take it out."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (found := [wake for wake in self.wakes if wake.stream == stream]):
                 await asyncio.sleep(0.01)
         self.wakes.remove(found[0])
         return found[0]
 
     async def work(self, wake: Wake) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.handler is None:
                 await asyncio.sleep(0.01)
             await self.handler(wake)
