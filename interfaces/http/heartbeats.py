@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import TypeVar
+
+from steptrail.runtime.kernel.cancellation import cancel_and_wait
 
 T = TypeVar("T")
 
@@ -23,11 +24,11 @@ async def with_beats(source: AsyncGenerator[T], every: float) -> AsyncGenerator[
                 return
             yield came[0]
     finally:
-        if coming is not None:
-            coming.cancel()
-            with suppress(asyncio.CancelledError):
-                await coming
-        await source.aclose()
+        try:
+            if coming is not None:
+                await cancel_and_wait(coming)
+        finally:
+            await source.aclose()
 
 
 async def _next(source: AsyncGenerator[T]) -> tuple[T] | None:

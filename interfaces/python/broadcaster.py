@@ -32,6 +32,7 @@ from steptrail.infrastructure.broadcast.settings import checked_broadcast_config
 from steptrail.infrastructure.broadcast.transport import BroadcastTransport, Delivery
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.projections.broadcast import BroadcastConfig, BroadcastEnvelope, EnvelopeFold
+from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.clock import SystemClock
 from steptrail.runtime.kernel.follower import Follower
 from steptrail.runtime.kernel.log_raised import log_raised
@@ -154,10 +155,8 @@ class Broadcaster:
     ) -> None:
         """End, and let another one go on."""
         if self._working is not None:
-            self._working.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._working
-            self._working = None
+            working, self._working = self._working, None
+            await cancel_and_wait(working)
 
     async def _work(self, chunks: LiveChunks) -> None:
         kinds: tuple[type[TextDelta], ...] = (ReplyDelta, NodeDelta) if self.config.include_stream_chunks else ()
@@ -245,8 +244,7 @@ class Broadcaster:
                     await self._offer(chunks, fold_of)
             return task.result()
         finally:
-            task.cancel()
-            await asyncio.wait({task})
+            await cancel_and_wait(task)
 
     async def _offer(self, chunks: LiveChunks, fold_of: FoldOf) -> None:
         await self._offer_all(chunks, await chunks.take(fold_of))

@@ -15,7 +15,7 @@ from steptrail.domain.continuation.names import function_name
 from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.kernel.given import a_function
 from steptrail.runtime.agent.run_log import RUNS, resources_failed
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import leave_behind, wait_through
 
 Opener: TypeAlias = Callable[[Any], AbstractAsyncContextManager[object]]
 """Returns the context manager of the resources of a run, given its context."""
@@ -106,6 +106,7 @@ class OpenResources:
             cancelled = await wait_through(task, timeout=PATIENCE) or cancelled
         if not task.done():
             RUNS.warning("%s: its resources did not close in time and are left behind", self._run)
+            leave_behind(task)
         elif not task.cancelled() and (error := task.exception()) is not None:
             resources_failed(self._run, "could not be closed", error)
         if cancelled is not None:

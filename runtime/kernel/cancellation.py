@@ -10,6 +10,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_left_behind: set["asyncio.Task[Any]"] = set()
+"""Tasks that did not end when they were cancelled. They are kept here because a loop refers to its tasks weakly."""
+
 
 def is_asked_to_end() -> bool:
     """Tell whether somebody cancels the current task. Else a `CancelledError` was raised unasked by what it called."""
@@ -59,3 +62,23 @@ async def wait_through(
         if timer is not None:
             timer.cancel()
     return None
+
+
+async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
+    """Cancel a task and wait for its end. A caller that is cancelled meanwhile gets its `CancelledError` after that.
+
+    To await the task itself cannot tell its cancellation from the caller's.
+    """
+    task.cancel()
+    if (cancelled := await wait_through(task)) is not None:
+        raise cancelled
+
+
+def leave_behind(task: "asyncio.Task[Any]") -> None:
+    """Wait no longer for a task that takes no notice of its cancellation. It goes on for as long as its loop runs."""
+    _left_behind.add(task)
+    task.add_done_callback(_left_behind.discard)
+    # The exception is read, so that asyncio does not log that nobody did.
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    # Whoever ends a loop waits for every task that asyncio knows of, which for this one would be for ever.
+    asyncio._unregister_task(task)

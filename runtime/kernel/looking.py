@@ -6,6 +6,7 @@ import time
 from contextlib import aclosing, suppress
 
 from steptrail.domain.errors import StoreError
+from steptrail.runtime.kernel.cancellation import cancel_and_wait
 from steptrail.runtime.kernel.due_look import DueLook
 from steptrail.runtime.kernel.engine import WorkerReport
 from steptrail.runtime.kernel.environment import Environment
@@ -41,8 +42,7 @@ class Looking:
     async def give_no_more(self) -> None:
         """Look no more. Safe to call twice."""
         if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait({self._looking})
+            await cancel_and_wait(self._looking)
 
     async def end(self) -> None:
         """Do nothing more than `give_no_more` has done."""

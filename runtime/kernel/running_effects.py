@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from steptrail.domain.errors import StoreError
-from steptrail.runtime.kernel.cancellation import wait_through
+from steptrail.runtime.kernel.cancellation import leave_behind, wait_through
 from steptrail.runtime.kernel.journal import Journal
 from steptrail.runtime.kernel.log_reader import Watch
 from steptrail.runtime.kernel.seldom import Seldom
@@ -30,8 +30,6 @@ _QUICK_SECONDS = 0.2
 """An effect that has ended by then costs no look at the log."""
 _LOOK_AGAIN_SECONDS = 1.0
 """How soon the log is looked at again after it could not be read. Until then nobody can tell that it has grown."""
-_left_behind: set["asyncio.Task[Any]"] = set()
-"""Tasks that did not end when they were cancelled. They are kept here because a loop refers to its tasks weakly."""
 _log = logging.getLogger("steptrail.store")
 
 
@@ -135,16 +133,19 @@ class InFlight:
             # Nothing may have ended: an effect that was left behind wakes this loop too.
         self._record(ended)
 
-    async def give_up(self) -> None:
+    async def give_up(self) -> asyncio.CancelledError | None:
         """Cancel all effects, wait for their end and record it. For a caller that leaves by an exception.
 
-        A further cancellation of the caller does not end this sooner.
+        A cancellation of the caller meanwhile does not end this sooner, and is returned.
         """
+        cancelled: asyncio.CancelledError | None = None
         self._cancel(self._running.values(), Cut("cancelled"))
         while pending := [self._running[key].task for key in self._running.keys() - self._ended()]:
             left = self._first_given_up() - asyncio.get_running_loop().time()
-            await wait_through(*pending, timeout=None if left == math.inf else max(0.0, left))
+            timeout = None if left == math.inf else max(0.0, left)
+            cancelled = await wait_through(*pending, timeout=timeout) or cancelled
         self._record(list(self._running))
+        return cancelled
 
     def _ended(self) -> list[Hashable]:
         return [key for key, running in self._running.items() if running.task.done() or _is_given_up(running)]
@@ -207,7 +208,7 @@ class InFlight:
         task = running.task
         if not task.done():
             task.cancel()
-            _leave_behind(task)
+            leave_behind(task)
             return running.cut or Deaf()
         if task.cancelled():
             # It may have been cancelled before its first line, and Python would warn of an effect that nobody awaited.
@@ -286,10 +287,3 @@ class InFlight:
 
 def _is_given_up(running: _Running) -> bool:
     return running.given_up_at != math.inf and running.given_up_at <= asyncio.get_running_loop().time()
-
-
-def _leave_behind(task: "asyncio.Task[Any]") -> None:
-    _left_behind.add(task)
-    task.add_done_callback(_left_behind.discard)
-    # The exception is read, so that asyncio does not log that nobody did.
-    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -114,12 +114,15 @@ async def drive_segment(
                 await flight.give_up()
                 await _leave(machine, journal)
                 raise
-            except OwnershipLost as lost:
-                await flight.give_up()
-                try:
-                    await journal.report_late()
-                except StoreError as error:
-                    raise lost from error
+            except Exception as error:
+                cancelled = await flight.give_up()
+                if isinstance(error, OwnershipLost):
+                    try:
+                        await journal.report_late()
+                    except StoreError as untold:
+                        raise cancelled or error from untold
+                if cancelled is not None:
+                    raise cancelled from error
                 raise
             except BaseException:
                 await flight.give_up()

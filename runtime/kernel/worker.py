@@ -69,8 +69,10 @@ class Worker(AbstractAsyncContextManager["Worker"]):
             await self._hearing.give_no_more()
             await self._hands.drain()
         finally:
-            await self._hands.cut_off()
-            await self._hearing.end()
+            try:
+                await self._hands.cut_off()
+            finally:
+                await self._hearing.end()
 
     async def __aenter__(self) -> Self:
         """Begin to carry on what is due, and return self."""

@@ -244,7 +244,7 @@ async def test_what_was_to_begin_when_the_run_has_to_end_is_not_begun_and_nothin
     built = flow.gate("b", when=decides).build()
     async with trail_of(clock) as trail:
         options = RunOptions(timeout=50.0, longest_wait=0.0)
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             failed = await trail.run(built, session="f", options=options)
         assert (failed.status, world.done) == (ExecutionStatus.FAILED, {})
         is_open = True
@@ -261,7 +261,7 @@ async def test_items_that_were_to_begin_are_not_begun_when_one_beside_them_canno
     args, given = {"name": "{{ item.name }}"}, [{"name": "a"}, {}, {"name": "c"}]
     flow = Workflow("t").map("m", over="input", tool=act, args=args, concurrency=3, on_error=on_error).build()
     async with trail_of() as trail:
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(60.0):
             result = await trail.run(flow, given, session="f")
     failed = result.error if on_error == "fail" else result.errors[0]
     assert failed is not None

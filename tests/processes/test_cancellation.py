@@ -69,10 +69,19 @@ async def test_a_cancelled_task_is_cancelled_for_its_caller_too(stage: Stage) ->
 
 
 async def test_a_deadline_around_a_run_is_a_deadline_and_not_a_cancellation(stage: Stage) -> None:
+    deadline = asyncio.timeout(None)
+
+    async def fall_due() -> None:
+        while not stage.has_reached("tool"):
+            await asyncio.sleep(0.01)
+        deadline.reschedule(0.0)
+
     async with Steptrail.open(stage.url) as trail:
+        falling_due = asyncio.create_task(fall_due())
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
+            async with deadline:
                 await trail.run(gated_tool(stage, {"async": True}), "Go.", session=SESSION)
+        await falling_due
         assert (await trail.session(SESSION).state()).status == "paused"
 
 

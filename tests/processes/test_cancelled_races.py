@@ -22,7 +22,7 @@ from steptrail.domain.kernel.record import Commit
 from steptrail.domain.tools import ToolEffect
 from steptrail.infrastructure.tools import tool
 from steptrail.runtime.agent.builder import AgentBuilder
-from steptrail.testing.scripted_model import ScriptedModel, call, say
+from steptrail.testing.scripted_model import ScriptedModel, call, calls, say
 from steptrail.workflow import Workflow
 from tests.processes.scene import NAME, Scene, agent_of, idle, pausing, quiet
 
@@ -188,3 +188,39 @@ async def test_a_start_that_was_not_stored_while_the_caller_was_cancelled_is_for
     await cancelled_before(scene, ToolExecutionStarted, work, said="One more thing.")
     assert await scene.events(ToolExecutionInterrupted) == []
     assert (await scene.owner.session(NAME).resume(agent)).output == "done"
+
+
+async def test_a_cancellation_is_not_forgotten_when_the_store_has_failed_and_what_is_in_flight_tidies_up() -> None:
+    scene, running_on, tidying, is_tidy = Scene(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect=ToolEffect.READ)
+    async def quick() -> str:
+        """End as soon as the other one runs."""
+        await running_on.wait()
+        return "here"
+
+    @tool(effect=ToolEffect.READ)
+    async def tidy() -> str:
+        """Tidy up, when it is cut off."""
+        try:
+            running_on.set()
+            await asyncio.Event().wait()
+        finally:
+            tidying.set()
+            await is_tidy.wait()
+        return "never"
+
+    async def fail() -> None:
+        raise StoreUnavailable("nothing can be stored just now")
+
+    scene.once_before(ToolExecutionCompleted, fail)
+    agent = (
+        AgentBuilder("races").with_model(ScriptedModel([calls(("quick", {}), ("tidy", {}))])).with_tools(quick, tidy)
+    )
+    running = asyncio.create_task(scene.owner.run(agent.build(), "Go.", session=NAME))
+    await tidying.wait()
+    running.cancel()
+    await asyncio.sleep(0)
+    is_tidy.set()
+    await asyncio.wait({running})
+    assert running.cancelled()

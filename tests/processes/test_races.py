@@ -310,7 +310,7 @@ async def test_an_owner_that_waits_for_a_retry_notices_that_it_was_taken_over() 
     while not (await scene.store.inner.version(f"agent:{NAME}") and await scene.events(WaitStarted)):
         await asyncio.sleep(0.01)
     taken = asyncio.create_task(scene.other.resume(agent, take_over=True))
-    done, _ = await asyncio.wait({owner}, timeout=15)
+    done, _ = await asyncio.wait({owner}, timeout=60)
     assert done, "it went on waiting"
     assert isinstance(owner.exception(), OwnershipLost)
     taken.cancel()

@@ -33,7 +33,7 @@ def receiver() -> Iterator[str]:
 
 
 def received(url: str) -> list[dict[str, Any]]:
-    with urlopen(url, timeout=10) as answer:  # noqa: S310 - our own receiver
+    with urlopen(url, timeout=60) as answer:  # noqa: S310 - our own receiver
         spans: list[dict[str, Any]] = json.load(answer)
     return spans
 

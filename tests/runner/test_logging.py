@@ -256,7 +256,7 @@ async def test_what_is_told_of_a_worker_and_what_ends_telemetry_raise_without_cr
     other = AgentBuilder("other").with_model(ScriptedModel(["ok"])).build()
     async with Steptrail.open("sqlite:///:memory:", telemetry=telemetry) as trail:
         await trail.start(agent("ok").build(), "go")
-        async with asyncio.timeout(20), trail.work(other, on_left=leaks) as worker:
+        async with asyncio.timeout(60), trail.work(other, on_left=leaks) as worker:
             while not worker.left:
                 await asyncio.sleep(0.01)
     code = tmp_path / "leaky_code.py"

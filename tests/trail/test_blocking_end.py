@@ -12,7 +12,7 @@ from steptrail.errors import StoreUnavailable
 from steptrail.infrastructure.portal import Portal
 from steptrail.infrastructure.store.core.event_store import RecorderEventStore
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def in_a_thread(work: Callable[[], object]) -> Future[object]:

@@ -32,6 +32,7 @@ class Told:
     def __init__(self) -> None:
         self.wakes: list[Wake] = []
         self.cancelled: list[str] = []
+        self.farewells: list[str] = []
         self.handler: Handler | None = None
         self.fails: Exception | None = None
 
@@ -56,21 +57,23 @@ class Told:
         self.handler = handler
         await until.wait()
 
-    async def report(self, report: WorkerReport | None, worker: str) -> None: ...
+    async def report(self, report: WorkerReport | None, worker: str) -> None:
+        if report is None:
+            self.farewells.append(worker)
 
     async def status(self) -> EngineStatus:
         return EngineStatus(topics={}, workers=())
 
     async def come(self, stream: str) -> Wake:
         """Wait for a wake of the stream, and take it out."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (found := [wake for wake in self.wakes if wake.stream == stream]):
                 await asyncio.sleep(0.01)
         self.wakes.remove(found[0])
         return found[0]
 
     async def work(self, wake: Wake) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.handler is None:
                 await asyncio.sleep(0.01)
             await self.handler(wake)
@@ -277,3 +280,36 @@ async def test_without_its_packages_an_engine_names_the_extra(url: str, monkeypa
     with pytest.raises(MissingExtra, match="fleet"):
         Steptrail.open(url, engine="procrastinate+postgresql://localhost/x")
     packages.from_fleet.cache_clear()
+
+
+async def test_a_worker_that_is_cancelled_while_it_cuts_off_ends_with_the_engine_too(url: str) -> None:
+    inside, tidying, is_tidy = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def serve() -> str:
+        """Serve."""
+        inside.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            tidying.set()
+            await is_tidy.wait()
+        return "served"
+
+    engine, agent = Told(), agent_of([call("serve"), "Done."]).with_tools(serve).build()
+    async with Steptrail.open(url, engine=engine) as trail:
+        await trail.start(agent, "go", session="s")
+        working = asyncio.create_task(engine.work(await engine.come("agent:s")))
+
+        async def work() -> None:
+            async with trail.work(agent, grace=0.0):
+                await inside.wait()
+
+        worker = asyncio.create_task(work())
+        await tidying.wait()
+        worker.cancel()
+        await asyncio.sleep(0)
+        is_tidy.set()
+        await asyncio.wait({worker, working})
+        assert worker.cancelled()
+        assert len(engine.farewells) == 1

@@ -243,3 +243,33 @@ async def test_calls_side_by_side_are_told_in_the_order_of_the_log() -> None:
         await a_run(trail, script=script)
         await broadcaster.caught_up()
         assert transport.sent == (await everything_told(trail, CONFIG))["s"]
+
+
+async def test_a_caller_that_is_cancelled_while_it_ends_is_cancelled_when_its_transport_is_at_rest() -> None:
+    sending, tidying, is_tidy, went_on = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
+
+    class Tidy(KeepingTransport):
+        async def send(self, messages: Sequence[BroadcastEnvelope]) -> None:
+            sending.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                tidying.set()
+                await is_tidy.wait()
+                went_on.append("the transport")
+
+    async def serve(trail: Steptrail) -> None:
+        async with Broadcaster(trail, Tidy(), config=CONFIG):
+            await sending.wait()
+        went_on.append("the caller, unaware")
+
+    async with trail_of() as trail:
+        await a_run(trail)
+        serving = asyncio.create_task(serve(trail))
+        await tidying.wait()
+        serving.cancel()
+        await asyncio.sleep(0)
+        is_tidy.set()
+        await asyncio.wait({serving})
+        assert serving.cancelled()
+    assert went_on == ["the transport"]

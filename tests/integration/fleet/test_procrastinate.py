@@ -65,7 +65,7 @@ class Woken:
 
     async def __aexit__(self, *_: object) -> None:
         self._until.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._running
 
 

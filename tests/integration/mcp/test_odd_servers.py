@@ -66,10 +66,14 @@ async def test_an_answer_with_the_code_of_a_closed_connection_is_a_refusal(scrip
     assert "unknown" not in outcome.error.message
 
 
-@pytest.mark.parametrize(("kind", "said"), [("unlisted", "no answer within 2 seconds"), ("unfit", "tools")])
-async def test_a_list_of_tools_that_does_not_come_is_told_in_one_line(script: str, kind: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "seconds", "said"), [("unlisted", 2.0, "no answer within 2 seconds"), ("unfit", 60.0, "tools")]
+)
+async def test_a_list_of_tools_that_does_not_come_is_told_in_one_line(
+    script: str, kind: str, seconds: float, said: str
+) -> None:
     with pytest.raises(McpServerUnavailable, match=said) as raised:
-        async with McpServer.stdio(sys.executable, [script, kind], name="odd", connect_timeout=2.0):
+        async with McpServer.stdio(sys.executable, [script, kind], name="odd", connect_timeout=seconds):
             pass
     assert "\n" not in str(raised.value)
 

@@ -16,6 +16,8 @@ class Proxy:
         self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
         self._flow = {"requests": threading.Event(), "replies": threading.Event()}
+        self.held = b""
+        """What has come and is not let through."""
         self.release()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -26,6 +28,7 @@ class Proxy:
 
     def release(self) -> None:
         """Let everything through from now on, also what was held."""
+        self.held = b""
         for event in self._flow.values():
             event.set()
 
@@ -56,6 +59,9 @@ class Proxy:
     def _pump(self, source: socket.socket, target: socket.socket, direction: str) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
+                if not self._flow[direction].is_set():
+                    with self._lock:
+                        self.held += data
                 self._flow[direction].wait()
                 target.sendall(data)
         for each in (source, target):

@@ -44,7 +44,7 @@ def somebody_inside(connections: FileConnections) -> Generator[Callable[[], None
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert is_inside.wait(10)
+    assert is_inside.wait(60)
     try:
         yield may_leave.set
     finally:

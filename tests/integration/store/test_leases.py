@@ -267,7 +267,7 @@ async def test_a_pipe_in_the_place_of_a_lease_is_not_waited_for(tmp_path: Path) 
     (told,) = (tmp_path / "runs.db-leases").glob("*.lease")
     await lease.release()
     os.mkfifo(told)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await store.acquire("agent:s1", owner="worker-8")
     with pytest.raises(SessionBusy, match="worker-8"):
         await store.acquire("agent:s1", owner="worker-9")

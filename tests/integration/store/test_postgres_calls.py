@@ -52,7 +52,7 @@ async def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on
     postgres_server: PostgresServer, postgres_database: str
 ) -> None:
     with proxy_to(postgres_server.port) as proxy:
-        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{postgres_database}?answer_timeout=0.1"
+        url = f"postgresql://postgres@127.0.0.1:{proxy.port}/{postgres_database}?answer_timeout=1"
 
         async def scenario(store: RecorderEventStore) -> None:
             head = await store.append("agent:b", EMPTY_STREAM, commit_of("c1", Noted()))
@@ -66,7 +66,7 @@ async def test_a_server_that_takes_only_the_beginning_of_a_commit_is_given_up_on
             assert await store.version("agent:a") == 0
             assert (await store.append("agent:b", head, commit_of("c2", Noted()))).version == 2
 
-        await use(url, scenario, busy_timeout=0.1)
+        await use(url, scenario, busy_timeout=1)
 
 
 async def test_commits_are_stored_after_transactions_that_were_undone(postgres_url: str) -> None:

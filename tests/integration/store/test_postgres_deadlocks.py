@@ -51,7 +51,7 @@ async def test_given_an_append_in_flight_when_its_stream_is_erased_then_neither_
 ) -> None:
     """The server looks for deadlocks too late to help."""
     blind = f"{postgres_url}?options=-c%20deadlock_timeout%3D1h"
-    store, eraser = open_store(blind, busy_timeout=10), open_store(blind, busy_timeout=10)
+    store, eraser = (open_store(blind, busy_timeout=LONGEST_SECONDS) for _ in range(2))
     head = await store.append("agent:a", EMPTY_STREAM, listed(commit_of("c1", Noted()), 1))
     postgres_server.execute(*HOLD_UP_APPENDS, database=database)
     with postgres_server.session(database, "SELECT pg_advisory_xact_lock(1)"):

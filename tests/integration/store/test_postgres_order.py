@@ -204,7 +204,7 @@ async def test_given_an_append_whose_client_is_silent_then_readers_wait_no_longe
 ) -> None:
     url = postgres_server.url(database)
     patient = PostgresConnections(
-        PostgresAddress.parse(url + "?answer_timeout=0.2"), durability="full", patience=0.2, read_only=False
+        PostgresAddress.parse(url + "?answer_timeout=1"), durability="full", patience=1.0, read_only=False
     )
     silent = patient.open()
     silent.execute("BEGIN")

@@ -103,7 +103,7 @@ def test_a_large_result_that_is_no_json_is_refused_as_a_small_one_is(call: Call,
     async def many_async() -> list[object]:
         return many()
 
-    outcome = call(tool(many_async) if is_async else tool(many), timeout=10.0)
+    outcome = call(tool(many_async) if is_async else tool(many), timeout=60.0)
     assert isinstance(outcome, ToolFailed)
     assert outcome.error.error_class == "steptrail.domain.errors:NotStorable"
 

@@ -7,7 +7,7 @@ import pytest
 
 from steptrail.runtime.kernel.thread_calls import run_in_thread
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 async def test_a_result_for_a_future_that_was_cancelled_goes_nowhere() -> None:

@@ -1,0 +1,62 @@
+"""A loop that ends does not wait for what was left behind because it takes no notice of its cancellation."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from steptrail import Agent, ErrorPolicy, Steptrail, tool
+from steptrail.testing import call
+from tests.runner.kit import agent_of
+from tests.trail.test_blocking_end import PATIENCE, in_a_thread
+
+MEMORY = "sqlite:///:memory:"
+
+
+async def take_no_notice() -> None:
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
+def with_a_tool() -> Agent:
+    @tool(timeout=0.01)
+    async def deaf() -> None:
+        """Take no notice of being cancelled."""
+        await take_no_notice()
+
+    builder = agent_of([call("deaf"), "done"]).with_error_policy(ErrorPolicy.ignore_tool_errors())
+    return builder.with_tools(deaf).build()
+
+
+def with_resources() -> Agent:
+    @asynccontextmanager
+    async def deaf(_: object) -> AsyncGenerator[None]:
+        yield
+        await take_no_notice()
+
+    return agent_of(["done"]).with_resources(deaf).build()
+
+
+@pytest.fixture(autouse=True)
+def impatient_with_resources(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steptrail.runtime.agent.resources.PATIENCE", 0.05)
+
+
+@pytest.mark.parametrize("agent", [with_a_tool, with_resources])
+def test_a_loop_that_has_run_an_agent_ends(agent: Callable[[], Agent]) -> None:
+    async def once() -> str | None:
+        async with Steptrail.open(MEMORY) as trail:
+            return (await trail.run(agent(), "go")).output
+
+    assert in_a_thread(lambda: asyncio.run(once())).result(PATIENCE) == "done"
+
+
+@pytest.mark.parametrize("agent", [with_a_tool, with_resources])
+def test_a_blocking_trail_that_has_run_an_agent_is_closed(agent: Callable[[], Agent]) -> None:
+    def once() -> str | None:
+        with Steptrail.open_sync(MEMORY) as trail:
+            return trail.run(agent(), "go").output
+
+    assert in_a_thread(once).result(PATIENCE) == "done"
