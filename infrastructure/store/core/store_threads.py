@@ -73,10 +73,12 @@ class StoreThreads:
     async def close(self) -> None:
         """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
 
-        In a process that was forked since, all of it is the parent's, and is left alone.
+        What a silent server does not answer within seconds is given up. In a process that was forked since, all of it
+        is the parent's, and is left alone.
         """
         if self._is_inherited:
             return
+        self.recorder.hurry()
         with self._lock:
             closing = self._closing = self._closing or self._keeper.submit(self._close)
         await finished(closing)
