@@ -96,7 +96,7 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
     engine = engine_of(arguments)
     if engine is not None:
         # Its packages tell of a server that was away with tracebacks; what matters of that, our own log says.
-        for name in ("procrastinate", "psycopg.pool"):
+        for name in ("procrastinate", "psycopg"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), engine=engine, projections=own))
