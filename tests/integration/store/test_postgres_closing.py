@@ -26,6 +26,7 @@ LONGEST_SECONDS = 60
 @pytest.fixture(autouse=True)
 def _closing_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steptrail.infrastructure.store.postgres.connections._FAREWELL_SECONDS", 0.2)
+    monkeypatch.setattr("steptrail.infrastructure.store.core.store_threads._FREEING_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -86,3 +87,15 @@ async def test_read_models_that_are_asked_when_the_server_falls_silent_are_close
         with pytest.raises(StoreUnavailable):
             await asking
     assert "rollback" not in caplog.text
+
+
+async def test_a_follower_lets_go_while_the_server_is_silent_and_its_lease_is_free_when_that_answers(
+    url: str, proxy: Proxy
+) -> None:
+    async with asyncio.timeout(LONGEST_SECONDS), Steptrail.open(url) as trail:
+        async with trail.follower("billing"):
+            proxy.hold()
+        proxy.release()
+        async with trail.follower("billing"):
+            pass
+        assert await trail.store.is_leased("follower:billing") is False
