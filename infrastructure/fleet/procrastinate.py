@@ -223,7 +223,7 @@ class ProcrastinateEngine:
         if app is not None:
             await app.close_async()
         if pool is not None:
-            await pool.close()
+            await pool.close(_END_SECONDS)
 
     async def _jobs(self, app: "App", wakes: Sequence[Wake]) -> "list[Job]":
         """Return the jobs of wakes, at instants of the server's clock, which decides when they come."""

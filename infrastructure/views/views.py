@@ -50,7 +50,7 @@ T = TypeVar("T")
 _LOOK_SECONDS = 0.02
 """How often to look how far the log is applied, while somebody waits for that. No event loop is told by another one,
 and one trail may be used in several."""
-_AGAIN_SECONDS = 1.0
+_AGAIN_SECONDS = _FAREWELL_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied, and to look for another generation."""
 _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""
@@ -306,7 +306,8 @@ class Views:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # A batch that a silent server does not take is left behind, and given up when all is closed.
+            await asyncio.wait([asyncio.gather(*tasks, return_exceptions=True)], timeout=_FAREWELL_SECONDS)
 
     async def close(self) -> None:
         """Close every connection. Safe to call twice."""

@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 import logging
+import os
 import signal
+import sys
 from contextlib import AsyncExitStack, suppress
 
 from steptrail.domain.agent.ids import STREAM_PREFIX
@@ -30,6 +32,11 @@ from steptrail.interfaces.python.loading_projections import load_projections
 from steptrail.interfaces.python.naming import name_of
 from steptrail.interfaces.python.trail import Steptrail
 from steptrail.runtime.agent.agent import Agent
+
+_LAST_SECONDS = 1.0
+"""How long what was left behind may take to end before the process ends without it."""
+
+_log = logging.getLogger("steptrail.runs")
 
 
 def register(commands: Commands) -> None:
@@ -96,7 +103,7 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
     engine = engine_of(arguments)
     if engine is not None:
         # Its packages tell of a server that was away with tracebacks; what matters of that, our own log says.
-        for name in ("procrastinate", "psycopg.pool"):
+        for name in ("procrastinate", "psycopg"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
     async with AsyncExitStack() as stack:
         trail = await stack.enter_async_context(Steptrail.open(store_of(arguments), engine=engine, projections=own))
@@ -122,4 +129,18 @@ async def _worked(arguments: argparse.Namespace, output: Output) -> int:
             output.note(f"steptrail: working with {', '.join(agent.name for agent in agents)}{woken}")
             await ending.wait()
             output.note(f"steptrail: draining {len(worker.running)} sessions")
+    await _leave_the_deaf()
     return Exit.OK
+
+
+async def _leave_the_deaf() -> None:
+    """End the process here if code of others runs on that was cancelled: the loop would wait for it for ever."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left and (await asyncio.wait(left, timeout=_LAST_SECONDS))[1]:
+        _log.warning("code that was cancelled takes no notice of it and runs on: the process ends without it")
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(Exit.OK)

@@ -22,6 +22,7 @@ from steptrail.domain.errors import (
     SteptrailError,
     StoreUnavailable,
 )
+from steptrail.domain.kernel.by_prefix import id_of
 from steptrail.domain.kernel.commands import CALLER, Pause
 from steptrail.domain.newest import Newest
 from steptrail.domain.shared.summary import RunSummary
@@ -42,6 +43,8 @@ _MOST_LEFT = 10_000
 """How many streams are remembered as left; the oldest are tried again then."""
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 1.0, 10.0
 """How long a stream has a rest that the store has refused: each time twice as long. Others have the hand meanwhile."""
+_FAREWELL_SECONDS = 3.0
+"""How long a run may take to end that was cut off. One that waits for a silent store takes longer."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -176,20 +179,31 @@ class Hands:
     async def drain(self) -> None:
         """Take nothing more, ask what runs to pause, and let it end within the grace."""
         self._is_ending = True
-        # A store that is slow to answer is waited for no longer either.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._grace):
-                await asyncio.gather(*map(self._ask_to_pause, self._tasks))
-                if self._tasks:
-                    await asyncio.wait(self._tasks.values())
+        asking = [asyncio.create_task(self._ask_to_pause(stream)) for stream in self._tasks]
+        try:
+            if asking:
+                await asyncio.wait({*asking, *self._tasks.values()}, timeout=self._grace)
+        finally:
+            # A store that is slow to answer is waited for no longer either.
+            for task in asking:
+                task.cancel()
 
     async def cut_off(self) -> None:
-        """Take nothing more, and cut off what runs. A caller that is cancelled waits for its end first."""
+        """Take nothing more, cut off what runs, and leave behind what has not ended seconds later.
+
+        A caller that is cancelled waits for that first.
+        """
         self._is_ending = True
         late = tuple(self._tasks.values())
         for task in late:
             task.cancel()
-        if late and (cancelled := await wait_through(asyncio.gather(*late, return_exceptions=True))) is not None:
+        if not late:
+            return
+        ended = asyncio.gather(*late, return_exceptions=True)
+        cancelled = await wait_through(ended, timeout=_FAREWELL_SECONDS)
+        for stream in self._tasks:
+            _log.warning("session %s was cut off, does not end, and is left behind as it is stored", id_of(stream))
+        if cancelled is not None:
             raise cancelled
 
     async def _ask_to_pause(self, stream: str) -> None:

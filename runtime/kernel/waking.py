@@ -21,7 +21,7 @@ HORIZON_SECONDS = 60.0
 
 So sessions that wait for days cost an engine nothing.
 """
-_CLOSE_SECONDS = 5.0
+_CLOSE_SECONDS = 2.0
 
 _log = logging.getLogger("steptrail.runs")
 

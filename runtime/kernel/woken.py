@@ -39,7 +39,7 @@ _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 2.0, 60.0
 """After how many seconds a wake that found no place, or no agent that fits, comes again: twice as late each time."""
 _TRY_AGAIN_SECONDS = 1.0
 """After how many seconds a wake comes again that the store refused to look at."""
-_FAREWELLS, _FAREWELL_SECONDS = 3, 3.0
+_FAREWELLS, _FAREWELL_SECONDS = 3, 1.0
 """How often, and for how long each time, an engine may go on with what it has begun when a worker ends."""
 _MOST_RESTS, _PAGE = 10_000, 500
 _workers = count(1)
@@ -86,10 +86,14 @@ class Woken:
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
-        late: set[asyncio.Task[None]] = {*tasks, *self._again}
-        for task in late - {tasks[0]}:
+        for task in (rest := {*tasks[1:], *self._again}):
             task.cancel()
         # The engine says farewell to its server, and one that is away is not waited for: it forgets a worker by itself.
+        if await self._ends({tasks[0], *rest}):
+            await self._ends({asyncio.create_task(self._say_farewell())})
+
+    async def _ends(self, late: "set[asyncio.Task[None]]") -> bool:
+        """Wait until these have ended, and cancel them again and again; tell whether they have."""
         for _ in range(_FAREWELLS):
             ended, late = await asyncio.wait(late, timeout=_FAREWELL_SECONDS)
             for task in ended:
@@ -97,12 +101,14 @@ class Woken:
                     said = "the engine %s has failed a worker"
                     log_raised(_log, error, said, self._engine.name, level=logging.ERROR)
             if not late:
-                break
+                return True
             for task in late:
                 task.cancel()
-        with suppress(SteptrailError, TimeoutError):
-            async with asyncio.timeout(_FAREWELL_SECONDS):
-                await self._engine.report(None, self._name)
+        return False
+
+    async def _say_farewell(self) -> None:
+        with suppress(SteptrailError):
+            await self._engine.report(None, self._name)
 
     def report(self, hands: Hands) -> WorkerReport:
         """Return what there is to say of the worker."""

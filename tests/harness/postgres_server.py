@@ -169,6 +169,22 @@ class PostgresServer:
             os.chown(mark, account, account)
         self.start()
 
+    @contextmanager
+    def silent(self) -> Generator[None]:
+        """Stop all processes of the server inside: its connections stay open, and nothing is answered."""
+        assert self._process is not None
+        line = ["ps", "-o", "pid=", "--ppid", str(self._process.pid)]
+        # The first one first, so that it starts no other ones.
+        os.kill(self._process.pid, signal.SIGSTOP)
+        pids = [self._process.pid, *map(int, subprocess.check_output(line, text=True).split())]
+        try:
+            for pid in pids[1:]:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
     @property
     def _data(self) -> Path:
         return self._folder / "data"

@@ -52,6 +52,34 @@ async def agent():
     yield None
 """
 
+DEAF = """
+import asyncio
+from pathlib import Path
+from steptrail import AgentBuilder, ToolEffect, tool
+from steptrail.hooks import CallableHook, HookType
+from steptrail.testing import ScriptedModel, call
+
+async def run_on():
+    Path(__file__).with_name("running").touch()
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+@tool(effect=ToolEffect.IDEMPOTENT)
+async def serve() -> str:
+    await run_on()
+    return "served"
+
+async def before_step(state):
+    await run_on()
+    return state
+
+agent = AgentBuilder("server").with_model(ScriptedModel([call("serve"), "Done."])).with_tools(serve)
+"""
+HOOKED = "agent = agent.with_hook(HookType.BEFORE_STEP, CallableHook(before_step))"
+
 
 class Shop:
     """A store, the agent in a file, and the workers on it."""
@@ -163,6 +191,24 @@ def test_a_worker_ends_when_it_is_told_to_while_what_its_agent_opens_does_not_an
         until(lambda: (tmp_path / "opening").exists(), worker)
         worker.send_signal(how)
         assert worker.wait(60) == code
+
+
+@pytest.mark.parametrize("is_hook", [False, True], ids=["a tool", "a hook"])
+def test_a_worker_ends_when_it_is_told_to_though_what_it_runs_takes_no_notice_of_that(
+    tmp_path: Path, is_hook: bool
+) -> None:
+    with Shop(f"sqlite:///{tmp_path / 'runs.db'}", "", tmp_path) as shop:
+        (tmp_path / "app.py").write_text(DEAF + (HOOKED if is_hook else ""), encoding="utf-8")
+        shop.start("s")
+        worker = shop.work("--grace", "0.1")
+        until(lambda: (tmp_path / "running").exists(), worker)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+        said = shop.log.read_text(encoding="utf-8")
+        assert "takes no notice of it and runs on: the process ends without it" in said
+        assert ("session s was cut off, does not end" in said) is is_hook
+        with Steptrail.open_sync(shop.url) as trail:
+            assert (trail.session("s").state().status is ExecutionStatus.PAUSED) is not is_hook
 
 
 @pytest.mark.acceptance("9.2-2")

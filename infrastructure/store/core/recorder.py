@@ -177,6 +177,10 @@ class Recorder(Protocol):
         """Return what the chain of a stream is made of, after version `after`, at most `limit` events of it."""
         ...
 
+    def hurry(self) -> None:
+        """Have what is under way end within seconds, because `close` is to follow. May be called from any thread."""
+        ...
+
     def close(self) -> None:
         """Close the watch and every connection. Safe to call twice."""
         ...

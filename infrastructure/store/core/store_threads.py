@@ -22,7 +22,7 @@ from steptrail.domain.kernel.record import StreamHead
 from steptrail.infrastructure.store.core.lease import HeldLease, Leases, StoreLease
 from steptrail.infrastructure.store.core.recorder import PendingCommit, Recorder
 from steptrail.infrastructure.store.core.work_threads import WorkThreads, finished, tell_all
-from steptrail.runtime.kernel.cancellation import Uncancellable
+from steptrail.runtime.kernel.cancellation import Uncancellable, wait_through
 from steptrail.runtime.kernel.live_bus import LiveBus
 
 _COMMITS_PER_GROUP = 256
@@ -32,6 +32,8 @@ _QUICK_SECONDS = 0.002
 """How long an event loop may be held by one write. It is not much longer than other things that a loop does."""
 _REST_SECONDS = 0.005
 """After how long without a write the recorder does what it has put off."""
+_FREEING_SECONDS = 2.0
+"""How long whoever lets a lease go waits for a server that does not answer."""
 
 T = TypeVar("T")
 
@@ -73,10 +75,12 @@ class StoreThreads:
     async def close(self) -> None:
         """Finish what was begun, release every lease, close the database, end the threads. Safe to call twice.
 
-        In a process that was forked since, all of it is the parent's, and is left alone.
+        What a silent server does not answer within seconds is given up. In a process that was forked since, all of it
+        is the parent's, and is left alone.
         """
         if self._is_inherited:
             return
+        self.recorder.hurry()
         with self._lock:
             closing = self._closing = self._closing or self._keeper.submit(self._close)
         await finished(closing)
@@ -135,9 +139,19 @@ class StoreThreads:
             await self._free(lease)
 
     async def _free(self, lease: HeldLease) -> None:
-        """Free a lease in the thread that took it. What cannot be freed ends with its term, or with the process."""
+        """Free a lease in the thread that took it, which goes on with that where it takes seconds.
+
+        What cannot be freed ends with its term, or with the process.
+        """
+
+        def free() -> None:
+            with suppress(StoreUnavailable):
+                lease.release()
+
         with suppress(StoreUnavailable):
-            await finished(self._submit(self._keeper, lease.release))
+            freeing = asyncio.wrap_future(self._submit(self._keeper, free))
+            if (cancelled := await wait_through(freeing, timeout=_FREEING_SECONDS)) is not None:
+                raise cancelled
 
     async def _append(self, pending: PendingCommit, *, is_large: bool) -> StreamHead:
         """Write a commit. What is large is never written in the caller's thread."""

@@ -5,6 +5,7 @@ ours. A question is asked again once on a new connection, because it changes not
 been stored.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,8 @@ Work = Callable[[Connection], T]
 
 _TO_LET_OTHERS_PASS = (0.05, 0.2, 1.0)
 """Seconds before each further try of a write that the server undid: at once, it would stand in the same way again."""
+_FAREWELL_SECONDS = 3.0
+"""How long the server has to answer what is under way when the store is closed."""
 
 
 class PostgresConnections:
@@ -48,13 +51,13 @@ class PostgresConnections:
         self._idle: list[Connection] = []
         self._free = threading.BoundedSemaphore(address.readers)
         self._lock = threading.Lock()
-        self._is_closed = False
+        self._is_closed, self._gives_up_at = False, math.inf
 
     def open(self) -> Connection:
         """Return a new connection, which the caller closes. Raises `StoreUnavailable` that says what is wrong."""
         longest = self.address.answer_timeout + self._patience
         try:
-            connection = connect(self.address.parameters, patience=longest)
+            connection = connect(self.address.parameters, patience=longest, gives_up_at=lambda: self._gives_up_at)
         except ServerFailure as failure:
             raise unreachable(failure, self.address.name) from None
         settings = (
@@ -104,8 +107,13 @@ class PostgresConnections:
             time.sleep(seconds)
         return self._writer.run(work)
 
+    def hurry(self) -> None:
+        """Have all that waits for the server now or later give up in a few seconds: whoever calls this closes soon."""
+        self._gives_up_at = min(self._gives_up_at, time.monotonic() + _FAREWELL_SECONDS)
+
     def close(self) -> None:
-        """Close every connection. Safe to call twice."""
+        """Close every connection, in a few seconds if the server does not answer. Safe to call twice."""
+        self.hurry()
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []

@@ -5,6 +5,7 @@ needs to know its classes. A statement has a deadline on our side too: the serve
 server is there to keep them.
 """
 
+import math
 import selectors
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         """The driver's connection, and what we keep beside it."""
 
         patience: float
+        gives_up_at: "GivesUpAt"
         ears: selectors.BaseSelector
         prepared: set[bytes]
         types: dict[str, int]
@@ -37,13 +39,15 @@ else:
     Connection = Any
 
 T = TypeVar("T")
+GivesUpAt = Callable[[], float]
+"""Returns when nobody waits for the server any more, by the monotonic clock. It is asked again while somebody waits."""
 
 _DEFAULTS = {"connect_timeout": "10", "application_name": "steptrail", "keepalives_idle": "30"}
 _ALWAYS = {"client_encoding": "UTF8"}
 _SECONDS_OF_GRACE = 1.0
 """How much later than the server we give up: its own timeout leaves the connection whole and says more."""
-_LONGEST_WAIT_SECONDS = 3600.0
-"""Some systems cannot wait for weeks at once."""
+_LOOK_SECONDS = 0.1
+"""How often to look whether it is time to give up. The driver does so as well."""
 
 ONLY_READS = "25006"
 """The code of a server, or a connection, that takes no write."""
@@ -82,18 +86,20 @@ def parse_address(url: str) -> dict[str, str]:
         raise ValueError from None
 
 
-def connect(parameters: Mapping[str, str], *, patience: float) -> Connection:
+def connect(parameters: Mapping[str, str], *, patience: float, gives_up_at: GivesUpAt = lambda: math.inf) -> Connection:
     """Open a connection that commits each statement by itself. Raises `ServerFailure`.
 
-    `patience` is how long the server takes at most before it gives a statement up, in seconds; we wait a little longer.
+    `patience` is how long the server takes at most before it gives a statement up, in seconds; we wait a little longer,
+    and not past `gives_up_at`.
     """
     import psycopg
 
     try:
-        connection = _patient_class().connect("", **{**_DEFAULTS, **parameters, **_ALWAYS}, autocommit=True)
+        made = _patient_class(gives_up_at)
+        connection = made.connect("", **{**_DEFAULTS, **parameters, **_ALWAYS}, autocommit=True)
     except psycopg.Error as error:
         raise ServerFailure(str(error).strip(), state=error.sqlstate, is_lost=True) from None
-    connection.patience = patience + _SECONDS_OF_GRACE
+    connection.patience, connection.gives_up_at = patience + _SECONDS_OF_GRACE, gives_up_at
     connection.prepared, connection.types, connection.settled = set(), {}, 0
     connection.owes_answer = False
     connection.ears = _Ears()
@@ -108,7 +114,6 @@ def attempt(connection: Connection, work: Callable[[Connection], T]) -> T:
     try:
         return work(connection)
     except _late_answer() as error:
-        connection.close()
         raise ServerFailure(str(error), state=None, is_lost=True, is_late=True) from error
     except psycopg.Error as error:
         is_lost = connection.closed or (error.sqlstate or "")[:4] in _ENDED
@@ -128,12 +133,7 @@ def together(connection: Connection) -> Generator[None]:
     """Make one transaction of the statements inside, which an exception undoes. For work that `attempt` runs."""
     try:
         with connection.transaction():
-            try:
-                yield
-            except _late_answer():
-                # A server that is silent cannot undo it either, and the driver would warn of that.
-                connection.close()
-                raise
+            yield
     except BaseException:
         # Behind a transaction that was undone the driver has the server drop all that is prepared, ours included, but
         # only where it has prepared something itself. So it is dropped here, where it may be there still.
@@ -164,10 +164,11 @@ def answer_on(connection: Connection) -> "PGresult":
         while True:
             if wanted != selectors.EVENT_READ:
                 ears.modify(socket, wanted)
-            ready = ears.select(min(max(0.0, deadline - time.monotonic()), _LONGEST_WAIT_SECONDS))
+            ready = ears.select(min(max(0.0, deadline - time.monotonic()), _LOOK_SECONDS))
             if wanted != selectors.EVENT_READ:
                 ears.modify(socket, selectors.EVENT_READ)
-            if not ready and time.monotonic() >= deadline:
+            if not ready and time.monotonic() >= min(deadline, connection.gives_up_at()):
+                connection.close()
                 raise _late_answer()("the server did not answer in time")
             wanted = steps.send(cast("Ready", ready[0][1] if ready else 0))
     except StopIteration as end:
@@ -230,26 +231,34 @@ def _late_answer() -> "type[psycopg.OperationalError]":
     return LateAnswer
 
 
-@cache
-def _patient_class() -> "type[Any]":
+def _patient_class(gives_up_at: GivesUpAt) -> "type[Any]":
     import psycopg
 
     class PatientConnection(psycopg.Connection[Row]):
-        patience = float("inf")
+        patience = math.inf
 
         def wait(self, gen: "PQGen[T]", *args: Any, **kwargs: Any) -> T:
-            return super().wait(_until(time.monotonic() + self.patience, gen), *args, **kwargs)
+            try:
+                return super().wait(_until(time.monotonic() + self.patience, gives_up_at, gen), *args, **kwargs)
+            except _late_answer():
+                # At once: a server that is silent cannot undo a transaction either, and the driver would warn of that.
+                self.close()
+                raise
+
+        @classmethod
+        def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
+            return _until(math.inf, gives_up_at, super()._connect_gen(*args, **kwargs))
 
     return PatientConnection
 
 
-def _until(deadline: float, gen: "PQGen[T]") -> "Generator[Any, Any, T]":
+def _until(deadline: float, gives_up_at: GivesUpAt, gen: "Generator[Any, Any, T]") -> "Generator[Any, Any, T]":
     # The driver looks in several times a second while it waits, and sends what it found: nothing, then.
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if not ready and time.monotonic() > deadline:
+            if not ready and time.monotonic() > min(deadline, gives_up_at()):
                 raise _late_answer()("the server did not answer in time")
             wanted = gen.send(ready)
     except StopIteration as end:

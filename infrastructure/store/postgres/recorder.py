@@ -403,6 +403,10 @@ class PostgresRecorder:
         )
         return [ChainRow(*row) for row in rows]
 
+    def hurry(self) -> None:
+        """Wait for the server a few seconds more and then no longer."""
+        self._connections.hurry()
+
     def close(self) -> None:
         """Close every connection and end every subscription. Safe to call twice."""
         self.catch_up()

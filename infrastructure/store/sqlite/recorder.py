@@ -287,6 +287,9 @@ class SqliteRecorder:
         )
         return [ChainRow(*row) for row in rows]
 
+    def hurry(self) -> None:
+        """Do nothing: a file is waited for no longer than its patience."""
+
     def close(self) -> None:
         """Close the watch and every connection. Safe to call twice."""
         self.watch.close()
