@@ -146,14 +146,14 @@ asyncio.run(main())
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
-def test_servers_that_are_let_go_of_at_once_end_also_on_a_busy_machine() -> None:
+def test_a_server_that_is_let_go_of_at_once_ends_also_on_a_busy_machine() -> None:
     program = (
         "from steptrail.infrastructure.models.llama_server import LlamaServer, ServerKey\n"
         "from steptrail.infrastructure.models.local import find_weights\n"
-        "for _ in range(3): LlamaServer(ServerKey(find_weights(), 512, 1))\n"
+        "LlamaServer(ServerKey(find_weights(), 512, 1))\n"
         "print('ended')"
     )
-    # Several at a time keep each other's threads from being served, which is when this once hung for ever.
+    # Several at a time keep each other's threads from being served, which is when two of three once hung for ever.
     running = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(3)]
     try:
         assert [process.communicate(timeout=100)[0] for process in running] == ["ended\n"] * 3
