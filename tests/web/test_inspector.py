@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Page, Request, Route, ViewportSize
 
 from steptrail import Steptrail
 from steptrail.testing import calls
@@ -340,6 +340,32 @@ def test_a_copied_link_shows_the_same_again_with_the_state_of_the_slider(chromiu
         assert page.locator(".bars > li").count() == 1
         page.get_by_role("link", name="json").click()
         assert '"executionId": "failed:1"' in page.locator("body").inner_text()
+
+
+def test_what_the_slider_shows_outlives_an_answer_that_was_asked_for_before(chromium: Browser, address: str) -> None:
+    def asks(address: str) -> Callable[[Request], bool]:
+        return lambda request: request.resource_type == "fetch" and request.url.endswith(address)
+
+    def hold(route: Route) -> None:
+        if asks("/runs/failed?e=7")(route.request):
+            held.append(route)
+        else:
+            route.continue_()
+
+    held: list[Route] = []
+    with opened(chromium, address) as page:
+        page.route("**/*", hold)
+        with page.expect_request(asks("/runs/failed?e=7")):
+            page.goto(f"{address}/runs/failed?e=7")
+        page.locator("[data-slider]").fill("9")
+        page.wait_for_url("**/runs/failed?e=7&at=9")
+        page.evaluate(
+            "new MutationObserver(() => (window.seen ??= []).push(document.querySelector('[data-copy-link]').search))"
+            ".observe(document.getElementById('main'), { subtree: true, childList: true, attributes: true })"
+        )
+        with page.expect_request(asks("/runs/failed?e=7&at=9")):
+            held[0].fulfill(response=held[0].fetch(headers={}))
+        assert {*page.evaluate("window.seen ?? []")} <= {"?e=7&at=9"}
 
 
 def test_a_session_that_is_erased_leaves_the_page_that_is_open(chromium: Browser, tmp_path: Path) -> None:
