@@ -23,6 +23,10 @@ for package, folder in (("steptrail.testing", _TESTS.parent / "testing"), ("test
         if (name := f"{package}.{module.stem}") not in sys.modules:
             pytest.register_assert_rewrite(name)
 
+# Whoever makes a client of HTTP reads all authorities of the machine first: 50 ms of a processor, a thousand times. No
+# test asks a server that any of them vouches for, so one is enough, also in the processes that tests start.
+os.environ["SSL_CERT_FILE"] = str(_TESTS / "harness" / "authority.pem")
+
 # A run in the background of a script ignores Ctrl-C, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

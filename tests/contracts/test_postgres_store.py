@@ -6,7 +6,7 @@ import pytest
 
 from steptrail.infrastructure.store import open_store
 from steptrail.testing.store_auxiliary_contract import StoreAuxiliaryContract
-from steptrail.testing.store_contract import EventStoreContract, Opener, SharedStoreContract
+from steptrail.testing.store_contract import Opener, SharedStoreContract
 
 
 class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
@@ -17,11 +17,3 @@ class TestPostgres(SharedStoreContract, StoreAuxiliaryContract):
     @pytest.fixture
     def opener(self, url: str) -> Opener:
         return partial(open_store, url)
-
-
-class TestPostgresNormal(EventStoreContract):
-    """The other durability, which other processes and the tables beside the events do not notice."""
-
-    @pytest.fixture
-    def opener(self, postgres_url: str) -> Opener:
-        return partial(open_store, postgres_url, durability="normal")

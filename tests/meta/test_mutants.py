@@ -65,14 +65,15 @@ def test_what_no_test_sees_survives_in_a_copy_and_the_checkout_stays_as_it_is(
     for name, text in {
         "src/steptrail/__init__.py": "",
         "src/steptrail/code.py": SOURCE,
-        # pytest looks for ours as it is installed.
-        "src/steptrail/testing/__init__.py": "",
-        "src/steptrail/testing/pytest_plugin.py": "",
         "tests/unit/test_code.py": TESTS,
     }.items():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text, encoding="utf-8")
-    (tree / "pyproject.toml").write_text('[tool.pytest.ini_options]\naddopts = ["--import-mode=importlib"]\n')
+    # A process takes twice as long to load every plugin that is installed.
+    plugins = ["--disable-plugin-autoload", "-p", "xdist.plugin", "-p", "_hypothesis_pytestplugin"]
+    (tree / "pyproject.toml").write_text(
+        f"[tool.pytest.ini_options]\naddopts = {['--import-mode=importlib', *plugins]}\n"
+    )
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
     monkeypatch.setattr("scripts.mutants._KEPT", tmp_path / "kept")
     chosen = {

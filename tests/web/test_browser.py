@@ -1,7 +1,6 @@
 """The reference client in a real browser against the real service: what a person sees at the end is what is stored."""
 
 import json
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,40 +8,17 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, TimeoutError as NothingCame, sync_playwright
+from playwright.sync_api import Browser, Page, TimeoutError as NothingCame
 
 from steptrail import Steptrail
 from tests.examples.running import ROOT
 from tests.harness.ready_python import KILL
+from tests.web.browsing import until_it_is_so
 from tests.web.serving import AS_ANA, Served, serving
 from tests.web.wire import Wire
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["sse", "websocket"])
 ANSWER = "There are three boxes of tea in the attic and none in the cellar."
-PATIENCE_MS = 60_000
-"""A dead line costs a browser up to six connections that it held ready, each of them given up after 2.6 seconds."""
-QUIET = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program is not None, "no browser was found: install chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def browser(chromium: Browser) -> Iterator[Browser]:
-    yield chromium
-    # A page that is left open goes on asking a server that is gone, ten times a second.
-    for context in chromium.contexts:
-        context.close()
 
 
 @pytest.fixture
@@ -61,7 +37,7 @@ def opened(browser: Browser, url: str, transport: str) -> Page:
 
 def shows(page: Page, text: str) -> None:
     try:
-        page.wait_for_function("text => document.body.innerText.includes(text)", arg=text, timeout=PATIENCE_MS)
+        until_it_is_so(page, "text => document.body.innerText.includes(text)", text)
     except NothingCame:
         print(page.evaluate("[document.body.innerText, shown]"))
         raise
@@ -69,14 +45,13 @@ def shows(page: Page, text: str) -> None:
 
 def was_down(page: Page, times: int = 1) -> None:
     """Wait until the page has said so often that the line is down; how long it said so may be less than a frame."""
-    page.wait_for_function("times => shown.downs >= times", arg=times, timeout=PATIENCE_MS)
+    until_it_is_so(page, "times => shown.downs >= times", times)
 
 
 def ends_as_stored(page: Page, served: Served) -> list[dict[str, Any]]:
     """See that the run ends on the page, with what is stored and nothing twice on the way."""
-    page.wait_for_function(
-        "() => shown.view.conversation?.status === 'completed' && !shown.messages.some(each => each.ephemeral)",
-        timeout=PATIENCE_MS,
+    until_it_is_so(
+        page, "() => shown.view.conversation?.status === 'completed' && !shown.messages.some(each => each.ephemeral)"
     )
     stored: list[dict[str, Any]] = httpx.get(f"{served.url}/agent/sessions/s/conversation", headers=AS_ANA).json()[
         "messages"
@@ -102,7 +77,7 @@ def test_a_whole_run_is_seen_as_it_is_written_and_ends_as_it_is_stored(
 
     served.say("s", "Thank you.")
     shows(page, "You are welcome.")
-    page.wait_for_function("() => shown.messages.length === 8 && !shown.messages.some(each => each.ephemeral)")
+    until_it_is_so(page, "() => shown.messages.length === 8 && !shown.messages.some(each => each.ephemeral)")
 
 
 @TRANSPORTS
@@ -184,12 +159,12 @@ def test_a_page_that_was_opened_before_the_first_message_shows_it_when_it_comes(
 ) -> None:
     page = browser.new_context().new_page()
     page.goto(f"{served.url}/?session=new&transport={transport}")
-    page.wait_for_function("() => shown.view.missing", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.view.missing")
     assert page.evaluate("shown.view.refused") is None
     served.go()
     served.say("new")
     shows(page, ANSWER)
-    page.wait_for_function("() => shown.view.connected && !shown.view.missing", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.view.connected && !shown.view.missing")
 
 
 def test_a_token_goes_with_the_stream_of_messages_too(browser: Browser, served: Served) -> None:
@@ -204,11 +179,11 @@ def test_a_token_goes_with_the_stream_of_messages_too(browser: Browser, served: 
 def test_who_may_not_see_a_session_is_told_so_until_it_may(browser: Browser, served: Served) -> None:
     page = browser.new_context().new_page()
     page.goto(f"{served.url}/?session=s&user=bob")
-    page.wait_for_function("() => shown.view.refused === 'Forbidden'", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.view.refused === 'Forbidden'")
     assert page.evaluate("shown.messages") == []
     page.evaluate("document.cookie = 'user=ana; path=/'")
     shows(page, "Where is the tea?")
-    page.wait_for_function("() => shown.view.refused === null && shown.view.connected", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.view.refused === null && shown.view.connected")
 
 
 def test_a_run_that_a_person_stops_has_one_status_live_after_a_reload_and_in_a_new_tab(
@@ -225,12 +200,12 @@ def test_a_run_that_a_person_stops_has_one_status_live_after_a_reload_and_in_a_n
     asked = threading.Thread(target=stop)  # here is the browser's loop
     asked.start()
     asked.join()
-    page.wait_for_function("() => shown.view.conversation?.stop_reason === 'user_requested'", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.view.conversation?.stop_reason === 'user_requested'")
     live = page.evaluate("[shown.view.status, shown.view.conversation.status]")
     page.reload()
     fresh = opened(browser, served.url, "websocket")
     for each in (page, fresh):
-        each.wait_for_function("() => shown.view.connected", timeout=PATIENCE_MS)
+        until_it_is_so(each, "() => shown.view.connected")
         assert each.evaluate("[shown.view.status, shown.view.conversation.status]") == live == ["completed"] * 2
 
 

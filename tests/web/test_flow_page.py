@@ -13,11 +13,10 @@ from steptrail import Steptrail
 from steptrail.ui import UiFlowRun
 from tests.examples.running import until
 from tests.harness.ready_python import KILL
+from tests.web.browsing import until_it_is_so
 from tests.web.served import WORDS
 from tests.web.serving import AS_ANA, Heard, Served, heard, serving
-from tests.web.test_browser import PATIENCE_MS, TRANSPORTS, browser, chromium, shows
-
-__all__ = ["browser", "chromium"]
+from tests.web.test_browser import TRANSPORTS, shows
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def answer(served: Served) -> None:
 
 
 def ends_as_stored(page: Page, served: Served) -> None:
-    page.wait_for_function("() => shown.run?.status === 'completed' && !shown.view.writing.length", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.run?.status === 'completed' && !shown.view.writing.length")
     assert page.evaluate("shown.run") == stored(served)
     assert page.locator("#output").inner_text() == WORDS
     assert page.locator("#nodes li.ran").all_inner_texts() == ["gather", "write", "review", "publish"]
@@ -65,7 +64,7 @@ def test_a_page_sees_a_run_from_its_start_over_a_question_to_its_end_also_when_i
     shows(page, "write: Tea is a")
     served.go()
     shows(page, "Publish it?")
-    page.wait_for_function("() => shown.view.status === 'waiting' && !shown.view.writing.length", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.view.status === 'waiting' && !shown.view.writing.length")
     page.reload()
     shows(page, "Publish it?")
     answer(served)
@@ -78,7 +77,7 @@ def test_a_page_outlives_the_service_that_it_follows(browser: Browser, served: S
     served.go(3)
     shows(page, "write: Tea is a")
     served.ends_with(KILL)
-    page.wait_for_function("() => shown.downs > 0", timeout=PATIENCE_MS)
+    until_it_is_so(page, "() => shown.downs > 0")
     served.start()
     shows(page, "Publish it?")
     answer(served)

@@ -1,31 +1,28 @@
 """The inspector in a real browser: by keyboard, narrow and wide, light and dark, and nothing that it must not do."""
 
 import asyncio
-import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Request, Route, ViewportSize
 
 from steptrail import Steptrail
 from steptrail.testing import calls
 from steptrail.workflow import Workflow
 from tests.examples.running import ROOT, environment
-from tests.harness.ready_python import KILL
+from tests.harness.ready_python import KILL, ready_python
 from tests.inspector.inspected import WANTED, build, desk
 from tests.npm import installed
-from tests.web.test_browser import PATIENCE_MS, QUIET
+from tests.web.browsing import PATIENCE_MS, until_it_is_so
 
 PAGES = (
     "/",
     "/runs",
-    "/runs?status=failed",
     "/inbox",
     "/health",
     "/runs/failed?e=17&at=9",
@@ -43,9 +40,12 @@ PAGES = (
     "/runs/failed/1?bars=errors&at=9&from=3",
     "/runs?status=failed&agent=desk&tool=look_up",
     "/find/hostile?q=script",
-    "/find/failed",
 )
-SIZES = [{"width": 1280, "height": 900}, {"width": 390, "height": 844}]
+LOOKS: dict[Literal["light", "dark"], ViewportSize] = {
+    "light": {"width": 1280, "height": 900},
+    "dark": {"width": 390, "height": 844},
+}
+"""Wide and light, narrow and dark."""
 
 
 def in_thread(work: Callable[[], None]) -> None:
@@ -53,16 +53,6 @@ def in_thread(work: Callable[[], None]) -> None:
     worker = threading.Thread(target=work)
     worker.start()
     worker.join()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program is not None, "no browser was found: install chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +67,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @contextmanager
 def serving(store: str, port: int = 0, *options: str) -> Generator[str]:
     """Run `steptrail inspect`, and give its address."""
-    command = [sys.executable, "-m", "steptrail", "inspect", "--store", store, "--port", str(port), *options]
+    command = [ready_python(), "-m", "steptrail", "inspect", "--store", store, "--port", str(port), *options]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -92,7 +82,9 @@ def opened(chromium: Browser, address: str, *, excused: str = "404", **settings:
 
     A browser itself tells the console of a page of 404, and of a server that is away.
     """
-    context = chromium.new_context(**settings)
+    # What was loaded before is still there in the context of the tests that want nothing special: half of what a page
+    # takes.
+    context = chromium.new_context(**settings) if settings or not chromium.contexts else chromium.contexts[0]
     page, faults = context.new_page(), list[str]()
     page.on("console", lambda message: faults.append(message.text))
     page.on("pageerror", lambda error: faults.append(str(error)))
@@ -100,7 +92,10 @@ def opened(chromium: Browser, address: str, *, excused: str = "404", **settings:
     try:
         yield page
     finally:
-        context.close()
+        for each in context.pages:
+            each.close()
+        if settings:
+            context.close()
     assert [fault for fault in faults if excused not in fault] == []
 
 
@@ -159,26 +154,26 @@ def test_a_link_to_an_event_of_another_chunk_leads_there(chromium: Browser, addr
 
 
 @pytest.mark.acceptance("8.6-9")
-@pytest.mark.parametrize(("size", "scheme"), list(zip(SIZES, ("light", "dark"), strict=True)), ids=["wide", "narrow"])
-def test_every_page_fits_is_readable_and_says_what_it_is(
-    chromium: Browser, address: str, scheme: str, size: dict[str, int]
-) -> None:
+def test_every_page_fits_is_readable_and_says_what_it_is(chromium: Browser, address: str) -> None:
     axe = (installed("axe", {"axe-core": "4.14.1"}) / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     # What passes is not told: it is most of it, and nobody asks.
     wanted = "{runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'], resultTypes: ['violations']}"
-    with opened(chromium, address, viewport=size, color_scheme=scheme) as page:
+    with opened(chromium, address) as page:
         page.add_init_script(axe)
         for path in PAGES:
             page.goto(address + path)
             assert page.title().endswith("Steptrail")
-            assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], path
-            found = page.evaluate(f"axe.run(document, {wanted})")
-            grave = [
-                (fault["id"], [node["html"] for node in fault["nodes"]][:3])
-                for fault in found["violations"]
-                if fault["impact"] in {"serious", "critical"}
-            ]
-            assert grave == [], path
+            for scheme, size in LOOKS.items():
+                page.set_viewport_size(size)
+                page.emulate_media(color_scheme=scheme)
+                assert page.evaluate("document.documentElement.scrollWidth") <= size["width"], (path, scheme)
+                found = page.evaluate(f"axe.run(document, {wanted})")
+                grave = [
+                    (fault["id"], [node["html"] for node in fault["nodes"]][:3])
+                    for fault in found["violations"]
+                    if fault["impact"] in {"serious", "critical"}
+                ]
+                assert grave == [], (path, scheme)
 
 
 def test_all_that_is_said_is_there_without_a_script(chromium: Browser, address: str) -> None:
@@ -196,7 +191,7 @@ def test_a_command_is_copied(chromium: Browser, address: str) -> None:
         page.goto(f"{address}/runs/failed")
         command = page.locator(".next code").inner_text()
         page.locator(".next .copy").click()
-        page.wait_for_function("() => document.querySelector('.next .copy').textContent === 'Copied'")
+        until_it_is_so(page, "() => document.querySelector('.next .copy').textContent === 'Copied'")
         assert page.evaluate("navigator.clipboard.readText()") == command
         assert command.startswith("steptrail retry AGENT failed --store sqlite:///")
 
@@ -345,6 +340,32 @@ def test_a_copied_link_shows_the_same_again_with_the_state_of_the_slider(chromiu
         assert page.locator(".bars > li").count() == 1
         page.get_by_role("link", name="json").click()
         assert '"executionId": "failed:1"' in page.locator("body").inner_text()
+
+
+def test_what_the_slider_shows_outlives_an_answer_that_was_asked_for_before(chromium: Browser, address: str) -> None:
+    def asks(address: str) -> Callable[[Request], bool]:
+        return lambda request: request.resource_type == "fetch" and request.url.endswith(address)
+
+    def hold(route: Route) -> None:
+        if asks("/runs/failed?e=7")(route.request):
+            held.append(route)
+        else:
+            route.continue_()
+
+    held: list[Route] = []
+    with opened(chromium, address) as page:
+        page.route("**/*", hold)
+        with page.expect_request(asks("/runs/failed?e=7")):
+            page.goto(f"{address}/runs/failed?e=7")
+        page.locator("[data-slider]").fill("9")
+        page.wait_for_url("**/runs/failed?e=7&at=9")
+        page.evaluate(
+            "new MutationObserver(() => (window.seen ??= []).push(document.querySelector('[data-copy-link]').search))"
+            ".observe(document.getElementById('main'), { subtree: true, childList: true, attributes: true })"
+        )
+        with page.expect_request(asks("/runs/failed?e=7&at=9")):
+            held[0].fulfill(response=held[0].fetch(headers={}))
+        assert {*page.evaluate("window.seen ?? []")} <= {"?e=7&at=9"}
 
 
 def test_a_session_that_is_erased_leaves_the_page_that_is_open(chromium: Browser, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Somebody on call, in a real browser and by keyboard alone: from the overview to why, to others, and to an answer."""
 
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +11,10 @@ from playwright.sync_api import Browser, Page
 from steptrail import Steptrail
 from steptrail.testing import call, calls
 from tests.examples.running import ROOT, environment
-from tests.harness.ready_python import KILL
+from tests.harness.ready_python import KILL, ready_python
 from tests.inspector.inspected import WANTED, desk
-from tests.web.test_browser import PATIENCE_MS
-from tests.web.test_inspector import chromium, in_thread, opened, serving
-
-__all__ = ["chromium"]
+from tests.web.browsing import PATIENCE_MS, until_it_is_so
+from tests.web.test_inspector import in_thread, opened, serving
 
 WORKER = """
 import sys, time
@@ -40,7 +37,7 @@ with Steptrail.open_sync(sys.argv[1]) as trail:
 @contextmanager
 def worker(store: str) -> Generator["subprocess.Popen[str]"]:
     """Run an agent in a process of its own, which is in the middle of a call."""
-    command = [sys.executable, "-c", WORKER, store]
+    command = [ready_python(), "-c", WORKER, store]
     with subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
@@ -110,7 +107,7 @@ def test_somebody_on_call_goes_from_the_overview_to_an_answer_by_keyboard_alone(
         page.evaluate("window.mark = 1")
         page.locator("[data-slider]").focus()
         page.keyboard.press("ArrowLeft")
-        page.wait_for_function("() => /After event 19 of/.test(document.getElementById('state-box').innerText)")
+        until_it_is_so(page, "() => /After event 19 of/.test(document.getElementById('state-box').innerText)")
         page.wait_for_url("**/runs/lost-2?at=19&*")
         assert page.evaluate("window.mark") == 1
 

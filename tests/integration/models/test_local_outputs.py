@@ -7,6 +7,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
+from steptrail.infrastructure.models.llama_server import LlamaServer
 from steptrail.live import LiveUpdate, OutputPartial
 from steptrail.messages import Message, ToolCallPart
 from steptrail.models import LocalModel
@@ -26,7 +27,7 @@ def menu(drink: Literal["tea", "coffee"]) -> str:
 
 
 @pytest.fixture
-async def model() -> AsyncGenerator[LocalModel]:
+async def model(local_server: LlamaServer) -> AsyncGenerator[LocalModel]:
     local = LocalModel()
     yield local
     await local.close()

@@ -163,14 +163,16 @@
     if (asking) { again = true; return; }
     asking = true;
     try {
-      const answer = await fetch(location.pathname + location.search, { headers: tag ? { "If-None-Match": tag } : {} });
-      if (answer.status === 200) {
-        const text = await answer.text();
+      const asked = location.href, answer = await fetch(asked, { headers: tag ? { "If-None-Match": tag } : {} });
+      const text = await answer.text();
+      // The slider has been moved meanwhile, and what it shows is newer.
+      if (location.href !== asked) again = true;
+      else if (answer.status === 200) {
         tag = answer.headers.get("etag");
         if (live === "list") list(new DOMParser().parseFromString(text, "text/html"));
         else await htmx.swap({ text, target: main, sourceElement: main, select: "#main > *", swap: "innerMorph ignoreTitle:true" });
         dress();
-      } else if (answer.status === 404) gone(await answer.text());
+      } else if (answer.status === 404) gone(text);
     } catch { /* the line says that the server is away */ }
     setTimeout(() => { asking = false; if (again) { again = false; refresh(); } }, 500);
   };
