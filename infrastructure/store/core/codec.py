@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from steptrail.domain.base import place_and_fault, reader_of
+from steptrail.domain.base import NO_SUCH_FIELD, place_and_fault, reader_of
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
 
@@ -72,6 +72,9 @@ def unreadable(stream: str, version: int, type_name: str, state: bytes, error: E
         case msgspec.ValidationError():
             place, fault = place_and_fault(error)
             why = f"{place or 'the event'}: {fault}"
+            if fault == NO_SUCH_FIELD:
+                # An event gets a field that holds its default in all older ones without another name for its type.
+                return RecordTooNew(stream, version, type_name, f"{why}: a newer version of Steptrail wrote it")
         case RecursionError():
             why = "it is nested too deeply"
         case AttributeError() | TypeError():
@@ -124,12 +127,14 @@ def _upcast(type_name: str, body: bytes) -> tuple[str, bytes]:
 
 def _unknown(name: str) -> ValueError:
     base, version = _split(name)
-    known = [number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base]
-    if known and version > max(known):
-        newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{max(known)}"
+    known = max(
+        (number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base), default=0
+    )
+    if known and version > known:
+        newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{known}"
         return _TooNewError(f"{newer}, update to read it")
     why = f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
-    return ValueError(why)
+    return _TooNewError(why) if version > known else ValueError(why)
 
 
 def _split(name: str) -> tuple[str, int]:
