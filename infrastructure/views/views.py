@@ -107,8 +107,9 @@ class Views:
         end = await self._store.last_position()
         for projection in self._asked if for_us else self._projections:
             progress = await self._progress_of(projection)
-            # Behind the end stands what was counted of a log that has been replaced by an older copy since.
-            if progress is None or progress.reached.position != end:
+            # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
+            # not be read may be readable by now, where it was mended, or this is a newer version.
+            if progress is None or progress.reached.position != end or progress.damaged:
                 async with self._lease(f"projector:{projection.name}") as is_free:
                     if is_free:
                         # What others have applied is all there is on a server that may not be written by us. Who is
