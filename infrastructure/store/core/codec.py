@@ -93,15 +93,21 @@ def _wrong_type(type_name: object, state: object) -> str:
     return f"its type is {type(type_name).__name__}, not text"
 
 
-def stored_names(types: Iterable[str]) -> tuple[str, ...]:
-    """Return `types` with every retired name that is read as one of them."""
+def stored_names(types: Iterable[str], stored: Iterable[str]) -> tuple[str, ...]:
+    """Return `types` with every retired name that is read as one of them.
+
+    Of the names that are `stored`, those come along that a newer version gave to one of them: whoever asks for it is to
+    be told that there is more of it than can be read here.
+    """
     wanted = set(types)
     grew = True
     while grew:
         older = {name for name, upcaster in UPCASTERS.items() if upcaster.successor in wanted}
         grew = not older <= wanted
         wanted |= older
-    return tuple(sorted(wanted))
+    bases = {_split(name)[0] for name in wanted}
+    newer = {name for name in stored if _split(name)[0] in bases and _newest(name) < _split(name)[1]}
+    return tuple(sorted(wanted | newer))
 
 
 @cache
@@ -135,6 +141,12 @@ def _unknown(name: str) -> ValueError:
         return _TooNewError(f"{newer}, update to read it")
     why = f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
     return _TooNewError(why) if version > known else ValueError(why)
+
+
+def _newest(name: str) -> int:
+    """Return the newest version of a type that can be read, whatever that of `name` is; 0 for none."""
+    base, _ = _split(name)
+    return max((number for b, number in map(_split, (*EVENT_TYPES, *UPCASTERS)) if b == base), default=0)
 
 
 def _split(name: str) -> tuple[str, int]:

@@ -256,8 +256,12 @@ class TestUpcasting:
     def test_asking_for_a_type_finds_what_is_read_as_it(self) -> None:
         register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
         register_upcaster("test.scribbled.v1", _from_v0, "test.noted.v0")
-        assert codec.stored_names(["test.noted.v1"]) == ("test.noted.v0", "test.noted.v1", "test.scribbled.v1")
-        assert codec.stored_names([]) == ()
+        assert codec.stored_names(["test.noted.v1"], []) == ("test.noted.v0", "test.noted.v1", "test.scribbled.v1")
+        assert codec.stored_names([], ["test.noted.v2"]) == ()
+
+    def test_asking_for_a_type_finds_what_a_newer_version_stored(self) -> None:
+        there = ["test.noted.v0", "test.noted.v2", "test.noted.v10", "test.written.v1", "test.never.v1", "odd"]
+        assert codec.stored_names(["test.noted.v1"], there) == ("test.noted.v1", "test.noted.v10", "test.noted.v2")
 
     def test_a_number_of_any_size_survives(self) -> None:
         register_upcaster("test.noted.v0", lambda payload: payload, "test.noted.v1")
