@@ -1,8 +1,8 @@
 """A set of read models of one store: who applies the log to them, who reads them, and how they are built anew.
 
-Of all processes one applies the log to a projection at a time, because it holds the lease `projector:<name>`. Who asks
-applies what is missing first, if the lease is free. Without the lease nothing would go wrong, only work be done twice:
-each batch compares the place that it begins at.
+Of all processes one applies the log to a version of a projection at a time, because it holds the lease
+`projector:<name>:<version>`. Who asks applies what is missing first, if the lease is free. Without the lease nothing
+would go wrong, only work be done twice: each batch compares the place that it begins at.
 
 A rebuild makes the tables of the next generation from the beginning of the log, while readers look at the present one,
 and then has them look at the new one.
@@ -110,7 +110,7 @@ class Views:
             # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
             # not be read may be readable by now, where it was mended, or this is a newer version.
             if progress is None or progress.reached.position != end or progress.damaged:
-                async with self._lease(f"projector:{projection.name}") as is_free:
+                async with self._lease(projection) as is_free:
                     if is_free:
                         # What others have applied is all there is on a server that may not be written by us. Who is
                         # at work on all of them applies the log too, or the next question does.
@@ -330,7 +330,7 @@ class Views:
         seldom = Seldom(_log)
         while True:
             try:
-                async with self._lease(f"projector:{projection.name}") as is_free:
+                async with self._lease(projection) as is_free:
                     if is_free:
                         await self._follow(projection, seldom)
             except (ConfigurationError, ProjectionStopped) as error:
@@ -452,8 +452,10 @@ class Views:
             await lease.release()
 
     @asynccontextmanager
-    async def _lease(self, name: str) -> AsyncGenerator[bool]:
+    async def _lease(self, projection: Projection[Any]) -> AsyncGenerator[bool]:
         try:
+            # Of each version: one that a deploy brings is counted while processes of the older one go on.
+            name = f"projector:{projection.name}:{projection.version}"
             lease = await self._store.acquire(name, owner="a steptrail projector")
         except SessionBusy:
             yield False

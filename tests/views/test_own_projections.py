@@ -233,6 +233,15 @@ async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url:
             assert await old.views.verify() == await new.views.verify() == []
 
 
+async def test_another_version_is_counted_while_a_process_keeps_the_older_one_going(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as old, old.views.kept_going():
+        await old.run(desk(450), "hi", session="a")
+        await old.views.wait(timeout=60)
+        async with Steptrail.open(store_url, projections=[Refunds(version=2)]) as new:
+            await new.views.wait(timeout=60)
+            assert await refunds(new) == [("agent:a", 900)]
+
+
 async def test_one_that_fails_stops_alone_and_one_that_is_to_skip_goes_on(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
