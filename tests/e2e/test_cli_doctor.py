@@ -97,6 +97,9 @@ def test_given_damage_in_one_session_then_reading_the_other_works_and_reading_it
     assert stored("why", "s2").code == 0
     why = stored("why", "s1", "--json")
     assert (why.code, why.json["damage"][:29]) == (0, "record 5 of stream 'agent:s1'")
+    # What came behind it nobody knows: a command that would run the session is refused.
+    assert (why.json["crashed"], "crashed" in why.json["verdict"]) == (False, False)
+    assert (why.json["next"].split()[:2], why.json["nextIsFor"]) == (["steptrail", "doctor"], None)
     refused = stored("show", "s1")
     assert refused.code == 2
     assert refused.err.startswith("steptrail: record 5 of stream 'agent:s1' (type 'step.started.v1') cannot be read")
