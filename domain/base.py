@@ -40,6 +40,7 @@ LARGEST = 2**63 - 1
 """The largest number that a setting may hold: every reader of JSON can hold it too."""
 
 _LONGEST = 100
+NO_SUCH_FIELD = "There is no such field"
 _OF_A_KEY = "key` in `"
 _ABOUT_A_FIELD = re.compile("Object (missing required|contains unknown) field `(.*)`")
 
@@ -204,7 +205,7 @@ def place_and_fault(error: msgspec.ValidationError) -> tuple[str, str]:
     if about_a_field := _ABOUT_A_FIELD.fullmatch(fault):
         problem, field = about_a_field.groups()
         place = f"{place}.{field}"
-        fault = "It is missing" if problem.startswith("missing") else "There is no such field"
+        fault = "It is missing" if problem.startswith("missing") else NO_SUCH_FIELD
     return place.lstrip("."), fault
 
 

@@ -407,4 +407,4 @@ class MissingRecord(CorruptRecord):
 
 
 class RecordTooNew(CorruptRecord):
-    """A newer version of Steptrail wrote the record. It is not damaged: update to read it."""
+    """A newer version of Steptrail wrote the record, or a module that is not imported here. It is not damaged."""

@@ -231,7 +231,7 @@ class AgentExplainer:
             status=state.status,
             stop_reason=state.stop_reason.value if state.stop_reason else None,
             answered=state.answered,
-            verdict=_verdict(state, decided_by, owned=owned) + damage_text(state.version, damage),
+            verdict=_verdict(state, decided_by, owned=None if damage else owned) + damage_text(state.version, damage),
             decided_by=decided_by,
             votes=outcome.evaluations if outcome else (),
             shadow_stops=tuple(self._shadow_stops.values()),

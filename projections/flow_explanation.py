@@ -298,7 +298,8 @@ class FlowExplainer:
         if run is not None and isinstance(run.ended_by, LimitReached):
             limit = run.ended_by
         finished = run.finished if run is not None else None
-        is_crashed = owned is False and state.status is ExecutionStatus.IN_PROGRESS and not (run and run.waits)
+        is_open = state.status is ExecutionStatus.IN_PROGRESS and not (run and run.waits)
+        is_crashed = owned is False and is_open and damage is None
         visited = set(run.visits_of) if run is not None else set[str]()
         names = [node.id for node in graph.nodes] if graph is not None else []
         waits = run.waits if run is not None else ()

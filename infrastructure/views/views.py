@@ -1,8 +1,8 @@
 """A set of read models of one store: who applies the log to them, who reads them, and how they are built anew.
 
-Of all processes one applies the log to a projection at a time, because it holds the lease `projector:<name>`. Who asks
-applies what is missing first, if the lease is free. Without the lease nothing would go wrong, only work be done twice:
-each batch compares the place that it begins at.
+Of all processes one applies the log to a version of a projection at a time, because it holds the lease
+`projector:<name>:<version>`. Who asks applies what is missing first, if the lease is free. Without the lease nothing
+would go wrong, only work be done twice: each batch compares the place that it begins at.
 
 A rebuild makes the tables of the next generation from the beginning of the log, while readers look at the present one,
 and then has them look at the new one.
@@ -112,9 +112,10 @@ class Views:
             return
         for projection in self._asked if for_us else self._projections:
             progress = await self._progress_of(projection)
-            # Behind the end stands what was counted of a log that has been replaced by an older copy since.
-            if progress is None or progress.reached.position != end:
-                async with self._lease(f"projector:{projection.name}") as is_free:
+            # Behind the end stands what was counted of a log that has been replaced by an older copy since. What could
+            # not be read may be readable by now, where it was mended, or this is a newer version.
+            if progress is None or progress.reached.position != end or progress.damaged:
+                async with self._lease(projection) as is_free:
                     if is_free:
                         # What others have applied is all there is on a server that may not be written by us. Who is
                         # at work on all of them applies the log too, or the next question does.
@@ -203,9 +204,14 @@ class Views:
         await self.present()
 
         def work(statements: Statements) -> tuple[Selected, AsOf]:
+            # The views of a service are those of the newest version of a projection, also where an older one is here.
+            shown: dict[str, int] = dict(statements.ask("SELECT face, max(version) FROM listed GROUP BY face"))
+            _, *faces = [face for face, _ in self._faces]
+            names = {(each.name, each.version) for each in self._asked}
+            names |= {(face.name, max(face.version, shown.get(face.name, 0))) for face in faces}
             counted = statements.ask("SELECT name, version, position, at FROM projections")
-            own = [AsOf(*each[2:]) for each in counted if each[:2] in self._present.names]
-            as_of = min(own) if len(own) == len(self._present.names) and own else AsOf(0, 0)
+            own = [AsOf(*each[2:]) for each in counted if each[:2] in names]
+            as_of = min(own) if len(own) == len(names) and own else AsOf(0, 0)
             return statements.select(text, values, most), as_of
 
         def public(generation: Generation) -> Database:
@@ -335,7 +341,7 @@ class Views:
         seldom = Seldom(_log)
         while True:
             try:
-                async with self._lease(f"projector:{projection.name}") as is_free:
+                async with self._lease(projection) as is_free:
                     if is_free:
                         await self._follow(projection, seldom)
             except (ConfigurationError, ProjectionStopped) as error:
@@ -457,8 +463,10 @@ class Views:
             await lease.release()
 
     @asynccontextmanager
-    async def _lease(self, name: str) -> AsyncGenerator[bool]:
+    async def _lease(self, projection: Projection[Any]) -> AsyncGenerator[bool]:
         try:
+            # Of each version: one that a deploy brings is counted while processes of the older one go on.
+            name = f"projector:{projection.name}:{projection.version}"
             lease = await self._store.acquire(name, owner="a steptrail projector")
         except SessionBusy:
             yield False

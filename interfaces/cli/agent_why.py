@@ -3,7 +3,7 @@
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
 from steptrail.domain.tools import result_text
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, is_option, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, how_to_go_on, instead_of_going_on, is_option
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.projections.explanation import AgentExplanation, approval_text
 from steptrail.projections.rendering import after_step, error_lines, many, owner_text, since_text, wait_texts
@@ -116,9 +116,8 @@ def _print_way_on(output: Output, explained: AgentExplanation, store: str | None
 
 
 def _way_on(explained: AgentExplanation, store: str | None) -> WayOn:
-    if not explained.is_newest:
-        return why_of(explained.session_id, store=store)
-    return how_to_go_on(explained.state, GivenWords(store=store), advice=explained.advice)
+    more = instead_of_going_on(explained, explained.session_id, store=store)
+    return more or how_to_go_on(explained.state, GivenWords(store=store), advice=explained.advice)
 
 
 def _print_rest(output: Output, explained: AgentExplanation) -> None:

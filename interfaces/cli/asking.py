@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from steptrail.domain.errors import StoreReadOnly
+from steptrail.domain.errors import StoreReadOnly, StoreTooNew
 from steptrail.interfaces.cli.output import Output
 from steptrail.interfaces.cli.parser import store_of
 from steptrail.interfaces.python.trail import Steptrail
@@ -27,10 +27,10 @@ def in_store(
 
 
 def asked(arguments: argparse.Namespace, ask: Callable[[Steptrail], Awaitable[T]]) -> T:
-    """Return what `ask` finds in the store of a command. Of one that cannot be written it asks what is counted."""
+    """Return what `ask` finds in the store of a command. Of one that cannot be written here it asks what is counted."""
     try:
         return in_store(arguments, ask, read_only=False)
-    except StoreReadOnly as refused:
+    except (StoreReadOnly, StoreTooNew) as refused:
         try:
             return in_store(arguments, ask)
         except StoreReadOnly:

@@ -11,7 +11,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.interfaces.cli.flow_going_on import WORKFLOW, how_a_flow_goes_on
 from steptrail.interfaces.cli.flow_summaries import task_name
-from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, why_of
+from steptrail.interfaces.cli.going_on import GivenWords, WayOn, alike_to, instead_of_going_on
 from steptrail.interfaces.cli.output import Output, one_line
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.flow_explanation import FlowAttempt, FlowExplanation
@@ -62,9 +62,8 @@ def _name(explained: FlowExplanation) -> str:
 
 
 def _way_on(explained: FlowExplanation, store: str | None) -> WayOn:
-    if not explained.is_newest:
-        return why_of(_name(explained), store=store)
-    return how_a_flow_goes_on(explained.state, GivenWords(store=store))
+    more = instead_of_going_on(explained, _name(explained), store=store)
+    return more or how_a_flow_goes_on(explained.state, GivenWords(store=store))
 
 
 def _runs_again(explained: FlowExplanation) -> str:

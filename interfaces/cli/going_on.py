@@ -21,6 +21,7 @@ from steptrail.interfaces.cli.parser import option_of
 from steptrail.interfaces.python.naming import name_of
 from steptrail.projections.advice import Advice, Change
 from steptrail.projections.questions import Question
+from steptrail.projections.run_explanation import RunExplanation
 from steptrail.projections.same_failure import SameFailure
 
 _USER = re.compile(r"://[^:/?#@\s]+@")
@@ -101,9 +102,14 @@ def code_of_agent(state: AgentState, given: GivenWords) -> Sequence[str]:
     return (given.agent or (state.agent.locator if state.agent is not None else None) or "AGENT",)
 
 
-def why_of(session: str, *, store: str | None = None) -> WayOn:
-    """Return the command that explains a session as it stands now."""
-    return WayOn(typed(store, "why", session), of=None)
+def instead_of_going_on(explained: RunExplanation, session: str, *, store: str | None = None) -> WayOn | None:
+    """Return the command that tells more where an explanation ends before the events do; None where it does not.
+
+    A session of which something cannot be read is refused by whatever would run it.
+    """
+    if explained.damage is not None:
+        return WayOn(typed(store, "doctor"), of=None)
+    return None if explained.is_newest else WayOn(typed(store, "why", session), of=None)
 
 
 def alike_to(failure: SameFailure, *, store: str | None = None) -> str:

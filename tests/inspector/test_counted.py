@@ -148,7 +148,7 @@ async def test_a_tenant_counts_its_own_runs_alone(opened: Opened) -> None:
 @pytest.mark.acceptance("8.6-16")
 async def test_a_page_says_how_far_the_count_has_come(trail: Steptrail, client: httpx.AsyncClient) -> None:
     counted = await trail.store.last_position()
-    another = await trail.store.acquire("projector:runs", owner="a process that hangs")
+    another = await trail.store.acquire("projector:runs:1", owner="a process that hangs")
     await trail.run(desk(call("look_up", key="key-4"), "no"), "Hi", session="newer")
     percent = counted * 100 // await trail.store.last_position()
     for page in ("/stats", "/failures", "/runs?since=1h"):

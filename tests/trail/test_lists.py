@@ -12,11 +12,13 @@ from msgspec import structs
 
 from steptrail import Steptrail, tool
 from steptrail.domain.agent.standing import summary
+from steptrail.domain.kernel.event import EVENT_TYPES
 from steptrail.domain.kernel.index_query import IndexQuery
 from steptrail.domain.kernel.standing import StandingState
 from steptrail.domain.shared.run import ExecutionStatus
 from steptrail.domain.shared.summary import RunSummary
-from steptrail.errors import ConfigurationError, CorruptRecord, SessionNotFound
+from steptrail.errors import ConfigurationError, CorruptRecord, RecordTooNew, SessionNotFound
+from steptrail.events import StepStarted
 from steptrail.infrastructure.store import open_store
 from steptrail.interfaces.cli.examination import examine
 from steptrail.interfaces.cli.main import main
@@ -137,6 +139,22 @@ async def test_a_session_that_somebody_could_not_read_is_marked_until_it_is_writ
             hand.execute("UPDATE events SET state = ? WHERE stream = 1 AND version = 3", (state,))
             await trail.session("s").send(agent_of(["again"]).build(), "and?")
             assert [row.damage for row in await trail.runs()] == [None, None]
+
+
+async def test_a_session_with_events_of_a_newer_version_is_not_marked_by_an_older_one_that_reads_it(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Steptrail(Environment(store=open_store(store_url), reach=crash_at("before-inference"))) as dying:
+        with pytest.raises(Crash):
+            await dying.run(agent_of(["hello"]).build(), "hi", session="s")
+    with monkeypatch.context() as older:
+        older.delitem(EVENT_TYPES, StepStarted.TYPE)
+        async with Steptrail.open(store_url) as trail:
+            with pytest.raises(RecordTooNew, match=r"'step\.started\.v1' is not known here"):
+                await trail.session("s").events()
+    async with Steptrail.open(store_url) as trail:
+        assert [row.damage for row in await trail.runs()] == [None]
+        assert ids(await trail.due()) == ["s"]
 
 
 async def test_a_row_that_a_hand_has_spoilt_hides_no_other_and_doctor_mends_it(

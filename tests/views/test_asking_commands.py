@@ -3,12 +3,15 @@
 import io
 import json
 import shlex
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from steptrail import AgentBuilder, Steptrail, tool
+from steptrail.infrastructure.store.core.tables import FORMAT
 from steptrail.interfaces.cli.main import main
 from steptrail.testing import Reply, ScriptedModel, call
 
@@ -187,3 +190,15 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path, capsys: pytest.Ca
         assert main([*words, "--store", f"sqlite:///{tmp_path / 'none.db'}"]) == 2
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_a_store_of_a_newer_format_that_may_be_read_is_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Asked(f"sqlite:///{tmp_path / 'runs.db'}", capsys)
+    with Steptrail.open_sync(asked.store) as trail:
+        trail.run(desk("Yes.").build(), "Hi", session="a")
+    with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as hand:
+        hand.execute(f"PRAGMA user_version = {FORMAT + 1}")
+    assert asked("sql", "SELECT stream, status FROM executions").splitlines()[1].split() == ["agent:a", "completed"]
+    assert asked("stats").startswith("1 run ended")

@@ -233,6 +233,32 @@ async def test_another_version_is_counted_beside_and_shown_when_it_is(store_url:
             assert await old.views.verify() == await new.views.verify() == []
 
 
+async def test_another_version_is_counted_while_a_process_keeps_the_older_one_going(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as old, old.views.kept_going():
+        await old.run(desk(450), "hi", session="a")
+        await old.views.wait(timeout=60)
+        async with Steptrail.open(store_url, projections=[Refunds(version=2)]) as new:
+            await new.views.wait(timeout=60)
+            assert await refunds(new) == [("agent:a", 900)]
+
+
+async def test_an_answer_of_the_version_that_is_shown_is_as_of_that_one(store_url: str) -> None:
+    async with Steptrail.open(store_url, projections=[Refunds()]) as first:
+        await first.run(desk(450), "hi", session="a")
+        await first.views.wait(timeout=60)
+    async with Steptrail.open(store_url, projections=[Refunds(version=2)]) as newer:
+        assert await refunds(newer) == [("agent:a", 900)]
+        shown = await newer.store.last_position()
+    async with Steptrail.open(store_url, projections=[Refunds()]) as back:
+        await back.run(desk(5), "hi", session="b")
+        answer = await back.views.sql("SELECT stream, cents FROM refunds ORDER BY stream")
+        assert answer.rows == [("agent:a", 900)]
+        assert (answer.as_of, answer.lag) == (shown, await back.store.last_position() - shown)
+        await back.views.rebuild()
+        answer = await back.views.sql("SELECT stream, cents FROM refunds ORDER BY stream")
+        assert (answer.rows, answer.lag) == ([("agent:a", 450), ("agent:b", 5)], 0)
+
+
 async def test_one_that_fails_stops_alone_and_one_that_is_to_skip_goes_on(
     store_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

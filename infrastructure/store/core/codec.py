@@ -11,7 +11,7 @@ from functools import cache
 
 import msgspec
 
-from steptrail.domain.base import place_and_fault, reader_of
+from steptrail.domain.base import NO_SUCH_FIELD, place_and_fault, reader_of
 from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, Payload
 
@@ -72,6 +72,9 @@ def unreadable(stream: str, version: int, type_name: str, state: bytes, error: E
         case msgspec.ValidationError():
             place, fault = place_and_fault(error)
             why = f"{place or 'the event'}: {fault}"
+            if fault == NO_SUCH_FIELD:
+                # An event gets a field that holds its default in all older ones without another name for its type.
+                return RecordTooNew(stream, version, type_name, f"{why}: a newer version of Steptrail wrote it")
         case RecursionError():
             why = "it is nested too deeply"
         case AttributeError() | TypeError():
@@ -90,15 +93,21 @@ def _wrong_type(type_name: object, state: object) -> str:
     return f"its type is {type(type_name).__name__}, not text"
 
 
-def stored_names(types: Iterable[str]) -> tuple[str, ...]:
-    """Return `types` with every retired name that is read as one of them."""
+def stored_names(types: Iterable[str], stored: Iterable[str]) -> tuple[str, ...]:
+    """Return `types` with every retired name that is read as one of them.
+
+    Of the names that are `stored`, those come along that a newer version gave to one of them: whoever asks for it is to
+    be told that there is more of it than can be read here.
+    """
     wanted = set(types)
     grew = True
     while grew:
         older = {name for name, upcaster in UPCASTERS.items() if upcaster.successor in wanted}
         grew = not older <= wanted
         wanted |= older
-    return tuple(sorted(wanted))
+    bases = {_split(name)[0] for name in wanted}
+    newer = {name for name in stored if _split(name)[0] in bases and _newest(name) < _split(name)[1]}
+    return tuple(sorted(wanted | newer))
 
 
 @cache
@@ -124,12 +133,20 @@ def _upcast(type_name: str, body: bytes) -> tuple[str, bytes]:
 
 def _unknown(name: str) -> ValueError:
     base, version = _split(name)
-    known = [number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base]
-    if known and version > max(known):
-        newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{max(known)}"
+    known = max(
+        (number for other in (*EVENT_TYPES, *UPCASTERS) for b, number in [_split(other)] if b == base), default=0
+    )
+    if known and version > known:
+        newer = f"it was written by a newer version of Steptrail: this one reads {base!r} up to v{known}"
         return _TooNewError(f"{newer}, update to read it")
     why = f"the event type {name!r} is not known here: a newer version, or a module that is not imported, wrote it"
-    return ValueError(why)
+    return _TooNewError(why) if version > known else ValueError(why)
+
+
+def _newest(name: str) -> int:
+    """Return the newest version of a type that can be read, whatever that of `name` is; 0 for none."""
+    base, _ = _split(name)
+    return max((number for b, number in map(_split, (*EVENT_TYPES, *UPCASTERS)) if b == base), default=0)
 
 
 def _split(name: str) -> tuple[str, int]:

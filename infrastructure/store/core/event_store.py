@@ -8,7 +8,7 @@ use a store, but no forked process.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 
 from steptrail.domain.errors import CorruptRecord, RecordTooNew, StoreError
 from steptrail.domain.kernel.erasure import Erasure
@@ -26,11 +26,11 @@ from steptrail.infrastructure.store.core.blobs import (
     detach_all,
     encode_commit,
 )
-from steptrail.infrastructure.store.core.codec import stored_names
 from steptrail.infrastructure.store.core.digest import ChainFault
 from steptrail.infrastructure.store.core.index import summary_of
 from steptrail.infrastructure.store.core.lease import StoreLease, give_back
 from steptrail.infrastructure.store.core.lease_looking import SeenLease
+from steptrail.infrastructure.store.core.log_of_types import LogOfTypes
 from steptrail.infrastructure.store.core.origin import Origin
 from steptrail.infrastructure.store.core.reading import (
     StreamRead,
@@ -56,6 +56,10 @@ class RecorderEventStore(StoreThreads):
 
     origin: Origin | None = None
     """The address that the store was opened at; None for one that was put together otherwise."""
+
+    @cached_property
+    def _log(self) -> LogOfTypes:
+        return LogOfTypes(self.recorder)
 
     async def append(self, stream: str, expected: StreamHead, commit: Commit) -> StreamHead:
         """Store the whole commit after `expected`, or none of it. Raises `ValueError` for one that cannot be encoded.
@@ -174,8 +178,9 @@ class RecorderEventStore(StoreThreads):
     ) -> AsyncIterator[LogEntry]:
         """Yield the entries in the order they were stored, and end where the log ends now.
 
-        `types` are names in use; what was stored under a name that is read as one of them by now comes along. Raises
-        `CorruptRecord` for the first that cannot be read, or tells `on_corrupt` and leaves it out.
+        `types` are names in use; what was stored under a name that is read as one of them by now comes along, and so
+        does what a newer version stored, which cannot be read. Raises `CorruptRecord` for the first that cannot be
+        read, or tells `on_corrupt` and leaves it out.
         """
         return entries_of(partial(self.log_page, types=types, stream=stream), after, limit, on_corrupt)
 
@@ -190,8 +195,12 @@ class RecorderEventStore(StoreThreads):
         is_lazy: bool = False,
     ) -> LogPage:
         """Return at most `limit` records of the log after a position, with errors in place of what cannot be read."""
-        read = partial(read_log, self.recorder, after, limit, stored_names(types), stream, on_damage=self._mark)
-        return await self._ask(partial(read, heads=heads, is_lazy=is_lazy))
+
+        def read() -> LogPage:
+            rows = self._log.select(after, limit, types, stream, heads=heads)
+            return read_log(self.recorder, rows, after, limit, is_lazy=is_lazy, on_damage=self._mark)
+
+        return await self._ask(read)
 
     async def last_position(self) -> int:
         """Return where the log ends now, 0 when it is empty."""

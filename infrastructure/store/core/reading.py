@@ -160,21 +160,18 @@ def read_newest_of(
 
 def read_log(
     recorder: Recorder,
+    rows: Sequence[LogRow],
     after: int,
     limit: int,
-    types: Sequence[str],
-    only: str | None,
     *,
-    heads: bool,
     is_lazy: bool,
     on_damage: Callable[[CorruptRecord], None],
 ) -> LogPage:
-    """Return what stands after position `after`, at most `limit` records, in the order they were stored.
+    """Return what rows hold that stand after position `after`, at most `limit`, in the order they were stored.
 
-    `only` names the one stream to read, `types` the stored types; without them all are read. With `heads` False records
-    may come without the heads of their commits. Calls `on_damage` with the error of each that cannot be read.
+    Rows without the heads of their commits become records without them. Calls `on_damage` with the error of each that
+    cannot be read.
     """
-    rows = recorder.select_log(after, limit, types, only, heads=heads)
     items = _items(recorder, rows, after, on_damage)
     reached = max((row[0] for row in rows), default=after)
     return LogPage(items if is_lazy else [*items], len(rows), reached, len(rows) < limit)

@@ -110,6 +110,10 @@ class Recorder(Protocol):
         """Return the ids of all streams, oldest first, and `STRAY` with its number for one that has lost its id."""
         ...
 
+    def select_types(self) -> list[str]:
+        """Return the names of all types of events that were ever stored."""
+        ...
+
     def select_log(
         self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
     ) -> list[LogRow]:

@@ -267,6 +267,10 @@ class PostgresRecorder:
         )
         return [row[0] for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
+    def select_types(self) -> list[str]:
+        """Return the names of all types of events that were ever stored."""
+        return [name for (name,) in self._fetch("SELECT name FROM steptrail.types")]
+
     def select_log(
         self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
     ) -> list[LogRow]:

@@ -152,6 +152,10 @@ class SqliteRecorder:
         strays = self._fetch("SELECT DISTINCT stream FROM commits WHERE stream NOT IN (SELECT number FROM streams)", ())
         return [str(row[0]) for row in named] + [f"{STRAY}{row[0]}" for row in strays]
 
+    def select_types(self) -> list[str]:
+        """Return the names of all types of events that were ever stored."""
+        return [name for (name,) in self._fetch("SELECT name FROM types", ())]
+
     def select_log(
         self, after: int, limit: int, topics: Sequence[str] = (), stream: str | None = None, *, heads: bool = True
     ) -> list[LogRow]:

@@ -12,7 +12,7 @@ from steptrail.domain.agent.config import AgentSnapshot
 from steptrail.domain.agent.events import ExecutionResumed, ExecutionStarted
 from steptrail.domain.base import full_form
 from steptrail.domain.continuation.limits import Limits
-from steptrail.domain.errors import CorruptRecord
+from steptrail.domain.errors import CorruptRecord, RecordTooNew
 from steptrail.domain.inference import ModelInfo
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.event import EVENT_TYPES, UPCASTERS, Event, EventKind, Upcast, register_upcaster
@@ -182,6 +182,7 @@ def test_text_that_is_not_unicode_is_refused() -> None:
         ("test.noted.v1", b'{"colour":1}', "colour: There is no such field"),
         ("test.noted.v3", b"{}", "newer version of Steptrail: this one reads 'test.noted' up to v1"),
         ("test.never", b"{}", "'test.never' is not known here"),
+        ("test.never.v1", b"{}", "'test.never.v1' is not known here"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named_with_the_reason(type_name: str, state: bytes, why: str) -> None:
@@ -191,6 +192,25 @@ def test_a_record_that_cannot_be_read_is_named_with_the_reason(type_name: str, s
     assert (error.stream, error.version, error.type_name) == ("agent:a", 7, type_name)
     assert why in error.why
     assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "state", "is_too_new"),
+    [
+        ("test.noted.v2", b"{}", True),
+        ("test.never.v1", b"{}", True),
+        ("test.noted.v1", b'{"colour":1}', True),
+        ("test.noted.v0", b"{}", False),
+        ("test.never", b"{}", False),
+        ("test.noted.v1", b'{"number":"many"}', False),
+    ],
+)
+def test_a_type_or_a_field_that_a_newer_version_may_have_is_no_damage(
+    type_name: str, state: bytes, is_too_new: bool
+) -> None:
+    with pytest.raises(CorruptRecord) as caught:
+        read_record(no_blobs, "agent:a", 7, type_name, AT, state, None)
+    assert isinstance(caught.value, RecordTooNew) is is_too_new
 
 
 @pytest.mark.parametrize("at", [-1, 10**16, "text", 1.5, None, True])
@@ -236,8 +256,12 @@ class TestUpcasting:
     def test_asking_for_a_type_finds_what_is_read_as_it(self) -> None:
         register_upcaster("test.noted.v0", _from_v0, "test.noted.v1")
         register_upcaster("test.scribbled.v1", _from_v0, "test.noted.v0")
-        assert codec.stored_names(["test.noted.v1"]) == ("test.noted.v0", "test.noted.v1", "test.scribbled.v1")
-        assert codec.stored_names([]) == ()
+        assert codec.stored_names(["test.noted.v1"], []) == ("test.noted.v0", "test.noted.v1", "test.scribbled.v1")
+        assert codec.stored_names([], ["test.noted.v2"]) == ()
+
+    def test_asking_for_a_type_finds_what_a_newer_version_stored(self) -> None:
+        there = ["test.noted.v0", "test.noted.v2", "test.noted.v10", "test.written.v1", "test.never.v1", "odd"]
+        assert codec.stored_names(["test.noted.v1"], there) == ("test.noted.v1", "test.noted.v10", "test.noted.v2")
 
     def test_a_number_of_any_size_survives(self) -> None:
         register_upcaster("test.noted.v0", lambda payload: payload, "test.noted.v1")

@@ -79,9 +79,13 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "an id that is none": (lambda lines: [changed(lines[0], session="a b"), *lines[1:]], "the header of .* is damaged"),
     "a torn end": (lambda lines: lines[:-1], "holds 33 events and says that there are 34"),
     "a torn line": (lambda lines: [*lines[:-1], lines[-1][:-9]], "line 35 of .* is no record"),
-    "an unknown field": (
-        lambda lines: [*lines[:1], lines[1].replace(b'"name":', b'"nome":'), *lines[2:]],
+    "a value of another type": (
+        lambda lines: [*lines[:1], lines[1].replace(b'"name":', b'"name":1,"name":'), *lines[2:]],
         "line 2 of .* is damaged",
+    ),
+    "a field of a later version": (
+        lambda lines: [*lines[:1], lines[1].replace(b'"name":', b'"mood":1,"name":'), *lines[2:]],
+        "line 2 of .* mood: There is no such field: a newer version of Steptrail wrote it",
     ),
     "two lines that were exchanged": (
         lambda lines: [*lines[:4], lines[5], lines[4], *lines[6:]],
