@@ -36,5 +36,5 @@ def test_the_json_of_a_reply_is_read_with_or_without_fences(reply: str) -> None:
     ],
 )
 def test_a_reply_that_is_no_json_in_one_block_is_refused(reply: str) -> None:
-    with pytest.raises(ValueError, match="Expecting value|Extra data"):
+    with pytest.raises(ValueError, match=r"Expecting value|Extra data"):
         json_in(reply)
