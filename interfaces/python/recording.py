@@ -38,7 +38,8 @@ NOT_CAPTURED: Final = (
 """The limits of a recorded session, for those who rely on a replay."""
 
 _KIND = "steptrail.session"
-_LINE = re.compile(rb'\{"version":(\d+),"commit":(\{.*?\}|null),"type":"([^"\\]+)","state":(\{.*\})\}')
+_COMMIT = rb'\{(?:[^"{}]|"(?:[^"\\]|\\.)*+")*+\}|null'
+_LINE = re.compile(rb'\{"version":(\d+),"commit":(' + _COMMIT + rb'),"type":"([^"\\]+)","state":(\{.*\})\}')
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,10 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda lines: [*lines[:1], lines[1].replace(b"session.started.v1", b"session.started.v9"), *lines[2:]],
         "line 2 of .* newer version",
     ),
+    "a line that seems to begin a hundred thousand states": (
+        lambda lines: [lines[0], b'{"version":1,"commit":{' + b'},"type":"x","state":{}' * 100_000, *lines[2:]],
+        "line 2 of .* is no record",
+    ),
 }
 
 
