@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
 import orjson
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, SessionForked
@@ -39,7 +40,7 @@ NOT_CAPTURED: Final = (
 
 _KIND = "steptrail.session"
 _COMMIT = rb'\{(?:[^"{}]|"(?:[^"\\]|\\.)*+")*+\}|null'
-_LINE = re.compile(rb'\{"version":(\d+),"commit":(' + _COMMIT + rb'),"type":"([^"\\]+)","state":(\{.*\})\}')
+_LINE = re.compile(rb'\{"version":(\d{1,18}),"commit":(' + _COMMIT + rb'),"type":"([^"\\]+)","state":(\{.*\})\}')
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,5 @@ def _head(commit: bytes) -> CommitHead | None:
     about = orjson.loads(commit)
     if about is None:
         return None
-    return CommitHead(
-        commit_id=about["id"], actor=about["actor"], causation=about["causation"], segment=about["segment"]
-    )
+    about["commit_id"] = about.pop("id")
+    return msgspec.convert(about, CommitHead)
