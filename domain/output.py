@@ -16,7 +16,7 @@ from steptrail.domain.storable import storable
 WRAPPED_IN = "value"
 """The key of an answer on the wire whose type is no object."""
 
-_FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(?P<inner>.*?)\n?\s*```\s*", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*\s*")
 
 
 class OutputMode(StrEnum):
@@ -102,8 +102,9 @@ def json_in(answer: str | ToolCallPart) -> JsonValue:
     Raises `ValueError` when there is none, or none that can be stored.
     """
     if isinstance(answer, str):
-        fenced = _FENCED.fullmatch(answer)
-        return _parsed(fenced["inner"] if fenced else answer)
+        first, _, rest = answer.strip().partition("\n")
+        is_fenced = rest.endswith("```") and _FENCE.fullmatch(first) is not None
+        return _parsed(rest[:-3].strip() if is_fenced else answer)
     return answer.arguments if answer.arguments is not None else _parsed(answer.raw or "")
 
 

@@ -14,7 +14,7 @@ when it is first used, because most processes that load this never have such a t
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -95,14 +95,17 @@ def hide_values_of(named: Iterable[tuple[str, str]]) -> None:
             hide_from_now_on(last)
 
 
-def without_secrets(text: str) -> str:
-    """Return the text with `…` in the place of everything that looks like a credential, or is one that is in use."""
+def without_secrets(text: str, names: Collection[str] = ()) -> str:
+    """Return the text with `…` in the place of everything that looks like a credential, or is one that is in use.
+
+    So is what stands after one of the `names`, which are in the form of `casefold`.
+    """
     for secret in tuple(_in_use):
         text = text.replace(secret, _HIDDEN)
     text = re.sub(_PRIVATE_KEY, _HIDDEN, text)
     text = re.sub(_ADDRESS, _without_caller, text)
     text = re.sub(_HEADER, r"\1…", text)
-    text = _without_values(text)
+    text = _without_values(text, names)
     for pattern, replacement in _SHAPES:
         text = re.sub(pattern, replacement, text)
     return text
@@ -131,14 +134,14 @@ def _without_caller(found: "re.Match[str]") -> str:
     return found[0] if last < 0 else f"{scheme}{_HIDDEN}{rest[last:]}"
 
 
-def _without_values(text: str) -> str:
+def _without_values(text: str, names: Collection[str]) -> str:
     name, secret = re.compile(_NAME), re.compile(_VALUE)
     kept: list[str] = []
     at = 0
     while (named := name.search(text, at)) is not None:
         kept.append(text[at : named.end()])
         at = named.end()
-        if re.search(_HIDDEN_NAMES, named[1]) is None:
+        if re.search(_HIDDEN_NAMES, named[1]) is None and named[1].casefold() not in names:
             continue
         if (value := secret.match(text, at)) is not None:
             kept.append(f"{value[1] or value[2] or value[3] or ''}{_HIDDEN}")

@@ -29,7 +29,7 @@ def bounded(refusal: Callable[[str], Exception], *, with_streams: bool) -> "Call
     from httpx2 import AsyncByteStream
 
     class Bounded(AsyncByteStream):
-        def __init__(self, stream: AsyncByteStream, body: _Body) -> None:
+        def __init__(self, stream: AsyncByteStream, body: Body) -> None:
             self._stream, self._body = stream, body
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -41,25 +41,29 @@ def bounded(refusal: Callable[[str], Exception], *, with_streams: bool) -> "Call
             await self._stream.aclose()
 
     async def bound(response: "Response") -> None:
-        coding = response.headers.pop("content-encoding", "identity").strip().lower()
-        if coding not in {"gzip", "identity"}:
-            raise refusal(f"the body of the answer is coded as {coding[:40]!r}, which nobody asked for")
+        coding = response.headers.pop("content-encoding", "identity")
         is_stream = response.headers.get("content-type", "").strip().lower().startswith("text/event-stream")
-        stream, most = response.stream, None if is_stream and not with_streams else MOST_BYTES
-        if isinstance(stream, AsyncByteStream):
-            response.stream = Bounded(stream, _Body(most, refusal, is_gzip=coding == "gzip"))
+        body = Body(coding, None if is_stream and not with_streams else MOST_BYTES, refusal)
+        if isinstance(response.stream, AsyncByteStream):
+            response.stream = Bounded(response.stream, body)
         # JSON is nothing else, whatever is said of it. To read a few megabytes as Punycode would take hours.
         response.encoding = "utf-8"
 
     return bound
 
 
-class _Body:
-    """Unpacks a body and counts it."""
+class Body:
+    """Unpacks a body and counts it, up to `most` bytes if there is such a bound.
 
-    def __init__(self, most: int | None, refusal: Callable[[str], Exception], *, is_gzip: bool) -> None:
+    Raises a `refusal` for one that is longer, that is coded otherwise than in gzip, or that goes on behind its end.
+    """
+
+    def __init__(self, coding: str, most: int | None, refusal: Callable[[str], Exception]) -> None:
+        coding = coding.strip().lower()
+        if coding not in {"gzip", "identity"}:
+            raise refusal(f"the body of the answer is coded as {coding[:40]!r}, which nobody asked for")
         self._read, self._most, self._refusal = 0, most, refusal
-        self._decoder = zlib.decompressobj(_GZIP) if is_gzip else None
+        self._decoder = zlib.decompressobj(_GZIP) if coding == "gzip" else None
 
     def pieces(self, chunk: bytes) -> Iterator[bytes]:
         """Yield what a chunk holds, in pieces of at most a megabyte where it was packed."""
@@ -78,4 +82,6 @@ class _Body:
                 yield self._decoder.decompress(chunk, _PIECE)
             except zlib.error as error:
                 raise self._refusal(f"the body of the answer is no gzip: {error}") from None
+            if self._decoder.unused_data:  # it would be kept, however much of it comes
+                raise self._refusal("the body of the answer goes on behind the end of its gzip")
             chunk = self._decoder.unconsumed_tail

@@ -6,6 +6,7 @@ more keys, and may give a function of its own. With `show="shape"` no value is s
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -98,17 +99,15 @@ class Masking:
         return shown if self.mask is None else str(self.mask(key, shown))
 
     def _plain(self, text: str) -> str:
-        """Return a text without secrets; one that is JSON is looked into."""
+        """Return a text without secrets; one that is JSON is looked into, if it is not too long or too deep."""
         cut = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        if cut[:1] in {"{", "["}:
-            try:
+        if cut.lstrip()[:1] in {"{", "["}:
+            with suppress(orjson.JSONDecodeError, RecursionError):
                 held: JsonValue = orjson.loads(cut)
-            except orjson.JSONDecodeError:
-                pass
-            else:
                 shown = self._value("", without_secret_values(held))
-                return cut if shown == held else json.dumps(shown, ensure_ascii=False)
-        return without_secrets(cut)
+                if shown != held:
+                    return json.dumps(shown, ensure_ascii=False)
+        return without_secrets(cut, self._names)
 
     def _struct(self, name: str, value: Any) -> Any:
         match value:

@@ -4,6 +4,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from steptrail.domain.base import BoundedCount
 from steptrail.domain.kernel.event import Event
 from steptrail.domain.shared.summary import RunSummary
 
@@ -21,7 +22,7 @@ class CommitHead(Struct, frozen=True, kw_only=True):
     commit_id: str
     actor: str
     causation: str | None = None
-    segment: int = 0
+    segment: BoundedCount = 0
     key_id: str | None = None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.policies import FailureClass
+from steptrail.infrastructure.bounded_http import ASKS_FOR, Body
 from steptrail.infrastructure.extras import from_extra
 from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer
 
@@ -40,8 +41,9 @@ class HttpxClient:
         ours = _is_ours.set(True)
         sent = [(name.encode(), value.encode(errors="replace")) for name, value in headers.items()]
         try:
+            made = httpx.AsyncClient(headers=ASKS_FOR, verify=self._certificates, timeout=None, follow_redirects=False)
             async with (
-                httpx.AsyncClient(verify=self._certificates, timeout=None, follow_redirects=False) as client,
+                made as client,
                 client.stream(method, url, headers=sent, content=content) as response,
             ):
                 body = await _read(response) if response.is_success else b""
@@ -49,19 +51,17 @@ class HttpxClient:
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError):
             # Their messages repeat the URL or a header.
             raise NodeFault(FailureClass.CONFIG, "the request cannot be sent as it is written") from None
-        except httpx.DecodingError:
-            raise NodeFault(FailureClass.VALIDATION, "the answer cannot be decoded") from None
         except httpx.TransportError as error:
             raise ConnectionError(f"{type(error).__name__}: {error}".removesuffix(": ")) from None
         finally:
             _is_ours.reset(ours)
 
 
-async def _read(response: Any) -> bytes | None:
-    """Return the body of an answer; None for one that is too long."""
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > MOST_BYTES:
-            return None
-    return bytes(body)
+async def _read(response: Any) -> bytes:
+    """Return the body of an answer. Raises `NodeFault` for one that is too long or cannot be unpacked."""
+
+    def refusal(why: str) -> NodeFault:
+        return NodeFault(FailureClass.VALIDATION, why, {"status": response.status_code})
+
+    body = Body(response.headers.get("content-encoding", "identity"), MOST_BYTES, refusal)
+    return b"".join([piece async for chunk in response.aiter_raw() for piece in body.pieces(chunk)])

@@ -28,7 +28,7 @@ _TRUE = frozenset({"true", "True", "TRUE"})
 _FALSE = frozenset({"false", "False", "FALSE"})
 _OLD_WORD = re.compile(r"yes|no|on|off", re.IGNORECASE)
 _OLD_NUMBER = re.compile(
-    r"[-+]?(?:0[0-9_]+|0b[01_]+|[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)"
+    r"[-+]?(?:0[0-9_]+|0b[01_]+|[0-9]++_[0-9_]*+(?:\.[0-9_]*)?|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)"
 )
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _OTHER_INT = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")

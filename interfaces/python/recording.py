@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
 import orjson
 
 from steptrail.domain.agent.events import AgentEvent, ExecutionStarted, SessionForked
@@ -38,7 +39,8 @@ NOT_CAPTURED: Final = (
 """The limits of a recorded session, for those who rely on a replay."""
 
 _KIND = "steptrail.session"
-_LINE = re.compile(rb'\{"version":(\d+),"commit":(\{.*?\}|null),"type":"([^"\\]+)","state":(\{.*\})\}')
+_COMMIT = rb'\{(?:[^"{}]|"(?:[^"\\]|\\.)*+")*+\}|null'
+_LINE = re.compile(rb'\{"version":(\d{1,18}),"commit":(' + _COMMIT + rb'),"type":"([^"\\]+)","state":(\{.*\})\}')
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,5 @@ def _head(commit: bytes) -> CommitHead | None:
     about = orjson.loads(commit)
     if about is None:
         return None
-    return CommitHead(
-        commit_id=about["id"], actor=about["actor"], causation=about["causation"], segment=about["segment"]
-    )
+    about["commit_id"] = about.pop("id")
+    return msgspec.convert(about, CommitHead)

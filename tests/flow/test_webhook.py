@@ -1,5 +1,6 @@
 """Webhook nodes: they ask a real server on loopback, and only the hosts that they name."""
 
+import gzip
 import json
 import logging
 import sys
@@ -231,6 +232,9 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(server: Server)
         ({}, b"x" * (MOST_BYTES + 1)),
         ({"content-type": "application/json"}, b"{"),
         ({"content-encoding": "gzip"}, b"no"),
+        ({"content-encoding": "gzip"}, gzip.compress(b"x" * (MOST_BYTES + 1))),
+        ({"content-encoding": "gzip, gzip"}, gzip.compress(gzip.compress(b"x"))),
+        ({"content-encoding": "br"}, b"x"),
     ],
 )
 async def test_a_success_that_cannot_be_read_is_not_sent_again_with_the_failures_of_the_other_side(

@@ -1,6 +1,7 @@
 """A server over HTTP whose answers are larger than anybody has room for; the path says in which way."""
 
 import asyncio
+import gzip
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
@@ -12,7 +13,10 @@ _TYPE = {"events": "text/event-stream"}
 
 @asynccontextmanager
 async def bomb_server() -> AsyncGenerator[str]:
-    """Yield the address. Words of the path: `gzip` or `br`, `failed` with status 500, `events` for one without end."""
+    """Yield the address. Words of the path say how the body is coded and goes on without end.
+
+    That is `gzip` or `br`, `ended` for a gzip that is over before, `failed` with status 500, `events` for a stream.
+    """
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
     async with server:
         host, port = server.sockets[0].getsockname()
@@ -36,6 +40,8 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
         writer.write(f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n{coding}Connection: close\r\n\r\n".encode())
         begins = b'data: "' if "events" in words else b'"'
         first, more = _packed(begins) if "gzip" in words else (begins, _MEGABYTE)
+        if "ended" in words:
+            first, more = gzip.compress(begins), _MEGABYTE
         writer.write(first)
         while True:  # until the client has had enough
             writer.write(more)

@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx import ASGITransport, AsyncClient
 
-from steptrail import Steptrail
+from steptrail import AgentBuilder, Steptrail, ToolEffect, tool
 from steptrail.domain.json_value import JsonValue
+from steptrail.inspector import Access, inspector
 from steptrail.projections.masking import HIDDEN, Masking
+from steptrail.testing import ScriptedModel, call
 from tests.inspector.conftest import Opened
 
 EVERY = [
@@ -80,6 +83,42 @@ def test_what_is_hidden_stays_hidden_in_json_inside_texts() -> None:
     }
     assert masking.text("Authorization: Bearer abcdefghijkl") == "Authorization: …"
     assert masking.value([1, None, True, 2.5, "x"]) == [1, None, True, 2.5, "x"]
+
+
+DEEP = 700
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ' \n{"ssn": "1 23", "n": 4}',
+        '["' + "x" * 99_900 + '", {"ssn": "1 23"}, "' + "y" * 1_000 + '"]',
+        '{"ssn": "1 23", "n": ' + "[" * DEEP + "]" * DEEP + "}",
+        '{"ssn": "1 23", "n": ' + "[" * 5_000 + "]" * 5_000 + "}",
+        'It said {"ssn": "1 23"} twice',
+        '{"password": "1 23", "password": "…"}',
+    ],
+    ids=["blanks", "too long", "deep", "too deep", "inside", "twice"],
+)
+def test_what_is_hidden_stays_hidden_in_texts_that_are_not_looked_into(text: str) -> None:
+    shown = Masking(keys=["ssn"]).text(text)
+    assert "1 23" not in shown
+    assert "…" in shown or HIDDEN in shown
+
+
+async def test_a_text_that_is_json_nested_too_deeply_costs_no_page() -> None:
+    @tool(effect=ToolEffect.READ)
+    def look() -> str:
+        """Return what a page of somebody else's says."""
+        return "[" * DEEP + "]" * DEEP
+
+    agent = AgentBuilder("a").with_model(ScriptedModel([call("look"), "[" * DEEP])).with_tools(look).build()
+    async with Steptrail.open("sqlite:///:memory:") as trail:
+        await trail.run(agent, "go", session="deep")
+        app = inspector(trail, authorize=lambda _: Access())
+        async with AsyncClient(transport=ASGITransport(app), base_url="http://here") as client:
+            answers = [await client.get(path) for path in ("/runs/deep?e=9", "/state/deep?at=9", "/find/deep?q=look")]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
 
 
 def test_the_shape_of_a_value_tells_of_which_kind_it_is() -> None:

@@ -9,7 +9,8 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import result_text
 
-_PLACE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_PLACE = re.compile(r"\{\{(.*?)(\}\}|\Z)", re.DOTALL)
+"""A pair of braces, or the first that are not closed, with all behind them: so a text is read once."""
 _PATH = re.compile(r"[^\s{}|()]+")
 
 
@@ -20,13 +21,8 @@ def is_path(text: str) -> bool:
 
 def places_in(template: str) -> Iterator[tuple[str, bool]]:
     """Yield what stands in each pair of braces of a template, and whether they are closed."""
-    end = 0
     for place in _PLACE.finditer(template):
-        yield place[1].strip(), True
-        end = place.end()
-    _, opens, rest = template[end:].partition("{{")
-    if opens:
-        yield rest, False
+        yield (place[1].strip(), True) if place[2] else (place[1], False)
 
 
 def rendered(template: str, seen: Seen) -> str:
@@ -34,7 +30,7 @@ def rendered(template: str, seen: Seen) -> str:
 
     Raises `NodeFault` of the class `config` for a path at which there is nothing, and for what is no path.
     """
-    return _PLACE.sub(lambda place: result_text(needed(seen, _path(place[1]))), template)
+    return _PLACE.sub(lambda place: result_text(needed(seen, _path(place[1]))) if place[2] else place[0], template)
 
 
 def filled(value: JsonValue, seen: Seen) -> JsonValue:
@@ -44,10 +40,8 @@ def filled(value: JsonValue, seen: Seen) -> JsonValue:
     """
     match value:
         case str():
-            place = _PLACE.fullmatch(value)
-            # Two places in one text match as one that holds braces.
-            alone = place is not None and "{{" not in place[1]
-            return needed(seen, _path(place[1])) if place is not None and alone else rendered(value, seen)
+            alone = _alone(value)
+            return rendered(value, seen) if alone is None else needed(seen, _path(alone))
         case dict():
             return {key: filled(item, seen) for key, item in value.items()}
         case list():
@@ -63,12 +57,18 @@ def arguments(args: Mapping[str, JsonValue], seen: Seen, required: Collection[st
     """
     made: dict[str, JsonValue] = {}
     for name, value in args.items():
-        place = _PLACE.fullmatch(value) if isinstance(value, str) else None
-        path = place[1].strip() if place is not None else ""
+        alone = _alone(value) if isinstance(value, str) else None
+        path = "" if alone is None else alone.strip()
         if is_path(path) and name not in required and not seen.find(path)[0]:
             continue
         made[name] = filled(value, seen)
     return made
+
+
+def _alone(text: str) -> str | None:
+    """Return what stands in the braces of a text that is one pair of them; None for any other text."""
+    inner = text[2:-2]
+    return inner if text == f"{{{{{inner}}}}}" and "{{" not in inner else None
 
 
 def _path(text: str) -> str:

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 MOST_BYTES: Final = 10 * 1024 * 1024
-"""Bytes. A longer body of an answer is not read to its end."""
+"""Bytes. A longer body of an answer, unpacked, is not read to its end."""
 
 
 class HttpAnswer(NamedTuple):
-    """The answer to a request. The names in `headers` are lower case. `content` is None for a body over `MOST_BYTES`.
+    """The answer to a request. The names in `headers` are lower case.
 
     The body of an answer that is no success is not read: then `content` is empty.
     """
 
     status: int
     headers: Mapping[str, str]
-    content: bytes | None
+    content: bytes
 
 
 class HttpClient(Protocol):
@@ -25,6 +25,7 @@ class HttpClient(Protocol):
         """Send a request and return the answer. It waits until it is cancelled.
 
         Raises `ConnectionError` when the other side cannot be reached or breaks off, and `NodeFault` for a request that
-        cannot be sent and an answer that cannot be read. Their messages hold nothing of the request.
+        cannot be sent, and for an answer that cannot be read or is longer than `MOST_BYTES`. Their messages hold
+        nothing of the request.
         """
         ...

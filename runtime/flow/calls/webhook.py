@@ -23,7 +23,7 @@ from steptrail.domain.flow.policies import FailureClass
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.tools import ToolEffect
 from steptrail.runtime.agent.capture import capture
-from steptrail.runtime.flow.calls.http_port import MOST_BYTES, HttpAnswer, HttpClient
+from steptrail.runtime.flow.calls.http_port import HttpAnswer, HttpClient
 from steptrail.runtime.flow.calls.port import Failed, Outcome, Succeeded, Try
 
 _PATIENCE_SECONDS = 1.0
@@ -130,16 +130,13 @@ def _content(body: JsonValue) -> tuple[bytes | None, str | None]:
 
 def _body(answer: HttpAnswer) -> JsonValue:
     """Return the body of a success. Raises `NodeFault` of a class that is not tried again: the work is done."""
-    details: dict[str, JsonValue] = {"status": answer.status}
-    if answer.content is None:
-        raise NodeFault(FailureClass.VALIDATION, f"the answer is longer than {MOST_BYTES} bytes", details)
     kind, *parameters = (part.strip() for part in answer.headers.get(_TYPE, "").lower().split(";"))
     if kind.endswith(("/json", "+json")):
         try:
             return cast("JsonValue", json.loads(answer.content, parse_constant=_no_number)) if answer.content else None
         except (ValueError, RecursionError):
             why = f"the answer says that it is {kind}, and it is not"
-            raise NodeFault(FailureClass.VALIDATION, why, details) from None
+            raise NodeFault(FailureClass.VALIDATION, why, {"status": answer.status}) from None
     charset = next((text[8:].strip("\"'") for text in parameters if text.startswith("charset=")), "utf-8")
     with suppress(LookupError, ValueError):
         # Punycode is for names: to read a long text as it takes hours, in which nothing else of the process goes on.

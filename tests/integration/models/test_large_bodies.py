@@ -18,6 +18,7 @@ HELLO = ModelRequest(messages=[Message.user("hi")])
         ("plain", "longer than 67,108,864 bytes"),
         ("gzip", "longer than 67,108,864 bytes"),
         ("failed-gzip", "longer than 67,108,864 bytes"),
+        ("gzip-ended", "goes on behind the end of its gzip"),
         ("br", "coded as 'br', which nobody asked for"),
     ],
 )

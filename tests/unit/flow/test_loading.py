@@ -223,6 +223,7 @@ WRONG: dict[str, tuple[str, list[tuple[str, str, int | None, int | None]]]] = {
     "a number as a key": ("1: a", [("FL-100", "", 1, 1)]),
     "no number": ("name: .nan", [("FL-100", "name", 1, 7)]),
     "a number that is too large": ("name: 1e999", [("FL-100", "name", 1, 7)]),
+    "nearly a number of a million dashes": ("- 1" + "_" * 1_000_000 + "x", [("FL-110", "", 1, 1)]),
     "two documents": ("name: x\n---\nname: y\n", [("FL-100", "", 2, 1)]),
     "broken yaml": ("name: [x\nnodes: ]", [("FL-100", "", 2, 6)]),
     "a list": ("- a", [("FL-110", "", 1, 1)]),

@@ -38,7 +38,10 @@ SEEN = Seen(
         ("{{ vars.input }}", "hidden"),
         ("a { b } {{ item }} }}", "a { b } it }}"),
         ("{{\n item\n}}", "it"),
+        ("{{ item }} and {{ item", "it and {{ item"),
+        ("{{ item }}" + "{{ " * 300_000, "it" + "{{ " * 300_000),
     ],
+    ids=lambda text: text[:30],
 )
 def test_a_place_becomes_the_text_of_its_value(template: str, text: str) -> None:
     assert rendered(template, SEEN) == text

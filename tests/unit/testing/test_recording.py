@@ -99,6 +99,22 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda lines: [*lines[:1], lines[1].replace(b"session.started.v1", b"session.started.v9"), *lines[2:]],
         "line 2 of .* newer version",
     ),
+    "a commit by a list": (
+        lambda lines: [lines[0], lines[1].replace(b'"actor":"', b'"actor":[],"other":"'), *lines[2:]],
+        "line 2 of .* is damaged: Expected `str`",
+    ),
+    "a commit of a segment that no store has": (
+        lambda lines: [lines[0], lines[1].replace(b'"segment":1', b'"segment":1' + b"0" * 19), *lines[2:]],
+        "line 2 of .* is damaged: Expected `int`",
+    ),
+    "a version that no store has": (
+        lambda lines: [lines[0], lines[1].replace(b'"version":1', b'"version":1' + b"0" * 19), *lines[2:]],
+        "line 2 of .* is no record",
+    ),
+    "a line that seems to begin a hundred thousand states": (
+        lambda lines: [lines[0], b'{"version":1,"commit":{' + b'},"type":"x","state":{}' * 100_000, *lines[2:]],
+        "line 2 of .* is no record",
+    ),
 }
 
 
