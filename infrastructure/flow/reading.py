@@ -1,6 +1,5 @@
 """Reads a workflow from YAML or JSON, with the code that the caller brings. The text itself imports nothing."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import Any, Final, cast
 from msgspec import structs
 from pydantic import ValidationError
 
-from steptrail.domain.errors import ConfigurationError, MissingExtra
+from steptrail.domain.errors import ConfigurationError
 from steptrail.domain.flow.definition import EdgeWhen
 from steptrail.domain.flow.diagnose import diagnose_texts
 from steptrail.domain.flow.diagnostic import Diagnostic
@@ -20,6 +19,7 @@ from steptrail.infrastructure.flow.building import CHECKED_BY, Workflow
 from steptrail.infrastructure.flow.document import FlowDocument
 from steptrail.infrastructure.flow.entries import UnknownUse, add_entry, brought_under
 from steptrail.infrastructure.flow.placing import WRONG_VALUE, located, place_in, problems_of
+from steptrail.infrastructure.flow.strict_json import read_json
 from steptrail.infrastructure.flow.strict_yaml import UNREADABLE, Place, Placed, read_yaml
 from steptrail.runtime.flow.workflow import BuiltWorkflow
 
@@ -181,35 +181,11 @@ def _placed(text: str) -> Placed:
         return _unreadable("it is no valid Unicode")
     if size > _MOST_BYTES:
         return _unreadable(f"it has more than {_MOST_BYTES:,} bytes")
-    if not text.lstrip().startswith("{"):
-        return read_yaml(text)
-    try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-    except json.JSONDecodeError as error:
-        return _unreadable(error.msg, error.lineno, error.colno)
-    except (ValueError, RecursionError) as error:
-        return _unreadable(str(error))
-    try:
-        return Placed(value, read_yaml(text).places, ())
-    except MissingExtra:
-        return Placed(value, {}, ())
+    return read_json(text) if text.lstrip().startswith("{") else read_yaml(text)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in made:
-            raise ValueError(f"the key {key!r} stands twice")
-        made[key] = value
-    return made
-
-
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
-def _unreadable(message: str, line: int = 1, column: int = 1) -> Placed:
-    return Placed(None, {}, (Diagnostic(code=UNREADABLE, message=message, line=line, column=column),))
+def _unreadable(message: str) -> Placed:
+    return Placed(None, {}, (Diagnostic(code=UNREADABLE, message=message, line=1, column=1),))
 
 
 def _at(value: JsonValue, place: Place) -> JsonValue:

@@ -178,6 +178,7 @@ class FlowControl:
         )
         journal, performed = await self.stream.existing(), partial(FlowRunner, flow, self._means)
         seen = journal.committed.fold.executions
+        decide(journal.committed, command)  # says no before anything is locked
 
         def begin(state: FlowState, took_over: bool) -> Sequence[FlowCommand | OwnersCommand]:
             if state.fold.executions != seen and not was_accepted(state, command):

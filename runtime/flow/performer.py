@@ -165,10 +165,10 @@ class FlowRunner:
         now = asyncio.get_running_loop().time()
         if self._grace is None or self._grace[0] != due.until:
             self._grace = due.until, now + max(0.0, (due.until - self._journal.now()) / 1e6)
-        grace_ends = self._grace[1]
-        if due.others and now >= grace_ends:
+        left = max(0.0, self._grace[1] - now) if due.others else 0.0
+        if not left:
             attempts.cut(due.others, due.reason)
-        await self._flight.land(at_most=None if due.now else max(0.0, grace_ends - now) or None)
+        await self._flight.land(at_most=left or None)
 
     def _schedule(self, key: TaskKey) -> None:
         state = self._journal.asked

@@ -63,8 +63,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
 
         `journal` is one of the stream, if the caller has read it already. A command that was accepted before is gone
         on with. When the one that came with this `key` has been carried out, the state is returned in which it ended.
-        Raises `CommandRejected` before anything is locked, and `SessionBusy` while another process owns the stream,
-        unless it is to `take_over`. For `obeys_pause` see `obedient`.
+        Raises `SessionBusy` while another process owns the stream, unless it is to `take_over`, and `CommandRejected`:
+        with a `key` before anything is locked, without one when the stream is owned. For `obeys_pause` see `obedient`.
         """
         journal = journal or await self.journal()
         begin = self.obedient(begin, None if obeys_pause else journal.committed)
@@ -77,7 +77,7 @@ class StreamControl(StreamCommands[S, C, E, F]):
             if not commands:
                 await self.tidy_up(journal)
                 return state
-            if not self.machine.decide(state, commands[0]):
+            if key is not None and not self.machine.decide(state, commands[0]):
                 return await self.resume(perform, take_over=take_over)
             ended = await self.own_as_seen(journal, begin, perform, take_over=take_over)
             if ended is not None:
@@ -146,6 +146,8 @@ class StreamControl(StreamCommands[S, C, E, F]):
         except SessionBusy:
             if not take_over:
                 raise
+        for command in begin(journal.committed, True)[:1]:
+            self.machine.decide(journal.committed, command)  # says no before the owner loses its lease
         async with self._lease(journal, take_over=True):
             return await self._drive(await self._reloaded(journal), begin, perform, took_over=True)
 

@@ -6,7 +6,7 @@ import pytest
 
 from steptrail import AgentBuilder, Steptrail
 from steptrail.domain.flow.events import NodeAttemptCompleted, NodeAttemptSettledLate
-from steptrail.errors import OwnershipLost
+from steptrail.errors import CommandRejected, OwnershipLost, SessionBusy
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.testing import ScriptedModel
 from steptrail.workflow import BuiltWorkflow, Workflow
@@ -61,6 +61,30 @@ async def test_who_lost_the_run_says_so_though_a_node_that_it_cuts_off_has_ended
     late = [e.event for e in await other.flow("f").events() if isinstance(e.event, NodeAttemptSettledLate)]
     assert [(each.effect_id, each.output) for each in late] == [("f:1:quick:1", "quick")]
     await store.close()
+
+
+async def test_another_workflow_is_refused_only_where_it_would_go_on_and_the_owner_keeps_its_run(store_url: str) -> None:
+    at_work, gate = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: object) -> str:
+        at_work.set()
+        await gate.wait()
+        return "done"
+
+    recorded, changed = (Workflow("t").function(name, wait).build() for name in "ab")
+    async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
+        running = asyncio.create_task(trail.run(recorded, session="f"))
+        await at_work.wait()
+        with pytest.raises(SessionBusy):
+            await other.flow("f").resume(changed, strict=True)
+        with pytest.raises(CommandRejected, match="is in_progress: `resume` goes on with it"):
+            await other.flow("f").retry(recorded)
+        with pytest.raises(CommandRejected, match="not the recorded one: -a, \\+b"):
+            await other.flow("f").resume(changed, strict=True, take_over=True)
+        with pytest.raises(SessionBusy):
+            await other.flow("f").resume(recorded)
+        gate.set()
+        assert (await running).output == "done"
 
 
 def _above(kind: str) -> BuiltWorkflow:

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -66,8 +65,8 @@ async def test_limits_and_policy_alone_are_named_as_such_by_a_strict_resume() ->
             await trail.session("s").resume(agent().with_limits(Limits(max_steps=3)).build(), strict=True)
 
 
-async def test_a_strict_resume_of_a_session_that_another_process_carries_on_says_so_first(tmp_path: Path) -> None:
-    url, at_work, gate = f"sqlite:///{tmp_path / 'runs.db'}", asyncio.Event(), asyncio.Event()
+async def test_a_strict_resume_of_a_session_that_another_process_carries_on_leaves_it_to_that(store_url: str) -> None:
+    at_work, gate = asyncio.Event(), asyncio.Event()
 
     @tool
     async def wait() -> str:
@@ -77,11 +76,15 @@ async def test_a_strict_resume_of_a_session_that_another_process_carries_on_says
         return "done"
 
     first = AgentBuilder("clerk").with_model(ScriptedModel([call("wait"), "Done."])).with_tools(wait).build()
-    async with Steptrail.open(url) as trail, Steptrail.open(url) as other:
+    async with Steptrail.open(store_url) as trail, Steptrail.open(store_url) as other:
         running = asyncio.create_task(trail.run(first, "Wait.", session="s"))
         await at_work.wait()
         with pytest.raises(SessionBusy):
             await other.session("s").resume(agent().build(), strict=True)
+        with pytest.raises(CommandRejected, match="not the recorded one"):
+            await other.session("s").resume(agent().build(), strict=True, take_over=True)
+        with pytest.raises(SessionBusy):
+            await other.session("s").resume(first)
         gate.set()
         assert (await running).output == "Done."
 
