@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -119,13 +120,17 @@ async def test_events_are_counted_as_they_come_while_the_views_are_kept_going(st
         assert (await trail.views.sql(STATUSES, fresh=None)).rows == [("agent:a", "completed")]
 
 
+def _set(event: asyncio.Event, _: object) -> None:
+    event.set()
+
+
 async def test_a_block_that_is_left_while_what_was_stored_is_told_of_ends(store_url: str) -> None:
     async with Steptrail.open(store_url) as trail:
         for turns in range(8):
             grown = asyncio.Event()
             async with asyncio.timeout(30), trail.views.kept_going():
                 await trail.views.wait(timeout=30)
-                watch = watch_log(trail.store, lambda _, grown=grown: grown.set(), lambda _: None)
+                watch = watch_log(trail.store, partial(_set, grown), lambda _: None)
                 await trail.start(agent("hello"), "hi", session=f"s{turns}")
                 await grown.wait()
                 for _ in range(turns):
