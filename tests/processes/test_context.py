@@ -1,6 +1,7 @@
 """A process is killed while resources are open: another one has the context, opens its own, and the end is the same."""
 
 import sqlite3
+from contextlib import closing
 
 from steptrail.domain.agent.events import ExecutionStarted, ToolExecutionCompleted
 from tests.processes.agents.agents import SECRET
@@ -23,6 +24,6 @@ def test_the_secret_of_a_resource_is_nowhere_in_the_file(stage: Stage) -> None:
     assert stage.perform("resume", "told").result == COMPLETED
     files = [file for file in stage.folder.glob("runs.db*") if file.is_file()]
     stored = b"".join(file.read_bytes() for file in files)
-    with sqlite3.connect(stage.folder / "runs.db") as database:
+    with closing(sqlite3.connect(stage.folder / "runs.db")) as database:
         stored += "\n".join(database.iterdump()).encode()
     assert (b"orders of acme" in stored, SECRET.encode() in stored) == (True, False)
