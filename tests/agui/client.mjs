@@ -1,13 +1,13 @@
-// Runs commands that come as lines of JSON on one HttpAgent, and answers each with a line: what it saw and what it holds.
+// Runs commands that come as lines of JSON on the HttpAgent of a thread, and answers each with a line: what it saw and what it holds.
 import { writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { HttpAgent } from "@ag-ui/client";
 
-const [url, threadId] = process.argv.slice(2);
+const [url] = process.argv.slice(2);
 const headers = { Authorization: "ana" };
-let agent = new HttpAgent({ url, threadId, headers });
+const agents = new Map();
 
-async function run({ say, id, resume, drop, touch, runId, tools }) {
+async function run(agent, { say, id, resume, drop, touch, runId, tools }) {
   const events = [];
   let failed = null;
   if (say !== undefined) agent.addMessage({ id: id ?? crypto.randomUUID(), role: "user", content: say });
@@ -31,6 +31,7 @@ async function run({ say, id, resume, drop, touch, runId, tools }) {
 
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line);
-  if (command.reload) agent = new HttpAgent({ url, threadId, headers });
-  console.log(JSON.stringify(await run(command)));
+  const threadId = command.thread;
+  if (command.reload || !agents.has(threadId)) agents.set(threadId, new HttpAgent({ url, threadId, headers }));
+  console.log(JSON.stringify(await run(agents.get(threadId), command)));
 }

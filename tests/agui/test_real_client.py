@@ -6,9 +6,10 @@ import subprocess
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -29,21 +30,22 @@ CLIENTS = {"1.0": "1.0.0", "before 1.0": "0.0.59"}
 class Tab:
     """A browser tab: one client of one thread."""
 
-    process: "subprocess.Popen[str]"
+    clients: "subprocess.Popen[str]"
+    thread: str
 
     def run(self, say: str | None = None, **how: Any) -> "Seen":
         self.begin(say, **how)
         return self.end()
 
     def begin(self, say: str | None = None, **how: Any) -> None:
-        assert self.process.stdin is not None
-        asked = {**({"say": say} if say is not None else {}), **how}
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
+        assert self.clients.stdin is not None
+        asked = {"thread": self.thread, **({"say": say} if say is not None else {}), **how}
+        self.clients.stdin.write(json.dumps(asked) + "\n")
+        self.clients.stdin.flush()
 
     def end(self) -> "Seen":
-        assert self.process.stdout is not None
-        return Seen(**json.loads(self.process.stdout.readline()))
+        assert self.clients.stdout is not None
+        return Seen(**json.loads(self.clients.stdout.readline()))
 
 
 @dataclass(frozen=True)
@@ -73,28 +75,36 @@ class Seen:
 class Place:
     folder: Path
     url: str
-    client: str
     process: "subprocess.Popen[bytes]"
 
-    @contextmanager
-    def tab(self, thread: str) -> Generator[Tab]:
-        release = CLIENTS[self.client]
-        script = installed(f"ag-ui-{release}", {"@ag-ui/client": release}).parent / "client.mjs"
-        script.write_text((Path(__file__).parent / "client.mjs").read_text(encoding="utf-8"), encoding="utf-8")
-        given = [command("node"), str(script), self.url, thread]
-        with subprocess.Popen(given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            try:
-                yield Tab(process)
-            finally:
-                process.kill()
 
-    def stop(self, thread: str) -> None:
-        with Steptrail.open_sync(f"sqlite:///{self.folder / 'runs.db'}") as trail:
-            trail.session(thread).stop(by="ben")
+@dataclass(frozen=True)
+class Front:
+    """A thread of a server, and the process of the client in which tabs of it are opened."""
 
-    def stored(self, thread: str) -> list[dict[str, Any]]:
-        with Steptrail.open_sync(f"sqlite:///{self.folder / 'runs.db'}") as trail:
-            messages, _ = wire_messages(trail.session(thread).state(), AguiConfig())
+    place: Place
+    release: str
+    clients: "subprocess.Popen[str]"
+    thread: str
+
+    @property
+    def tab(self) -> Tab:
+        return Tab(self.clients, self.thread)
+
+    @property
+    def outcome_when_called_off(self) -> dict[str, str] | None:
+        return {"type": "cancelled"} if self.release == "1.0" else None
+
+    def file(self, name: str) -> Path:
+        return self.place.folder / name
+
+    def stop(self) -> None:
+        with Steptrail.open_sync(f"sqlite:///{self.file('runs.db')}") as trail:
+            trail.session(self.thread).stop(by="ben")
+
+    def stored(self) -> list[dict[str, Any]]:
+        with Steptrail.open_sync(f"sqlite:///{self.file('runs.db')}") as trail:
+            messages, _ = wire_messages(trail.session(self.thread).state(), AguiConfig())
         return [message.model_dump(mode="json", by_alias=True) for message in messages]
 
 
@@ -103,7 +113,7 @@ def without_ids(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def serving(folder: Path, client: str = "1.0", name: str = "server", store: str | None = None) -> Generator[Place]:
+def serving(folder: Path, name: str = "server", store: str | None = None) -> Generator[Place]:
     log = folder / f"{name}.log"
     with log.open("w") as written:
         process = subprocess.Popen(
@@ -116,7 +126,7 @@ def serving(folder: Path, client: str = "1.0", name: str = "server", store: str 
         while (found := re.search(r"running on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
             assert process.poll() is None, log.read_text()
             time.sleep(0.02)
-        yield Place(folder, found[1], client, process)
+        yield Place(folder, found[1], process)
     finally:
         process.send_signal(KILL)
         process.wait()
@@ -124,18 +134,38 @@ def serving(folder: Path, client: str = "1.0", name: str = "server", store: str 
     assert "ASGI application" not in log_text, log_text
 
 
-@pytest.fixture(params=CLIENTS)
-def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    with serving(tmp_path, request.param) as running:
-        yield running
+@pytest.fixture(scope="module", params=CLIENTS)
+def started(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Front]:
+    """A server and a client. Both take a second of a processor to start, and keep threads apart."""
+    version = CLIENTS[request.param]
+    script = installed(f"ag-ui-{version}", {"@ag-ui/client": version}).parent / "client.mjs"
+    script.write_text((Path(__file__).parent / "client.mjs").read_text(encoding="utf-8"), encoding="utf-8")
+    with (
+        serving(tmp_path_factory.mktemp("served")) as place,
+        subprocess.Popen(
+            [command("node"), str(script), place.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as clients,
+    ):
+        try:
+            yield Front(place, request.param, clients, "none")
+        finally:
+            clients.kill()
 
 
-def test_a_client_consumes_a_run_with_streamed_text_and_a_tool_call_and_ends_with_what_is_stored(place: Place) -> None:
-    with place.tab("t1") as tab:
-        # The model writes on when the client has seen its first words.
-        seen = tab.run("coffee", id="mine", runId="r1", touch=str(place.folder / "go-on"))
+@pytest.fixture
+def front(started: Front) -> Front:
+    """A thread that nobody has spoken in, and none of the files by which a test and the model wait for each other."""
+    for name in ("began", "go-on"):
+        started.file(name).unlink(missing_ok=True)
+    return replace(started, thread=str(uuid4()))
+
+
+def test_a_client_consumes_a_run_with_streamed_text_and_a_tool_call_and_ends_with_what_is_stored(front: Front) -> None:
+    tab = front.tab
+    # The model writes on when the client has seen its first words.
+    seen = tab.run("coffee", id="mine", runId="r1", touch=str(front.file("go-on")))
     assert seen.failed is None
-    assert seen.one("RUN_STARTED") == {"type": "RUN_STARTED", "threadId": "t1", "runId": "r1"}
+    assert seen.one("RUN_STARTED") == {"type": "RUN_STARTED", "threadId": front.thread, "runId": "r1"}
     assert seen.types.count("TEXT_MESSAGE_CONTENT") > 1
     assert [each for each in seen.types if each.startswith(("TOOL", "STEP", "RUN"))] == [
         "RUN_STARTED",
@@ -151,7 +181,7 @@ def test_a_client_consumes_a_run_with_streamed_text_and_a_tool_call_and_ends_wit
     ]
     assert seen.contents[-1] == "slowly I tell: 3 packets of coffee."
     assert seen.messages[0]["id"] == "mine"
-    assert without_ids(seen.messages) == without_ids(place.stored("t1"))
+    assert without_ids(seen.messages) == without_ids(front.stored())
     assert seen.state == {"owner": "ana"}
     finished = seen.one("RUN_FINISHED")
     assert finished["outcome"] == {"type": "success"}
@@ -161,10 +191,10 @@ def test_a_client_consumes_a_run_with_streamed_text_and_a_tool_call_and_ends_wit
     assert len(decisions) == 3
 
 
-def test_a_second_run_on_the_thread_begins_with_what_is_stored_and_keeps_the_ids_of_the_client(place: Place) -> None:
-    with place.tab("t1") as tab:
-        first = tab.run("hello", id="u1")
-        second = tab.run("tea", id="u2")
+def test_a_second_run_on_the_thread_begins_with_what_is_stored_and_keeps_the_ids_of_the_client(front: Front) -> None:
+    tab = front.tab
+    first = tab.run("hello", id="u1")
+    second = tab.run("tea", id="u2")
     assert second.failed is None
     assert second.types[:3] == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT"]
     assert second.types.count("MESSAGES_SNAPSHOT") == 1
@@ -173,39 +203,39 @@ def test_a_second_run_on_the_thread_begins_with_what_is_stored_and_keeps_the_ids
         first.messages[1]["id"],
         "u2",
     ]
-    assert without_ids(second.messages) == without_ids(place.stored("t1"))
+    assert without_ids(second.messages) == without_ids(front.stored())
 
 
-def test_a_question_interrupts_the_run_and_its_answer_replaces_the_arguments(place: Place) -> None:
-    with place.tab("t1") as tab:
-        asked = tab.run("order", id="u1")
-        (question,) = asked.pending
-        assert asked.types[-3:] == ["STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
-        assert (question["reason"], question["toolCallId"]) == ("tool_call", "call-1")
-        assert question["responseSchema"]["properties"]["editedArgs"]["required"] == ["item", "packets"]
-        yes = {"approved": True, "editedArgs": {"item": "tea", "packets": 2}}
-        resume = [{"interruptId": question["id"], "status": "resolved", "payload": yes}]
-        done = tab.run(resume=resume)
-        again = tab.run(resume=resume)
+def test_a_question_interrupts_the_run_and_its_answer_replaces_the_arguments(front: Front) -> None:
+    tab = front.tab
+    asked = tab.run("order", id="u1")
+    (question,) = asked.pending
+    assert asked.types[-3:] == ["STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
+    assert (question["reason"], question["toolCallId"]) == ("tool_call", "call-1")
+    assert question["responseSchema"]["properties"]["editedArgs"]["required"] == ["item", "packets"]
+    yes = {"approved": True, "editedArgs": {"item": "tea", "packets": 2}}
+    resume = [{"interruptId": question["id"], "status": "resolved", "payload": yes}]
+    done = tab.run(resume=resume)
+    again = tab.run(resume=resume)
     assert done.failed is None
     assert "TOOL_CALL_START" not in done.types
     assert done.one("TOOL_CALL_RESULT")["content"] == "2 packets of tea are ordered"
     assert done.contents[-1] == "I have heard: 2 packets of tea are ordered."
-    assert without_ids(done.messages) == without_ids(place.stored("t1"))
+    assert without_ids(done.messages) == without_ids(front.stored())
     assert done.pending == []
     assert (again.failed, again.messages) == (None, done.messages)
 
 
-def test_a_question_that_is_cancelled_is_a_no(place: Place) -> None:
-    with place.tab("t1") as tab:
-        (question,) = tab.run("order").pending
-        done = tab.run(resume=[{"interruptId": question["id"], "status": "cancelled"}])
+def test_a_question_that_is_cancelled_is_a_no(front: Front) -> None:
+    tab = front.tab
+    (question,) = tab.run("order").pending
+    done = tab.run(resume=[{"interruptId": question["id"], "status": "cancelled"}])
     assert "ana denied it" in done.one("TOOL_CALL_RESULT")["content"]
 
 
-def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(place: Place) -> None:
-    with place.tab("t1") as tab:
-        seen = tab.run("for ever")
+def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(front: Front) -> None:
+    tab = front.tab
+    seen = tab.run("for ever")
     finished = seen.one("RUN_FINISHED")
     assert (seen.failed, finished["outcome"]) == (None, {"type": "success"})
     assert finished["result"] == {
@@ -217,66 +247,66 @@ def test_a_limit_ends_a_run_with_success_and_says_so_in_the_result(place: Place)
     }
 
 
-def test_what_a_person_stops_is_called_off_in_the_words_that_the_client_knows(place: Place) -> None:
-    with place.tab("t1") as tab:
-        tab.begin("slow", id="u1", touch=str(place.folder / "began"))
-        until((place.folder / "began").exists)
-        place.stop("t1")
-        seen = tab.end()
-        again = tab.run(reload=True)
+def test_what_a_person_stops_is_called_off_in_the_words_that_the_client_knows(front: Front) -> None:
+    tab = front.tab
+    tab.begin("slow", id="u1", touch=str(front.file("began")))
+    until(front.file("began").exists)
+    front.stop()
+    seen = tab.end()
+    again = tab.run(reload=True)
     for each in (seen, again):
         finished = each.one("RUN_FINISHED")
         assert each.failed is None
-        assert finished.get("outcome") == ({"type": "cancelled"} if place.client == "1.0" else None)
+        assert finished.get("outcome") == front.outcome_when_called_off
         assert finished["result"]["stopReason"] == "user_requested"
 
 
-def test_an_agent_that_waits_for_its_subagent_is_told_in_words_that_the_client_knows(place: Place) -> None:
-    with place.tab("t1") as tab:
-        seen = tab.run("ask the clerk", id="u1")
+def test_an_agent_that_waits_for_its_subagent_is_told_in_words_that_the_client_knows(front: Front) -> None:
+    tab = front.tab
+    seen = tab.run("ask the clerk", id="u1")
     assert seen.failed is None
     assert [each for each in seen.types if each.startswith("SUB")] == ["SUBAGENT_STARTED", "SUBAGENT_FINISHED"]
     assert seen.one("SUBAGENT_FINISHED")["outcome"] == {"type": "suspended"}
     finished = seen.one("RUN_FINISHED")
-    assert finished.get("outcome") == ({"type": "cancelled"} if place.client == "1.0" else None)
+    assert finished.get("outcome") == front.outcome_when_called_off
     assert finished["result"]["status"] == "waiting"
 
 
-def test_a_failure_is_an_error_with_our_reason_and_without_what_the_error_says(place: Place) -> None:
-    with place.tab("t1") as tab:
-        seen = tab.run("fail")
+def test_a_failure_is_an_error_with_our_reason_and_without_what_the_error_says(front: Front) -> None:
+    tab = front.tab
+    seen = tab.run("fail")
     error = seen.one("RUN_ERROR")
     assert error == {"type": "RUN_ERROR", "message": "The run failed (error).", "code": "error"}
     assert MARK not in json.dumps(seen.events)
 
 
-def test_a_run_goes_on_when_its_client_goes_away_and_the_next_one_sees_it_from_there(place: Place) -> None:
-    with place.tab("t1") as tab:
-        gone = tab.run("slow", id="u1", drop="TEXT_MESSAGE_CONTENT")
-        assert "RUN_FINISHED" not in gone.types
-        # The reply is still being written, and goes on when the new client has seen what there is of it.
-        seen = tab.run(reload=True, touch=str(place.folder / "go-on"))
+def test_a_run_goes_on_when_its_client_goes_away_and_the_next_one_sees_it_from_there(front: Front) -> None:
+    tab = front.tab
+    gone = tab.run("slow", id="u1", drop="TEXT_MESSAGE_CONTENT")
+    assert "RUN_FINISHED" not in gone.types
+    # The reply is still being written, and goes on when the new client has seen what there is of it.
+    seen = tab.run(reload=True, touch=str(front.file("go-on")))
     assert seen.failed is None
     assert seen.types[:3] == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT"]
     text = "".join(event["delta"] for event in seen.events if event["type"] == "TEXT_MESSAGE_CONTENT")
     assert text == "slowly said: slow"
-    assert seen.messages == place.stored("t1")
+    assert seen.messages == front.stored()
 
 
-def test_a_tab_that_comes_late_is_shown_the_conversation(place: Place) -> None:
-    with place.tab("t1") as tab:
-        tab.run("tea")
-        seen = tab.run(reload=True)
+def test_a_tab_that_comes_late_is_shown_the_conversation(front: Front) -> None:
+    tab = front.tab
+    tab.run("tea")
+    seen = tab.run(reload=True)
     assert seen.types == ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]
-    assert seen.messages == place.stored("t1")
+    assert seen.messages == front.stored()
 
 
-def test_what_is_refused_says_why(place: Place) -> None:
-    with place.tab("t1") as tab:
-        assert "there is no such thread" in str(tab.run().failed)
-        refused = tab.run("hello", tools=[{"name": "look", "description": "", "parameters": {}}])
-        assert "tools of the front end are not supported (look)" in str(refused.failed)
-    with place.tab("not/an/id") as tab:
-        assert "threadId" in str(tab.run("hello").failed)
-    answered = httpx.post(place.url, json={"threadId": "t1", "runId": "r", "messages": []})
+def test_what_is_refused_says_why(front: Front) -> None:
+    tab = front.tab
+    assert "there is no such thread" in str(tab.run().failed)
+    refused = tab.run("hello", tools=[{"name": "look", "description": "", "parameters": {}}])
+    assert "tools of the front end are not supported (look)" in str(refused.failed)
+    tab = replace(front, thread="not/an/id").tab
+    assert "threadId" in str(tab.run("hello").failed)
+    answered = httpx.post(front.place.url, json={"threadId": front.thread, "runId": "r", "messages": []})
     assert answered.status_code == 403
