@@ -66,9 +66,10 @@ def test_pyright_reads_each_layer(root: Path) -> None:
 
 
 def test_ruff_bans_each_folder_name(root: Path) -> None:
-    assert tool(root, "ruff/lint/flake8-tidy-imports/banned-api") == {
-        layer: {"msg": f"Import steptrail.{layer}."} for layer in LAYERS
-    }
+    banned: dict[str, Any] = tool(root, "ruff/lint/flake8-tidy-imports/banned-api")
+    # One with a dot is no folder, but a function that nobody may call.
+    folders = {name: said for name, said in banned.items() if "." not in name}
+    assert folders == {layer: {"msg": f"Import steptrail.{layer}."} for layer in LAYERS}
 
 
 def test_import_linter_orders_each_layer(root: Path) -> None:
