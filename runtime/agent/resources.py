@@ -86,7 +86,11 @@ class OpenResources:
         if not ended:
             self._task = None
             task.cancel()
-            raise TimeoutError(f"they were not open within {within:g} seconds, which the run had left")
+            cancelled = await wait_through(task, timeout=PATIENCE)
+            if not task.done():
+                leave_behind(task)
+            late = TimeoutError(f"they were not open within {within:g} seconds, which the run had left")
+            raise cancelled or late
         if not is_open.done():
             self._task = None
             task.result()

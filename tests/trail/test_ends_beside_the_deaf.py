@@ -39,24 +39,39 @@ def with_resources() -> Agent:
     return agent_of(["done"]).with_resources(deaf).build()
 
 
+def with_resources_that_never_open() -> Agent:
+    @asynccontextmanager
+    async def deaf(_: object) -> AsyncGenerator[None]:
+        await take_no_notice()
+        yield
+
+    return agent_of(["done"]).with_resources(deaf).with_timeout(1).build()
+
+
+AGENTS = pytest.mark.parametrize(
+    ("agent", "output"),
+    [(with_a_tool, "done"), (with_resources, "done"), (with_resources_that_never_open, None)],
+)
+
+
 @pytest.fixture(autouse=True)
 def impatient_with_resources(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steptrail.runtime.agent.resources.PATIENCE", 0.05)
 
 
-@pytest.mark.parametrize("agent", [with_a_tool, with_resources])
-def test_a_loop_that_has_run_an_agent_ends(agent: Callable[[], Agent]) -> None:
+@AGENTS
+def test_a_loop_that_has_run_an_agent_ends(agent: Callable[[], Agent], output: str | None) -> None:
     async def once() -> str | None:
         async with Steptrail.open(MEMORY) as trail:
             return (await trail.run(agent(), "go")).output
 
-    assert in_a_thread(lambda: asyncio.run(once())).result(PATIENCE) == "done"
+    assert in_a_thread(lambda: asyncio.run(once())).result(PATIENCE) == output
 
 
-@pytest.mark.parametrize("agent", [with_a_tool, with_resources])
-def test_a_blocking_trail_that_has_run_an_agent_is_closed(agent: Callable[[], Agent]) -> None:
+@AGENTS
+def test_a_blocking_trail_that_has_run_an_agent_is_closed(agent: Callable[[], Agent], output: str | None) -> None:
     def once() -> str | None:
         with Steptrail.open_sync(MEMORY) as trail:
             return trail.run(agent(), "go").output
 
-    assert in_a_thread(once).result(PATIENCE) == "done"
+    assert in_a_thread(once).result(PATIENCE) == output
