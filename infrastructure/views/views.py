@@ -50,7 +50,9 @@ T = TypeVar("T")
 _LOOK_SECONDS = 0.02
 """How often to look how far the log is applied, while somebody waits for that. No event loop is told by another one,
 and one trail may be used in several."""
-_AGAIN_SECONDS = _FAREWELL_SECONDS = 1.0
+_FAREWELL_SECONDS = 1.0
+"""How long a batch that is being applied may take to end when nobody keeps the read models going any more."""
+_AGAIN_SECONDS = 1.0
 """How often to try again to get a lease, or to apply what could not be applied, and to look for another generation."""
 _TRIES = 5
 """How many times in a row to begin again where somebody else applied the log, or changed the generation."""

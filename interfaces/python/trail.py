@@ -37,6 +37,7 @@ from steptrail.runtime.agent.given import a_context, a_history, a_message
 from steptrail.runtime.agent.result import RunResult
 from steptrail.runtime.agent.type_variables import ContextT, OutputT
 from steptrail.runtime.kernel.clock import Clock, SystemClock
+from steptrail.runtime.kernel.closing import close_all
 from steptrail.runtime.kernel.engine import Engine
 from steptrail.runtime.kernel.environment import Environment
 from steptrail.runtime.kernel.key_session import session_or_unnamed
@@ -481,18 +482,12 @@ class Steptrail(StoreReader, Eraser, HasListeners, HasWorkers, AbstractAsyncCont
         self._env.fanout.close()
         telemetry, self._telemetry = self._telemetry, None
         async with AsyncExitStack() as rest:  # each is closed, whatever becomes of those before it
-            rest.push_async_callback(self._close_databases)
+            databases = [self._env.store.close] if self._views is None else [self._env.store.close, self._views.aclose]
+            rest.push_async_callback(close_all, databases)
             if telemetry is not None and self._live_spans is not None:
                 rest.push_async_callback(asyncio.to_thread, telemetry.close)
                 rest.push_async_callback(self._live_spans.aclose)
             await self._waking.aclose()
-
-    async def _close_databases(self) -> None:
-        """Close the store and the read models side by side: a silent server keeps each of them for seconds."""
-        closing = [self._env.store.close()] if self._views is None else [self._env.store.close(), self._views.aclose()]
-        for error in await asyncio.gather(*closing, return_exceptions=True):
-            if error is not None:
-                raise error
 
     async def _lags(self) -> Mapping[str, int]:
         return {each.name: each.lag for each in await self.views.status()}

@@ -1,8 +1,10 @@
-"""The base of what ends with its `aclose`, also at the end of an `async with`."""
+"""The end of what is open: the base of what ends with its `aclose`, and how several are closed."""
 
+import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class Closing(ABC):
@@ -21,3 +23,10 @@ class Closing(ABC):
     ) -> None:
         """Close it."""
         await self.aclose()
+
+
+async def close_all(closing: Iterable[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Close these side by side, because a silent server keeps each of them for seconds; raise the first error then."""
+    for error in await asyncio.gather(*(close() for close in closing), return_exceptions=True):
+        if error is not None:
+            raise error

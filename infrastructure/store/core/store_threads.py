@@ -33,7 +33,7 @@ _QUICK_SECONDS = 0.002
 _REST_SECONDS = 0.005
 """After how long without a write the recorder does what it has put off."""
 _FREEING_SECONDS = 2.0
-"""How long whoever lets a lease go waits for a server that does not answer."""
+"""How long a caller that lets a lease go waits for a server that does not answer."""
 
 T = TypeVar("T")
 

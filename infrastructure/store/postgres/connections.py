@@ -108,7 +108,7 @@ class PostgresConnections:
         return self._writer.run(work)
 
     def hurry(self) -> None:
-        """Have all that waits for the server now or later give up in a few seconds: whoever calls this closes soon."""
+        """Have all that waits for the server now or later give up in a few seconds: the caller closes soon."""
         self._gives_up_at = min(self._gives_up_at, time.monotonic() + _FAREWELL_SECONDS)
 
     def close(self) -> None:

@@ -58,6 +58,7 @@ async def test_what_waits_for_a_silent_server_when_the_store_is_closed_ends_and_
     store = open_store(url)
     lease = await store.acquire("agent:a", owner="worker-7")
     await store.append("agent:a", EMPTY_STREAM, commit_of("c1", Noted()))
+    await store.keep_place("somebody", 0)  # behind the answer to the announcement
     if not is_connected:
         proxy.cut()
     proxy.hold()
