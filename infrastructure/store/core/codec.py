@@ -96,8 +96,8 @@ def _wrong_type(type_name: object, state: object) -> str:
 def stored_names(types: Iterable[str], stored: Iterable[str]) -> tuple[str, ...]:
     """Return `types` with every retired name that is read as one of them.
 
-    Of the names that are `stored`, those come along that a newer version gave to one of them: whoever asks for it is to
-    be told that there is more of it than can be read here.
+    Of the names that are `stored`, those come along that a newer version gave to one of them: there is more of it then
+    than can be read here, and who asks for it is to be told so.
     """
     wanted = set(types)
     grew = True
