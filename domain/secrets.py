@@ -14,7 +14,7 @@ when it is first used, because most processes that load this never have such a t
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
@@ -48,6 +48,7 @@ _VALUE: Final = (
     r"(?s:(b?')(?:\\.|[^'\\])*+|(b?\")(?:\\.|[^\"\\])*+|(\\{1,3}(['\"]))(?:(?!\\{0,3}\4).)*+)"
     r"|(?:[^\s'\"&,;)}\]>]|[,;)}\]>](?=[^\s'\"&,;)}\]>]))++"
 )
+_BRACKET: Final = r"[\[{(]|[\]})]|(?s:\"(?:\\.|[^\"\\])*+\"?)"
 _OF_A_KEY: Final = r"(?i)^(?:key|sig|code|auth|pass|subscription-key|apikey)$"
 """Names in the query of an address that stand before a key, besides those that do so everywhere."""
 _NAMES_A_KEY: Final = r"(?i)(?:key|auth|pass)$"
@@ -137,14 +138,30 @@ def _without_caller(found: "re.Match[str]") -> str:
 def _without_values(text: str, names: Collection[str]) -> str:
     name, secret = re.compile(_NAME), re.compile(_VALUE)
     kept: list[str] = []
+    closed: Mapping[int, int] | None = None
     at = 0
     while (named := name.search(text, at)) is not None:
         kept.append(text[at : named.end()])
         at = named.end()
         if re.search(_HIDDEN_NAMES, named[1]) is None and named[1].casefold() not in names:
             continue
-        if (value := secret.match(text, at)) is not None:
+        closed = _closed(text) if closed is None else closed
+        if at in closed:
+            kept.append(_HIDDEN)
+            at = closed[at]
+        elif (value := secret.match(text, at)) is not None:
             kept.append(f"{value[1] or value[2] or value[3] or ''}{_HIDDEN}")
             at = value.end()
     kept.append(text[at:])
     return "".join(kept)
+
+
+def _closed(text: str) -> Mapping[int, int]:
+    """Return the place behind the bracket that closes it for each bracket that is closed."""
+    opened, closed = list[int](), dict[int, int]()
+    for found in re.finditer(_BRACKET, text):
+        if found[0] in "[{(":
+            opened.append(found.start())
+        elif found[0] in "]})" and opened:
+            closed[opened.pop()] = found.end()
+    return closed

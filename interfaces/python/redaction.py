@@ -9,7 +9,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
-import orjson
 from msgspec import structs
 
 from steptrail.domain.agent.events import (
@@ -31,6 +30,7 @@ from steptrail.domain.json_value import JsonValue
 from steptrail.domain.kernel.given import a_row, a_text
 from steptrail.domain.kernel.record import Recorded
 from steptrail.domain.messages import Message, MessageRole, Part, TextPart, ToolCallPart, ToolResultPart
+from steptrail.domain.storable import as_unicode
 from steptrail.domain.tools import result_text
 from steptrail.interfaces.python.flow_recording import FlowRecording
 from steptrail.interfaces.python.recording import Recording
@@ -127,9 +127,7 @@ class _Redaction:
             return structs.replace(part, text=result_text(self._within_text(part.text)))
         if not isinstance(part, ToolCallPart):
             return part
-        raw = part.raw
-        if raw is not None and any(key in raw.casefold() for key in self._keys):
-            raw = REDACTED
+        raw = part.raw if part.raw is None or not self._may_hold(part.raw) else REDACTED
         return structs.replace(part, arguments=self._value(part.arguments), raw=raw)
 
     def _value(self, value: T) -> T:
@@ -152,11 +150,17 @@ class _Redaction:
                 return value
 
     def _within_text(self, result: JsonValue) -> JsonValue:
-        if not isinstance(result, str) or not any(key in result.casefold() for key in self._keys):
+        if not isinstance(result, str) or not self._may_hold(result):
             return result
         try:
-            content: JsonValue = orjson.loads(result)
-        except orjson.JSONDecodeError:
+            content: JsonValue = json.loads(result)
+            kept = self._value(content)
+            return result if kept == content else as_unicode(json.dumps(kept, ensure_ascii=False))
+        except json.JSONDecodeError:
             return result
-        kept = self._value(content)
-        return result if kept == content else json.dumps(kept, ensure_ascii=False)
+        except (RecursionError, ValueError):  # it is nested too deeply, or a number is too long, to be looked into
+            return REDACTED
+
+    def _may_hold(self, text: str) -> bool:
+        """Tell whether a text may hold one of the keys. JSON may have any letter as an escape."""
+        return "\\u" in text or any(key in text.casefold() for key in self._keys)

@@ -49,6 +49,9 @@ FORMS = [
     "AuthConfig(token='{}')",
     "--password={} --verbose",
     "_authToken={}",
+    '{{"credentials": {{"user": "]}}", "word": ["{}"]}}}}',
+    "{{'password': ['first', '{}']}}",
+    "refused (api_key=('x', '{}'), user=ana)",
 ]
 
 SHAPES = [
@@ -107,6 +110,8 @@ def test_the_rest_of_a_message_can_still_be_read() -> None:
         "connection to postgresql://app:hunter2@db.example.com:5432/runs refused (password=x, user=ana)"
     )
     assert said == "connection to postgresql://…@db.example.com:5432/runs refused (password=…, user=ana)"
+    assert without_secrets("{'credentials': {'user': [1]}, 'n': 2}") == "{'credentials': …, 'n': 2}"
+    assert without_secrets("unexpected token: { at 3, in line 7") == "unexpected token: … at 3, in line 7"
 
 
 HOSTILE = (
@@ -122,6 +127,9 @@ HOSTILE = (
     "'",
     "\\",
     "secret='",
+    "secret={",
+    '\\"',
+    'secret=["',
     "secret='\\\\",
     "-----BEGIN PRIVATE KEY",
     "-----BEGIN PRIVATE KEY-----",
