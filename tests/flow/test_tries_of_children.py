@@ -105,3 +105,17 @@ async def test_a_retry_begins_a_stream_anew_where_a_person_has_changed_what_it_i
         assert (await held.resume(flow)).status is ExecutionStatus.COMPLETED
         assert len(await trail.runs()) == 1 + begun
     assert asked == ([] if kind == "agent" else parsed)
+
+
+async def test_a_retried_map_that_is_skipped_may_be_left_with_a_shorter_list() -> None:
+    below = Workflow("below").gate("g", when="input.ok").build()
+    top = Workflow("t", options=RunOptions(pause_before=("n",))).map("n", over="items", flow=below, input="{{ item }}")
+    flow = top.build()
+    async with trail_of() as trail:
+        held = trail.flow("f")
+        await trail.run(flow, session="f", vars={"items": [{}, {}]})
+        await held.step("n", "continue", by="ana")
+        assert (await held.resume(flow)).status is ExecutionStatus.FAILED
+        assert (await held.retry(flow)).status is ExecutionStatus.WAITING
+        await held.step("n", "skip", set={"items": []}, by="ana")
+        assert (await held.resume(flow)).status is ExecutionStatus.COMPLETED
