@@ -5,7 +5,7 @@ import pytest
 from steptrail import AgentBuilder, Limits
 from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.models import Usage
+from steptrail.models import ModelReply, ModelRequest, Usage
 from steptrail.testing import ScriptedModel, call, say
 from steptrail.workflow import Budget, Envelope, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
@@ -83,9 +83,11 @@ async def test_a_retry_begins_a_stream_anew_where_a_person_has_changed_what_it_i
             raise failures.pop()
         return "done"
 
+    def reply(request: ModelRequest) -> ModelReply:
+        return say(end(request))
+
     below = Workflow("below").function("parse", parse).function("end", end).chain("parse", "end").build()
-    model = ScriptedModel([lambda request: say(end(request))] * 2)
-    agent = AgentBuilder("below").with_model(model).build()
+    agent = AgentBuilder("below").with_model(ScriptedModel([reply] * 2)).build()
     top = Workflow("t", options=RunOptions(pause_before=("n",)))
     match kind:
         case "flow":
@@ -113,7 +115,7 @@ async def test_a_retried_map_that_is_skipped_may_be_left_with_a_shorter_list() -
     flow = top.build()
     async with trail_of() as trail:
         held = trail.flow("f")
-        await trail.run(flow, session="f", vars={"items": [{}, {}]})
+        await trail.run(flow, session="f", vars={"items": [{"ok": False}, {"ok": False}]})
         await held.step("n", "continue", by="ana")
         assert (await held.resume(flow)).status is ExecutionStatus.FAILED
         assert (await held.retry(flow)).status is ExecutionStatus.WAITING
