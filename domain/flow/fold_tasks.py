@@ -30,7 +30,7 @@ from steptrail.domain.flow.keeping import keep
 from steptrail.domain.flow.nodes import MapNode
 from steptrail.domain.flow.phases import task_phase_after
 from steptrail.domain.flow.said import said_to
-from steptrail.domain.flow.seeing import items_seen
+from steptrail.domain.flow.seeing import given_below, items_seen
 from steptrail.domain.flow.task import Task, TaskPhase
 from steptrail.domain.flow.views import Delta
 from steptrail.domain.kernel.handlers import Handlers
@@ -348,7 +348,7 @@ def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
     task.held = None
     visit = run.open.get(event.node)
     if visit is not None and event.point == "before":
-        visit.view = visit.view.with_changes(Delta(sets=event.sets, unsets=event.unsets))
+        _change(run, visit, event)
     _answer(run, task, event)
     if event.action == "abort":
         end_run(run, event, at)
@@ -356,6 +356,17 @@ def _step_answered(fold: FlowFold, event: StepAnswered, at: int) -> None:
         task.skipped = event
     elif visit is not None:
         _go_on_with_map(run, visit, task, event)
+
+
+def _change(run: RunFold, visit: VisitFold, event: StepAnswered) -> None:
+    """Let a visit see what a person has changed. A stream that was begun with something else is not gone on with."""
+    graph, goes_on = graph_of(run.started.definition), event.action == "continue"
+    below = [task for task in run.tasks.values() if goes_on and task.node == visit.node and task.begun_under]
+    before = [given_below(run, graph, visit, task.item) for task in below]
+    visit.view = visit.view.with_changes(Delta(sets=event.sets, unsets=event.unsets))
+    for task, given in zip(below, before, strict=True):
+        if given_below(run, graph, visit, task.item) != given:
+            task.begun_under = task.billed = None
 
 
 def _go_on_with_map(run: RunFold, visit: VisitFold, task: Task, event: StepAnswered) -> None:

@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 from steptrail.domain.flow.concluding import enabled
+from steptrail.domain.flow.failing import working_node
 from steptrail.domain.flow.fold import RunFold, VisitFold
 from steptrail.domain.flow.graph import Graph
 from steptrail.domain.flow.kinds.merging import Branch
+from steptrail.domain.flow.kinds.port import NodeFault
 from steptrail.domain.flow.kinds.seen import Seen
+from steptrail.domain.flow.kinds.templates import filled
 from steptrail.domain.flow.nodes import MapNode, Node
+from steptrail.domain.flow.texts import TEMPLATES
 from steptrail.domain.flow.views import View, changed_apart, sources
+from steptrail.domain.json_value import JsonValue
 
 
 def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = None) -> Seen:
@@ -19,6 +24,16 @@ def seen_by(run: RunFold, graph: Graph, visit: VisitFold, item: int | None = Non
     value = None if item is None or listed is None else listed[item]
     successors = tuple(graph.edges[edge].target for edge in enabled(graph, node))
     return replace(seen, item=value, index=item, successors=successors)
+
+
+def given_below(run: RunFold, graph: Graph, visit: VisitFold, item: int | None) -> JsonValue:
+    """Return what a visit, or an item of a map, gives to the stream that it runs; None for what it cannot fill in."""
+    node = working_node(graph.node(visit.node), item)
+    templates = [getattr(node, name) for name in TEMPLATES.get(type(node), ())]
+    try:
+        return filled(templates, seen_by(run, graph, visit, item))
+    except NodeFault:
+        return None
 
 
 def items_seen(run: RunFold, node: Node, view: View) -> int | None:

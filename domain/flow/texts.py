@@ -33,7 +33,7 @@ from steptrail.domain.flow.nodes import (
 )
 from steptrail.domain.json_value import JsonValue
 
-_TEMPLATES: Final[Mapping[type[Node], tuple[str, ...]]] = {
+TEMPLATES: Final[Mapping[type[Node], tuple[str, ...]]] = {
     AgentNode: ("prompt", "context"),
     FlowNode: ("input",),
     HumanNode: ("prompt",),
@@ -113,7 +113,7 @@ def _templates(node: Node) -> Iterator[tuple[str, str]]:
         if node.operation == "template":
             yield from _texts("template", node.settings.get("template"))
         return
-    for name in _TEMPLATES.get(type(node), ()):
+    for name in TEMPLATES.get(type(node), ()):
         yield from _texts(name, getattr(node, name))
 
 

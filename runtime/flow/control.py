@@ -21,7 +21,7 @@ from steptrail.domain.flow.commands import (
     StartFlow,
 )
 from steptrail.domain.flow.decide import decide, said_by, was_accepted
-from steptrail.domain.flow.events import HumanAnswered, StepAnswered
+from steptrail.domain.flow.events import HumanAnswered, HumanRequested, StepAnswered, StepHeld
 from steptrail.domain.flow.ids import node_asked_in
 from steptrail.domain.flow.kinds.people import PersonsAnswer, wrong_in
 from steptrail.domain.flow.kinds.port import NodeFault
@@ -202,10 +202,12 @@ class FlowControl:
     async def answer_step(self, command: AnswerStep) -> FlowResult:
         """Store what a person says of a visit that is held. Raises `CommandRejected` when none is."""
 
-        def said(event: StepAnswered) -> str | None:
-            return f'said "{event.action}" to' if event.node == command.node else None
+        def said(event: StepHeld | StepAnswered) -> str | None:
+            if event.node != command.node:
+                return None
+            return f'said "{event.action}" to' if isinstance(event, StepAnswered) else ""
 
-        return await self._once(self.stream.tell(command), (StepAnswered.TYPE,), said)
+        return await self._once(self.stream.tell(command), (StepHeld.TYPE, StepAnswered.TYPE), said)
 
     async def settle(self, command: SettleNode) -> FlowResult:
         """Store a verdict on a node in doubt. Raises `CommandRejected` when nobody waits for one."""
@@ -214,11 +216,12 @@ class FlowControl:
     async def answer(self, command: AnswerQuestion) -> FlowResult:
         """Store the answer to a human node. Raises `CommandRejected` for one that does not fit the question."""
 
-        def said(event: HumanAnswered) -> str | None:
-            names = {event.request_id, node_asked_in(event.request_id)}
-            return "answered" if command.to in names else None
+        def said(event: HumanRequested | HumanAnswered) -> str | None:
+            if command.to not in {event.request_id, node_asked_in(event.request_id)}:
+                return None
+            return "answered" if isinstance(event, HumanAnswered) else ""
 
-        return await self._once(self._answer(command), (HumanAnswered.TYPE,), said)
+        return await self._once(self._answer(command), (HumanRequested.TYPE, HumanAnswered.TYPE), said)
 
     async def _once(
         self, answering: Awaitable[FlowState], types: Sequence[str], said: Callable[[Any], str | None]

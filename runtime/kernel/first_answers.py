@@ -30,7 +30,8 @@ async def answered_once(
 ) -> T:
     """Answer a question. Raises `CommandRejected`, which says who has answered it before, and when, if somebody has.
 
-    `types` are the stored types of answers, and `said` returns what one of them did with the question, in a word.
+    `types` are the stored types of answers, and `said` returns what one of them did with the question, in a word. The
+    word is empty for an event that asks anew: what came before answered another question.
     """
     try:
         return await answering
@@ -48,5 +49,5 @@ async def first_answer(
     async for _, _, record in store.log(stream=stream, types=types, on_corrupt=lambda _: None):
         if (word := said(record.event)) is not None:
             by = getattr(record.event, "by", None) or (record.head.actor if record.head is not None else "somebody")
-            first = f"{by} has {word} it already, at {instant_text(record.at)}"
+            first = f"{by} has {word} it already, at {instant_text(record.at)}" if word else None
     return first

@@ -1,4 +1,4 @@
-"""How long nodes beside one that failed go on: those that change something for the grace, whatever the others do."""
+"""How long nodes go on beside one that failed: those that change something for the grace, whatever others do."""
 
 import asyncio
 from collections.abc import Mapping

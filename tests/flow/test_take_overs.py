@@ -63,7 +63,9 @@ async def test_who_lost_the_run_says_so_though_a_node_that_it_cuts_off_has_ended
     await store.close()
 
 
-async def test_another_workflow_is_refused_where_it_would_go_on_and_the_owner_keeps_its_run(store_url: str) -> None:
+async def test_another_workflow_is_refused_only_where_it_would_go_on_and_the_owner_keeps_its_run(
+    store_url: str,
+) -> None:
     at_work, gate = asyncio.Event(), asyncio.Event()
 
     async def wait(_: object) -> str:

@@ -1,10 +1,13 @@
-"""A look after a stream below that rests is numbered as a try of its node, and is none."""
+"""The tries of a node that runs a stream below: which of them go on with the stream, and which count."""
+
+import pytest
 
 from steptrail import AgentBuilder, Limits
+from steptrail.domain.json_value import JsonValue
 from steptrail.domain.shared.run import ExecutionStatus, StopReason
-from steptrail.models import Usage
+from steptrail.models import ModelReply, ModelRequest, Usage
 from steptrail.testing import ScriptedModel, call, say
-from steptrail.workflow import Budget, FailureClass, RetryPolicy, Workflow
+from steptrail.workflow import Budget, Envelope, FailureClass, RetryPolicy, RunOptions, Workflow
 from tests.flow.kit import World, run_to_rest
 from tests.runner.kit import HandClock, trail_of
 
@@ -56,3 +59,65 @@ async def test_a_try_that_succeeded_beyond_its_budget_is_one_of_those_after_whic
         result = await run_to_rest(trail, clock, flow)
     assert result.error is not None
     assert (result.error.failure, result.error.attempt) == (FailureClass.BUDGET, 2)
+
+
+@pytest.mark.parametrize("kind", ["flow", "map", "agent"])
+@pytest.mark.parametrize(
+    ("given", "begun", "parsed"),
+    [
+        ({"items": ["good"]}, 2, ["bad", "good"]),
+        ({"items": ["bad"]}, 1, ["bad"]),
+        ({"other": 1}, 1, ["bad"]),
+    ],
+)
+async def test_a_retry_begins_a_stream_anew_where_a_person_has_changed_what_it_is_given(
+    kind: str, given: dict[str, JsonValue], begun: int, parsed: list[str]
+) -> None:
+    asked, failures = list[JsonValue](), [RuntimeError("no")]
+
+    def parse(envelope: Envelope) -> None:
+        asked.extend(envelope.input if isinstance(envelope.input, list) else [envelope.input])
+
+    def end(_: object) -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    def reply(request: ModelRequest) -> ModelReply:
+        return say(end(request))
+
+    below = Workflow("below").function("parse", parse).function("end", end).chain("parse", "end").build()
+    agent = AgentBuilder("below").with_model(ScriptedModel([reply] * 2)).build()
+    top = Workflow("t", options=RunOptions(pause_before=("n",)))
+    match kind:
+        case "flow":
+            top.flow("n", below, input="{{ vars.items }}")
+        case "map":
+            top.map("n", over="items", flow=below, input="{{ item }}")
+        case _:
+            top.agent("n", agent, prompt="{{ vars.items }}")
+    flow = top.build()
+    async with trail_of() as trail:
+        held = trail.flow("f")
+        await trail.run(flow, session="f", vars={"items": ["bad"]})
+        await held.step("n", "continue", by="ana")
+        assert (await held.resume(flow)).status is ExecutionStatus.FAILED
+        assert (await held.retry(flow)).status is ExecutionStatus.WAITING
+        await held.step("n", "continue", set=given, by="ana")
+        assert (await held.resume(flow)).status is ExecutionStatus.COMPLETED
+        assert len(await trail.runs()) == 1 + begun
+    assert asked == ([] if kind == "agent" else parsed)
+
+
+async def test_a_retried_map_that_is_skipped_may_be_left_with_a_shorter_list() -> None:
+    below = Workflow("below").gate("g", when="input.ok").build()
+    top = Workflow("t", options=RunOptions(pause_before=("n",))).map("n", over="items", flow=below, input="{{ item }}")
+    flow = top.build()
+    async with trail_of() as trail:
+        held = trail.flow("f")
+        await trail.run(flow, session="f", vars={"items": [{"ok": False}, {"ok": False}]})
+        await held.step("n", "continue", by="ana")
+        assert (await held.resume(flow)).status is ExecutionStatus.FAILED
+        assert (await held.retry(flow)).status is ExecutionStatus.WAITING
+        await held.step("n", "skip", set={"items": []}, by="ana")
+        assert (await held.resume(flow)).status is ExecutionStatus.COMPLETED
