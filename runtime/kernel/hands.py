@@ -43,8 +43,8 @@ _MOST_LEFT = 10_000
 """How many streams are remembered as left; the oldest are tried again then."""
 _FIRST_REST_SECONDS, _LONGEST_REST_SECONDS = 1.0, 10.0
 """How long a stream has a rest that the store has refused: each time twice as long. Others have the hand meanwhile."""
-_FAREWELL_SECONDS = 3.0
-"""How long a run may take to end that was cut off. One that waits for a silent store takes longer."""
+_FAREWELL_SECONDS = 12.0
+"""How long a run may take to end that was cut off: its resources may take ten. One waits longer for a silent store."""
 
 _log = logging.getLogger("steptrail.runs")
 
@@ -189,7 +189,7 @@ class Hands:
                 task.cancel()
 
     async def cut_off(self) -> None:
-        """Take nothing more, cut off what runs, and leave behind what has not ended seconds later.
+        """Take nothing more, cut off what runs, and leave behind what has not ended a good while later.
 
         A caller that is cancelled waits for that first.
         """
