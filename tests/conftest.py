@@ -25,7 +25,9 @@ for package, folder in (("steptrail.testing", _TESTS.parent / "testing"), ("test
 
 # Whoever makes a client of HTTP reads all authorities of the machine first: 50 ms of a processor, a thousand times. No
 # test asks a server that any of them vouches for, so one is enough, also in the processes that tests start.
-os.environ["SSL_CERT_FILE"] = str(_TESTS / "harness" / "authority.pem")
+# A copy of this file that a test of it runs in this process has none beside it.
+if (_authority := _TESTS / "harness" / "authority.pem").exists():
+    os.environ["SSL_CERT_FILE"] = str(_authority)
 
 # A run in the background of a script ignores Ctrl-C, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
