@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -111,6 +111,9 @@ class PostgresServer:
                 connection.execute(statement.encode())
             yield connection
         finally:
+            # The server notices the end of a connection in its own time, and frees the locks of it then.
+            with suppress(psycopg.Error):
+                connection.rollback()
             connection.close()
 
     def start(self) -> None:
